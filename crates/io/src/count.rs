@@ -170,6 +170,10 @@ impl Disk for CountedDisk {
         self.disk.set_len(len)
     }
 
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.disk.allocate(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         add(&self.counters.discards, 1);
         self.disk.discard(offset, len)

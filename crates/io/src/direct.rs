@@ -220,6 +220,10 @@ impl Disk for DirectDisk {
         self.cached.set_len(len)
     }
 
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.cached.allocate(offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         self.cached.discard(offset, len)
     }

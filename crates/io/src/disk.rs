@@ -127,6 +127,15 @@ pub trait Disk: Send + Sync {
     /// for a block device.
     fn set_len(&self, len: u64) -> Result<()>;
 
+    /// Has the device keep room for these bytes, which are within its length: a later write of them does not fail for
+    /// want of space. What they hold stays. A device that has no such thing does nothing.
+    ///
+    /// # Errors
+    /// [`NoSpace`](crate::ErrorKind::NoSpace); what the device says.
+    fn allocate(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Says that these bytes are no longer needed; they read as zeros or as before. A device that cannot make use of
     /// that does nothing.
     ///

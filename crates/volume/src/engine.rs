@@ -28,28 +28,35 @@ pub struct Sequence(pub u64);
 
 /// Places chunks and knows which are there already. One thread writes; [`reader`](Engine::reader) serves the others.
 pub trait Engine: Send {
-    /// Stores `chunks`, in order of acknowledgement; of two to one LBN the later wins. What it does is readable when it
-    /// returns, and durable after [`commit`](Engine::commit). Returns the positions of the chunks that it refused,
-    /// ascending: they need a page, and have none or the device has none left. All others are stored.
+    /// Stores `chunks`, in order of acknowledgement; of two to one LBN the later wins. It may return before they are
+    /// written: they can be read once the call is no [`unsettled`](Engine::unsettled) one, and survive a crash after
+    /// [`commit`](Engine::commit). Returns the positions of the chunks that it refused, ascending: they need a page, and
+    /// have none or the device has none left. All others are stored.
     ///
     /// # Errors
-    /// A device failed, and the engine takes no writes from then on. Chunks of the batch may be stored or not; each LBN
-    /// holds its old or its new content, whole.
+    /// A device failed, in this call or behind an earlier one, and the engine takes no writes from then on. Chunks of
+    /// calls that are not settled may be stored or not; each LBN holds its old or its new content, whole.
     fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>>;
 
-    /// Unmaps whole chunks: they read as zeros.
+    /// How many of the last calls of [`write`](Engine::write) have not ended: readers may not find their chunks yet.
+    /// Calls end in their order. An engine whose calls end when they return has none.
+    fn unsettled(&self) -> usize {
+        0
+    }
+
+    /// Unmaps whole chunks: they read as zeros when it returns.
     ///
     /// # Errors
     /// The metadata cannot be changed.
     fn discard(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()>;
 
-    /// Everything written so far is on the device, perhaps in its cache.
+    /// Everything written so far is on the device, perhaps in its cache, and settled.
     ///
     /// # Errors
     /// The device failed: nothing is known of what was written since the last commit.
     fn write_out(&mut self) -> Result<Sequence>;
 
-    /// Everything written so far survives any crash.
+    /// Everything written so far survives any crash, and is settled.
     ///
     /// # Errors
     /// The device failed; the engine takes no writes from then on.

@@ -362,6 +362,17 @@ impl Disk for FileDisk {
         })
     }
 
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        // Block devices have all their room, and some refuse.
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
+            Err(e) => Err(self.fail("allocate", e).at(offset)),
+        }
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Ok(());

@@ -33,6 +33,8 @@ const CONFIG_COPY: &str = "config.copy";
 const TEMPORARY: &str = "config.new";
 const LOCK: &str = "lock";
 const UNSAVED: &str = "unsaved";
+/// Threads that write data: the device has the next write when one ends.
+const WRITERS: usize = 2;
 
 /// What a new depot is to be like.
 #[derive(Clone)]
@@ -364,10 +366,16 @@ fn open_engine(
         true => SaveAt::Close,
         false => SaveAt::Flush,
     };
-    let data = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
+    let mut data = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
+    if config.data_path.is_empty() {
+        data = data.keeping_room();
+    }
     let backend = InRam::open(Arc::clone(folder), config.blocks(), save_at)?;
     let engine = Dmdedup::open(Box::new(backend), data, config.lbns())?;
-    Ok(Box::new(engine))
+    Ok(match is_inline {
+        true => Box::new(engine),
+        false => Box::new(engine.write_behind(WRITERS)),
+    })
 }
 
 fn hex(bytes: &[u8]) -> String {

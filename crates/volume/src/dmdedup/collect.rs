@@ -14,6 +14,7 @@ type Victim = ([u8; HASH_KEY_BYTES], Pbn);
 impl Dmdedup {
     pub(super) fn collect_garbage(&mut self, effort: Effort) -> Result<Collected> {
         let mut done = Collected::default();
+        self.room.ask_again(&self.shared.data)?;
         let Some(mapped) = self.shared.mapped_blocks()? else {
             return Ok(done);
         };
@@ -53,24 +54,31 @@ impl Dmdedup {
         }
         Ok(())
     }
+}
 
+/// What is known of the blocks of a depot that is opened.
+pub(super) struct KnownBlocks {
     /// Blocks that only a hash names; 0 where the backend cannot tell.
-    pub(super) fn count_garbage(&mut self) -> Result<u64> {
-        let Some(mapped) = self.shared.mapped_blocks()? else {
-            return Ok(0);
-        };
-        let mut garbage = 0;
-        let count = &mut |_: Key<'_>, pbn| {
-            garbage += u64::from(!mapped.has(pbn));
-            Ok(())
-        };
-        let hashes = self.shared.hashes;
-        self.backend()?.iterate(hashes, count)?;
-        Ok(garbage)
-    }
+    pub garbage: u64,
+    /// The highest block that anything names, and one more.
+    pub end: u64,
 }
 
 impl Shared {
+    pub(super) fn garbage_and_end(&self) -> Result<KnownBlocks> {
+        let mut known = KnownBlocks { garbage: 0, end: 0 };
+        let Some(mapped) = self.mapped_blocks()? else {
+            return Ok(known);
+        };
+        known.end = mapped.end();
+        self.backend()?.iterate(self.hashes, &mut |_, pbn| {
+            known.garbage += u64::from(!mapped.has(pbn));
+            known.end = known.end.max(pbn.0 + 1);
+            Ok(())
+        })?;
+        Ok(known)
+    }
+
     /// The blocks that LBNs are mapped to; `None` where the backend does not tell.
     fn mapped_blocks(&self) -> Result<Option<BlockSet>> {
         let mut mapped = BlockSet::new(self.data.blocks());
@@ -122,6 +130,14 @@ impl BlockSet {
         if let Some(word) = self.0.get_mut((pbn.0 / 64) as usize) {
             *word |= 1 << (pbn.0 % 64);
         }
+    }
+
+    /// The highest one, and one more.
+    fn end(&self) -> u64 {
+        let last = self.0.iter().rposition(|word| *word != 0);
+        last.map_or(0, |at| {
+            at as u64 * 64 + 64 - u64::from(self.0[at].leading_zeros())
+        })
     }
 
     fn has(&self, pbn: Pbn) -> bool {

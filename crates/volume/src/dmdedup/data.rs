@@ -13,6 +13,7 @@ pub struct DataArea {
     start: u64,
     block_bytes: u32,
     blocks: u64,
+    keeps_room: bool,
 }
 
 impl DataArea {
@@ -23,6 +24,17 @@ impl DataArea {
             start,
             block_bytes,
             blocks,
+            keeps_room: false,
+        }
+    }
+
+    /// Blocks that are collected are not given back to the device: in a sparse file their room would go to others, and
+    /// a write that was acknowledged could find none.
+    #[must_use]
+    pub fn keeping_room(self) -> Self {
+        Self {
+            keeps_room: true,
+            ..self
         }
     }
 
@@ -59,8 +71,17 @@ impl DataArea {
         Ok(self.disk.sync()?)
     }
 
-    /// Gives neighbouring blocks back to the device.
+    /// Has the device keep room for neighbouring blocks.
+    pub(super) fn allocate(&self, first: u64, blocks: u64) -> Result<()> {
+        let bytes = blocks * u64::from(self.block_bytes);
+        Ok(self.disk.allocate(self.offset(Pbn(first))?, bytes)?)
+    }
+
+    /// Gives neighbouring blocks back to the device, if it is to have them.
     pub(super) fn discard(&self, first: Pbn, blocks: u64) -> Result<()> {
+        if self.keeps_room {
+            return Ok(());
+        }
         let bytes = blocks * u64::from(self.block_bytes);
         Ok(self.disk.discard(self.offset(first)?, bytes)?)
     }

@@ -11,22 +11,27 @@
 //! 4. Readers hold the gate from lookup to the end of their read. Blocks that were freed become free to be allocated
 //!    only while nobody holds it.
 
+mod behind;
 mod collect;
 mod data;
 mod discard;
 mod read;
+mod room;
 mod write;
 
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use self::behind::WriteBehind;
 pub use self::data::DataArea;
-use self::write::Gather;
+use self::room::Room;
+use self::write::{HashKey, InFlight};
 use crate::{
-    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadId,
-    MetadataBackend, Result, Sequence, StoreId,
+    Buffer, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk,
+    HeadId, MetadataBackend, Pbn, Result, Sequence, StoreId,
 };
 
 /// Bytes of a fingerprint that are the hash index's key: with 128 bits, two of 2^34 different chunks (64 TiB) are alike
@@ -36,8 +41,16 @@ pub const HASH_KEY_BYTES: usize = 16;
 /// The report's engine.
 pub struct Dmdedup {
     shared: Arc<Shared>,
-    gather: Gather,
     sequence: u64,
+    /// Threads that write data; `None`: whoever calls does.
+    behind: Option<WriteBehind>,
+    /// Batches of which the data is being written, the oldest first.
+    in_flight: VecDeque<InFlight>,
+    /// Contents that are new in batches that have not settled.
+    pending: HashMap<HashKey, Pbn>,
+    room: Room,
+    /// Memory in which neighbours are put side by side.
+    memories: Vec<Buffer>,
     counts: Counts,
     /// Blocks that only a hash names.
     garbage: u64,
@@ -87,16 +100,26 @@ impl Dmdedup {
             lbn_count: lbns,
             gate: RwLock::new(()),
         };
-        let mut engine = Self {
-            gather: Gather::default(),
+        let known = shared.garbage_and_end()?;
+        Ok(Self {
+            room: Room::new(&shared.data, known.end)?,
             shared: Arc::new(shared),
             sequence: 0,
+            behind: None,
+            in_flight: VecDeque::new(),
+            pending: HashMap::new(),
+            memories: Vec::new(),
             counts: Counts::default(),
-            garbage: 0,
+            garbage: known.garbage,
             is_changed: false,
-        };
-        engine.garbage = engine.count_garbage()?;
-        Ok(engine)
+        })
+    }
+
+    /// Data is written by threads, while the next batch is put together.
+    #[must_use]
+    pub fn write_behind(mut self, threads: usize) -> Self {
+        self.behind = Some(WriteBehind::new(&self.shared.data, threads));
+        self
     }
 
     fn backend(&self) -> Result<Backend<'_>> {
@@ -105,6 +128,7 @@ impl Dmdedup {
 
     /// Data, then metadata.
     fn commit_changes(&mut self) -> Result<()> {
+        self.settle_all()?;
         self.shared.data.sync()?;
         self.shared.wait_for_readers();
         self.shared.backend()?.flush()?;
@@ -166,12 +190,18 @@ impl Engine for Dmdedup {
         self.write_batch(chunks)
     }
 
+    fn unsettled(&self) -> usize {
+        self.in_flight.len()
+    }
+
     fn discard(&mut self, _head: HeadId, lbns: Range<u64>) -> Result<()> {
+        self.settle_all()?;
         self.discard_range(lbns)
     }
 
     fn write_out(&mut self) -> Result<Sequence> {
-        // Data is written before `write` returns.
+        self.settle_all()?;
+        self.room.ask_again(&self.shared.data)?;
         self.sequence += 1;
         Ok(Sequence(self.sequence))
     }
@@ -184,6 +214,7 @@ impl Engine for Dmdedup {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
+        self.settle_all()?;
         self.shared.data.sync()?;
         self.shared.wait_for_readers();
         self.backend()?.save()?;
@@ -204,6 +235,7 @@ impl Engine for Dmdedup {
     }
 
     fn collect(&mut self, effort: Effort) -> Result<Collected> {
+        self.settle_all()?;
         self.collect_garbage(effort)
     }
 
@@ -213,7 +245,8 @@ impl Engine for Dmdedup {
         };
         let stats = backend.stats();
         // A commit makes those that wait free, and a write that needs them commits.
-        let free = stats.blocks_free + stats.blocks_waiting;
+        let free = (stats.blocks_free + stats.blocks_waiting)
+            .saturating_sub(self.room.missing(&self.shared.data));
         FreeSpace {
             total: stats.blocks,
             free,
@@ -240,7 +273,10 @@ impl Engine for Dmdedup {
             hash_entries: backend.sparse_entries,
             ram_bytes: vec![
                 ("metadata", backend.ram_bytes),
-                ("gather", self.gather.ram_bytes()),
+                (
+                    "gather",
+                    self.memories.iter().map(|memory| memory.len() as u64).sum(),
+                ),
             ],
             counters: [
                 ("equal_overwrites", counts.equal),

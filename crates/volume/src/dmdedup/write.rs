@@ -1,106 +1,204 @@
 //! The write path (report Figure 3.3), a batch at a time, in the order that is safe: look up, allocate, write the data,
 //! wait for it, and only then name it.
+//!
+//! ```text
+//! write: plan (look up, allocate) ─▶ gather ─▶ data device, behind ─▶ settle: hashes, LBNs, counts
+//! ```
+//!
+//! Batches settle in their order. What is new in one that has not settled is known to the next ones (`pending`): these
+//! settle behind it, or, where its write fails, not at all.
 
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 
-use super::{Backend, DataArea, Dmdedup, HASH_KEY_BYTES, Shared};
+use super::behind::{DataJob, IN_FLIGHT_MAX, Running};
+use super::{Backend, Dmdedup, HASH_KEY_BYTES, Shared};
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
-/// Neighbouring new blocks are written with one write of at most this many bytes.
-const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Blocks without room that are passed over in search of one with.
+const PASSED_MAX: usize = 1 << 20;
+
+/// The key of a content in the hash index.
+pub(super) type HashKey = [u8; HASH_KEY_BYTES];
 
 /// What becomes of one chunk of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// It needs a page, and there is none.
-    Refused,
     /// Zeros: the LBN is unmapped.
     Unmapped,
-    /// The hash index knows the content, or did so once the first chunk of the batch that has it is written.
+    /// The content is known: its block is written, or is being written before this chunk settles.
     Known(Pbn),
-    /// The first one with new content, or one that is not deduplicated: its data is written.
+    /// The content is new, and its data is being written.
     New(Pbn),
+    /// New, and not to be deduplicated.
+    NoDedup(Pbn),
 }
 
-/// A block that is to be written.
-struct NewBlock<'a> {
-    pbn: Pbn,
-    bytes: &'a [u8],
-    /// The key under which the content is to be found; `None` where it is not to be.
-    key: Option<[u8; HASH_KEY_BYTES]>,
+/// A batch on its way to the device.
+pub(super) struct InFlight {
+    /// LBN and target of each chunk that was not refused, in order.
+    chunks: Vec<(u64, Target)>,
+    /// Blocks that are being written, and the key under which the content is to be found; `None` where it is not to be.
+    new_blocks: Vec<(Pbn, Option<HashKey>)>,
+    running: Running,
 }
 
 /// A batch after lookups and allocation, before anything of it can be seen.
 struct Plan<'a> {
-    targets: Vec<Target>,
-    new_blocks: Vec<NewBlock<'a>>,
+    chunks: Vec<(u64, Target)>,
+    refused: Vec<usize>,
+    new_blocks: Vec<(Pbn, Option<HashKey>)>,
+    /// What the new blocks hold.
+    contents: Vec<&'a [u8]>,
 }
 
 impl Dmdedup {
     pub(super) fn write_batch(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
         for chunk in chunks {
-            self.shared
-                .check(&(chunk.lbn.0..chunk.lbn.0.saturating_add(1)))?;
+            let end = chunk.lbn.0.saturating_add(1);
+            self.shared.check(&(chunk.lbn.0..end))?;
         }
         let plan = self.plan(chunks)?;
-        if let Err(error) = self.write_data(&plan.new_blocks) {
-            give_back(&mut self.shared.backend()?, &plan.new_blocks)?;
+        self.is_changed = true;
+        let running = match plan.contents.is_empty() {
+            true => Running::ended(Buffer::zeroed(0), Ok(())),
+            false => self.write_data(&plan)?,
+        };
+        self.in_flight.push_back(InFlight {
+            chunks: plan.chunks,
+            new_blocks: plan.new_blocks,
+            running,
+        });
+        let is_done = |batch: &InFlight| batch.running.is_done();
+        while self.in_flight.len() >= IN_FLIGHT_MAX || self.in_flight.front().is_some_and(is_done) {
+            self.settle_one()?;
+        }
+        Ok(plan.refused)
+    }
+
+    /// Waits until all batches have settled.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        while !self.in_flight.is_empty() {
+            self.settle_one()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest batch, and names what it wrote. Where that failed, it and all behind it name nothing.
+    fn settle_one(&mut self) -> Result<()> {
+        let Some(batch) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
+        let (memory, result) = batch.running.wait();
+        if !memory.is_empty() {
+            self.memories.push(memory);
+        }
+        let settled = result.and_then(|()| self.publish(&batch.chunks, &batch.new_blocks));
+        if let Err(error) = settled {
+            let mut blocks: Vec<_> = batch.new_blocks;
+            for later in std::mem::take(&mut self.in_flight) {
+                // Its memory and its blocks are in use until it ends.
+                let _ = later.running.wait();
+                blocks.extend(later.new_blocks);
+            }
+            self.pending.clear();
+            give_back(&mut self.shared.backend()?, &blocks)?;
             return Err(error);
         }
-        self.is_changed = true;
-        self.publish(chunks, &plan)?;
-        let refused = |(at, target): (usize, &Target)| (*target == Target::Refused).then_some(at);
-        Ok(plan
-            .targets
-            .iter()
-            .enumerate()
-            .filter_map(refused)
-            .collect())
+        Ok(())
     }
 
     /// Looks up all hashes of the batch at once, then allocates a block for each content that is new.
     fn plan<'a>(&mut self, chunks: &[HashedChunk<'a>]) -> Result<Plan<'a>> {
-        let found = self.shared.known(chunks)?;
-        let mut found = found.into_iter();
-        let mut first: HashMap<[u8; HASH_KEY_BYTES], Pbn> = HashMap::new();
-        let mut plan = Plan {
-            targets: Vec::with_capacity(chunks.len()),
-            new_blocks: Vec::new(),
+        let hash = |chunk: &HashedChunk<'_>| match &chunk.content {
+            ChunkContent::Fingerprinted(fingerprint, _) => Some(hash_key(fingerprint)),
+            _ => None,
         };
-        for chunk in chunks {
-            let (key, bytes) = match chunk.content {
-                ChunkContent::Zero => {
-                    plan.targets.push(Target::Unmapped);
-                    continue;
-                }
-                ChunkContent::NoDedup(bytes) => (None, bytes),
-                ChunkContent::Fingerprinted(fingerprint, bytes) => {
-                    let key = hash_key(&fingerprint);
-                    let known = found.next().flatten().or_else(|| first.get(&key).copied());
-                    if let Some(pbn) = known {
-                        plan.targets.push(Target::Known(pbn));
+        let hashes: Vec<_> = chunks.iter().filter_map(hash).collect();
+        let mut known = hashes.iter().zip(self.shared.known(&hashes)?);
+        let mut plan = Plan {
+            chunks: Vec::with_capacity(chunks.len()),
+            refused: Vec::new(),
+            new_blocks: Vec::new(),
+            contents: Vec::new(),
+        };
+        for (at, chunk) in chunks.iter().enumerate() {
+            let target = match chunk.content {
+                ChunkContent::Zero => Some(Target::Unmapped),
+                ChunkContent::NoDedup(bytes) => self
+                    .new_block(&mut plan, chunk.has_page, None, bytes)?
+                    .map(Target::NoDedup),
+                ChunkContent::Fingerprinted(_, bytes) => {
+                    let Some((key, found)) = known.next() else {
                         continue;
+                    };
+                    match found.or_else(|| self.pending.get(key).copied()) {
+                        Some(pbn) => Some(Target::Known(pbn)),
+                        None => self
+                            .new_block(&mut plan, chunk.has_page, Some(*key), bytes)?
+                            .map(Target::New),
                     }
-                    (Some(key), bytes)
                 }
             };
-            let pbn = match chunk.has_page {
-                true => self.allocate()?,
-                false => None,
-            };
-            plan.targets.push(pbn.map_or(Target::Refused, Target::New));
-            if let Some(pbn) = pbn {
-                first.extend(key.map(|key| (key, pbn)));
-                plan.new_blocks.push(NewBlock { pbn, bytes, key });
+            match target {
+                Some(target) => plan.chunks.push((chunk.lbn.0, target)),
+                None => plan.refused.push(at),
             }
         }
         Ok(plan)
     }
 
-    /// A block; where only such are left that a commit makes free, commits.
+    /// A block for new content; `None` where there is no page for it.
+    fn new_block<'a>(
+        &mut self,
+        plan: &mut Plan<'a>,
+        has_page: bool,
+        key: Option<HashKey>,
+        bytes: &'a [u8],
+    ) -> Result<Option<Pbn>> {
+        if bytes.len() != self.shared.data.block_bytes() {
+            return Err(Error::Invalid {
+                what: format!(
+                    "a chunk of {} bytes, expected {}",
+                    bytes.len(),
+                    self.shared.data.block_bytes()
+                ),
+            });
+        }
+        let pbn = match has_page {
+            true => self.allocate()?,
+            false => None,
+        };
+        if let Some(pbn) = pbn {
+            self.pending.extend(key.map(|key| (key, pbn)));
+            plan.new_blocks.push((pbn, key));
+            plan.contents.push(bytes);
+        }
+        Ok(pbn)
+    }
+
+    /// A block, with room on the host. Those without are passed over, and free again after the next commit.
     fn allocate(&mut self) -> Result<Option<Pbn>> {
+        let mut passed = Vec::new();
+        let found = loop {
+            let Some(pbn) = self.free_block()? else {
+                break None;
+            };
+            if self.room.reaches(&self.shared.data, pbn.0)? {
+                break Some(pbn);
+            }
+            passed.push((pbn, None));
+            if passed.len() == PASSED_MAX {
+                break None;
+            }
+        };
+        give_back(&mut self.shared.backend()?, &passed)?;
+        Ok(found)
+    }
+
+    /// A block; where only such are left that a commit makes free, commits.
+    fn free_block(&mut self) -> Result<Option<Pbn>> {
         let mut backend = self.backend()?;
         if let Some(pbn) = backend.alloc_block()? {
             return Ok(Some(pbn));
@@ -113,52 +211,68 @@ impl Dmdedup {
         self.backend()?.alloc_block()
     }
 
-    /// Writes the data of new blocks, neighbours together.
-    fn write_data(&mut self, blocks: &[NewBlock<'_>]) -> Result<()> {
+    /// Puts the data of new blocks side by side, and has it written, neighbours together.
+    fn write_data(&mut self, plan: &Plan<'_>) -> Result<Running> {
         let block_bytes = self.shared.data.block_bytes();
-        let count_max = (WRITE_BYTES_MAX / block_bytes).max(1);
-        let mut rest = blocks;
-        while let Some(first) = rest.first() {
-            let neighbours = rest.iter().zip(first.pbn.0..);
-            let count = neighbours
-                .take(count_max)
-                .take_while(|(block, pbn)| block.pbn.0 == *pbn)
-                .count();
-            let (now, later) = rest.split_at(count);
-            self.counts.data_writes += 1;
-            self.gather.write(&self.shared.data, now)?;
-            rest = later;
+        let bytes = plan.contents.len() * block_bytes;
+        let mut memory = self.memories.pop().unwrap_or_else(|| Buffer::zeroed(0));
+        if memory.len() < bytes {
+            memory = Buffer::zeroed(bytes.next_power_of_two());
         }
-        Ok(())
+        for (place, content) in memory.chunks_exact_mut(block_bytes).zip(&plan.contents) {
+            place.copy_from_slice(content);
+        }
+        let neighbours = plan.new_blocks.chunk_by(|(a, _), (b, _)| a.0 + 1 == b.0);
+        let writes: Vec<_> = neighbours
+            .map(|run| (run[0].0, run.len() * block_bytes))
+            .collect();
+        self.counts.data_writes += writes.len() as u64;
+        let job = DataJob { memory, writes };
+        Ok(match &self.behind {
+            Some(behind) => behind.run(job),
+            None => {
+                let result = job.run(&self.shared.data);
+                Running::ended(job.memory, result)
+            }
+        })
     }
 
     /// Names what was written: first the hashes, then the LBNs, in the order of the batch.
-    fn publish(&mut self, chunks: &[HashedChunk<'_>], plan: &Plan<'_>) -> Result<()> {
+    fn publish(
+        &mut self,
+        chunks: &[(u64, Target)],
+        new_blocks: &[(Pbn, Option<HashKey>)],
+    ) -> Result<()> {
         let shared = std::sync::Arc::clone(&self.shared);
         let mut backend = shared.backend()?;
-        for block in &plan.new_blocks {
-            if let Some(key) = &block.key {
-                backend.insert(shared.hashes, Key::Sparse(key), block.pbn)?;
-                backend.inc_ref(block.pbn)?;
+        for (pbn, key) in new_blocks {
+            if let Some(key) = key {
+                backend.insert(shared.hashes, Key::Sparse(key), *pbn)?;
+                backend.inc_ref(*pbn)?;
                 // Until its LBN is mapped, only the hash names it.
                 self.garbage += 1;
+                self.pending.remove(key);
             }
         }
-        let mut old = shared.mapped(&mut backend, chunks)?;
+        let keys: Vec<_> = chunks.iter().map(|(lbn, _)| Key::Linear(*lbn)).collect();
+        let mut old = vec![None; keys.len()];
+        backend.lookup(shared.lbns, &keys, &mut old)?;
         let mut changed: HashMap<u64, Option<Pbn>> = HashMap::new();
-        for ((chunk, target), old) in chunks.iter().zip(&plan.targets).zip(&mut old) {
-            let lbn = chunk.lbn.0;
-            if let Some(now) = changed.get(&lbn) {
-                *old = *now;
+        // Neighbours that ascend come once each: no earlier chunk of the batch can have changed them.
+        let is_ascending = chunks.is_sorted_by(|(a, _), (b, _)| a < b);
+        for ((lbn, target), mut old) in chunks.iter().zip(old) {
+            if let Some(now) = changed.get(lbn) {
+                old = *now;
             }
             let new = match *target {
-                Target::Refused => continue,
                 Target::Unmapped => None,
-                Target::Known(pbn) | Target::New(pbn) => Some(pbn),
+                Target::Known(pbn) | Target::New(pbn) | Target::NoDedup(pbn) => Some(pbn),
             };
-            self.count_write(chunk, *target, *old);
-            self.map(&mut backend, lbn, *old, new)?;
-            changed.insert(lbn, new);
+            self.count_write(*target, old);
+            self.map(&mut backend, *lbn, old, new)?;
+            if !is_ascending {
+                changed.insert(*lbn, new);
+            }
         }
         Ok(())
     }
@@ -191,18 +305,20 @@ impl Dmdedup {
         Ok(())
     }
 
-    fn count_write(&mut self, chunk: &HashedChunk<'_>, target: Target, old: Option<Pbn>) {
+    fn count_write(&mut self, target: Target, old: Option<Pbn>) {
         let counts = &mut self.counts;
         match target {
-            Target::Refused => return,
             Target::Unmapped => counts.zeros += 1,
             Target::Known(pbn) => {
                 counts.duplicate += 1;
                 counts.equal += u64::from(old == Some(pbn));
             }
             Target::New(_) => counts.unique += 1,
+            Target::NoDedup(_) => {
+                counts.unique += 1;
+                counts.nodedup += 1;
+            }
         }
-        counts.nodedup += u64::from(matches!(chunk.content, ChunkContent::NoDedup(_)));
         match old {
             Some(_) => counts.overwrites += 1,
             None => counts.new += 1,
@@ -211,81 +327,25 @@ impl Dmdedup {
 }
 
 impl Shared {
-    /// For each fingerprinted chunk the block that has its content.
-    fn known(&self, chunks: &[HashedChunk<'_>]) -> Result<Vec<Option<Pbn>>> {
-        let hash = |chunk: &HashedChunk<'_>| match &chunk.content {
-            ChunkContent::Fingerprinted(fingerprint, _) => Some(hash_key(fingerprint)),
-            _ => None,
-        };
-        let hashes: Vec<_> = chunks.iter().filter_map(hash).collect();
+    /// For each hash the block that has its content.
+    fn known(&self, hashes: &[HashKey]) -> Result<Vec<Option<Pbn>>> {
         let keys: Vec<_> = hashes.iter().map(|hash| Key::Sparse(hash)).collect();
         let mut found = vec![None; keys.len()];
         self.backend()?.lookup(self.hashes, &keys, &mut found)?;
         Ok(found)
     }
-
-    /// For each chunk the block that its LBN is mapped to.
-    fn mapped(
-        &self,
-        backend: &mut Backend<'_>,
-        chunks: &[HashedChunk<'_>],
-    ) -> Result<Vec<Option<Pbn>>> {
-        let keys: Vec<_> = chunks
-            .iter()
-            .map(|chunk| Key::Linear(chunk.lbn.0))
-            .collect();
-        let mut found = vec![None; keys.len()];
-        backend.lookup(self.lbns, &keys, &mut found)?;
-        Ok(found)
-    }
 }
 
 /// Blocks that were not written are free again: nothing named them.
-fn give_back(backend: &mut Backend<'_>, blocks: &[NewBlock<'_>]) -> Result<()> {
-    blocks.iter().try_for_each(|block| {
-        backend.inc_ref(block.pbn)?;
-        backend.dec_ref(block.pbn).map(drop)
+fn give_back(backend: &mut Backend<'_>, blocks: &[(Pbn, Option<HashKey>)]) -> Result<()> {
+    blocks.iter().try_for_each(|(pbn, _)| {
+        backend.inc_ref(*pbn)?;
+        backend.dec_ref(*pbn).map(drop)
     })
 }
 
-fn hash_key(fingerprint: &Fingerprint) -> [u8; HASH_KEY_BYTES] {
+fn hash_key(fingerprint: &Fingerprint) -> HashKey {
     let mut key = [0; HASH_KEY_BYTES];
     key.copy_from_slice(&fingerprint.0[..HASH_KEY_BYTES]);
     key
-}
-
-/// Memory in which neighbours are put side by side, so that one write takes them.
-pub(super) struct Gather(Buffer);
-
-impl Default for Gather {
-    fn default() -> Self {
-        Self(Buffer::zeroed(0))
-    }
-}
-
-impl Gather {
-    pub fn ram_bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn write(&mut self, data: &DataArea, blocks: &[NewBlock<'_>]) -> Result<()> {
-        let bytes = blocks.len() * data.block_bytes();
-        if self.0.len() < bytes {
-            self.0 = Buffer::zeroed(bytes.max(WRITE_BYTES_MAX));
-        }
-        let places = self.0.chunks_exact_mut(data.block_bytes());
-        for (place, block) in places.zip(blocks) {
-            if block.bytes.len() != place.len() {
-                return Err(Error::Invalid {
-                    what: format!(
-                        "a chunk of {} bytes, expected {}",
-                        block.bytes.len(),
-                        place.len()
-                    ),
-                });
-            }
-            place.copy_from_slice(block.bytes);
-        }
-        data.write(blocks[0].pbn, &self.0[..bytes])
-    }
 }

@@ -15,6 +15,11 @@ use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
 /// cache.
 const BATCH_CHUNKS_MAX: usize = 256;
 
+/// So many chunks are hashed although the engine has enough to do.
+const WORTHWHILE_CHUNKS: usize = 64;
+/// Batches on their way to the engine with which it has enough to do.
+const BATCHES_ENOUGH: u64 = 2;
+
 /// What waits for its turn.
 pub(super) enum Task {
     /// Chunks of a run, the first with this sequence number.
@@ -81,6 +86,30 @@ impl BatchChunk {
 }
 
 impl State {
+    /// Whether there is a batch to be hashed. While the engine has enough to do, small ones are left to grow: one of 13
+    /// chunks costs the device as much as one of 40.
+    pub fn has_batch(&self) -> bool {
+        let is_needed = self.next_batch - self.next_for_engine < BATCHES_ENOUGH;
+        !self.queue.is_empty() && (is_needed || self.queued_chunks >= WORTHWHILE_CHUNKS)
+    }
+
+    /// The next batch for the engine, if it is hashed, with all that can go with it.
+    pub fn take_hashed(&mut self) -> Option<Batch> {
+        let mut batch = self.hashed.remove(&self.next_for_engine)?;
+        self.next_for_engine += 1;
+        if let Batch::Write(chunks) = &mut batch {
+            while let Some(Batch::Write(next)) = self.hashed.get(&self.next_for_engine)
+                && chunks.len() + next.len() <= BATCH_CHUNKS_MAX
+            {
+                if let Some(Batch::Write(next)) = self.hashed.remove(&self.next_for_engine) {
+                    chunks.extend(next);
+                }
+                self.next_for_engine += 1;
+            }
+        }
+        Some(batch)
+    }
+
     /// The next batch to be hashed, with its number. Discards have nothing to be hashed: they take their place in the
     /// order at once.
     pub fn take_batch(&mut self) -> Option<(u64, Vec<BatchChunk>)> {
@@ -118,6 +147,7 @@ impl State {
                 }
             }
         }
+        self.queued_chunks -= batch.len();
         (!batch.is_empty()).then(|| (self.number_batch(), batch))
     }
 

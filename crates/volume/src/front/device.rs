@@ -25,8 +25,9 @@ impl Device {
 
     fn start(&self, request: Request) {
         let Request { op, fua, hints, .. } = request;
-        let (span, buffer, completion) = (self.span(&request), request.buffer, request.completion);
         let shared = &self.shared;
+        let (span, buffer) = (self.span(&request), request.buffer);
+        let completion = shared.measured(op, request.completion);
         match op {
             Op::Read => {}
             Op::Flush => shared.flush(completion, buffer),

@@ -2,6 +2,8 @@
 //! wait share one.
 
 use super::ack::Answer;
+use super::batcher::Batch;
+use super::settle::Served;
 use super::state::{Shared, State, give};
 use crate::{Buffer, Completion, Error, Result};
 
@@ -30,14 +32,14 @@ impl Flushes {
     }
 
     /// Whether a commit now would answer somebody.
-    pub fn is_due(&self, written: u64) -> bool {
-        self.waiting.iter().any(|waiter| waiter.after <= written)
+    pub fn is_due(&self, given: u64) -> bool {
+        self.waiting.iter().any(|waiter| waiter.after <= given)
     }
 
-    fn take_due(&mut self, written: u64) -> Vec<Waiter> {
+    fn take_due(&mut self, given: u64) -> Vec<Waiter> {
         let (due, later) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|waiter| waiter.after <= written);
+            .partition(|waiter| waiter.after <= given);
         self.waiting = later;
         due
     }
@@ -88,29 +90,34 @@ impl Shared {
         }
     }
 
+    fn commit_now(&self, served: &mut Served) -> (Result<()>, Vec<Answer>) {
+        let result = served.engine.commit();
+        let answers = match &result {
+            Ok(()) => self.settle(served),
+            Err(error) => self.fail_with(served, &Batch::Write(Vec::new()), error),
+        };
+        self.lock().pages.update(served.engine.free_space());
+        (result, answers)
+    }
+
     /// Commits for all flushes that wait for nothing else. Somebody called `begin_engine` before.
     pub fn commit_step(&self, mut state: parking_lot::MutexGuard<'_, State>) {
-        let covered = state.written;
+        let covered = state.given;
         let due = state.flushes.take_due(covered);
         drop(state);
         let mut engine = self.engine();
-        let result = match engine.as_mut() {
-            Some(engine) => engine.commit(),
-            None => Err(Error::Closing),
+        let (result, answers) = match engine.as_mut() {
+            Some(served) => self.commit_now(served),
+            None => (Err(Error::Closing), Vec::new()),
         };
         self.counters.commits(1);
         let mut state = self.lock();
-        if let Some(engine) = engine.as_ref() {
-            state.pages.update(engine.free_space());
-        }
-        drop(engine);
-        let mut answers = Vec::new();
-        match &result {
-            Ok(()) => state.flushes.committed = state.flushes.committed.max(covered),
-            Err(error) => answers = state.fail(error),
+        if result.is_ok() {
+            state.flushes.committed = state.flushes.committed.max(covered);
         }
         state.is_engine_busy = false;
         drop(state);
+        drop(engine);
         self.wake_waiting();
         self.wake_worker();
         give(answers);

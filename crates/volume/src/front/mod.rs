@@ -24,6 +24,7 @@ mod options;
 mod pages;
 mod partial;
 mod reads;
+mod settle;
 mod split;
 mod staging;
 mod state;
@@ -36,7 +37,7 @@ use std::thread::JoinHandle;
 
 pub use self::options::{Ack, Options};
 use self::state::Shared;
-pub use self::stats::FrontStats;
+pub use self::stats::{FrontStats, Histogram, Latencies};
 use crate::{
     BlockDevice, Collected, Effort, Engine, EngineStats, FreeSpace, Geometry, HeadId, Result,
 };

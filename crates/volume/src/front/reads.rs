@@ -1,9 +1,11 @@
 //! Reads: staging first, then the engine, all reads of one call together.
 
+use std::sync::Arc;
+
 use super::split::Span;
 use super::staging::Staged;
 use super::state::Shared;
-use crate::{Buffer, ChunkRead, HeadId, Lbn, Request, Result};
+use crate::{Buffer, ChunkRead, Completion, HeadId, Lbn, Request, Result};
 
 /// Neighbouring bytes of a request that come from one place.
 struct Segment {
@@ -22,11 +24,14 @@ enum From {
 
 impl Shared {
     /// Carries out reads and answers them.
-    pub fn read(&self, head: HeadId, mut requests: Vec<Request>) {
+    pub fn read(self: &Arc<Self>, head: HeadId, mut requests: Vec<Request>) {
         if requests.is_empty() {
             return;
         }
-        let started = self.counters.now(&self.options);
+        for request in &mut requests {
+            let taken = std::mem::replace(&mut request.completion, Completion::new(drop));
+            request.completion = self.measured(request.op, taken);
+        }
         let all = self.fill(head, &mut requests);
         let alone = all.is_err() && requests.len() > 1;
         for mut request in requests {
@@ -35,8 +40,7 @@ impl Shared {
                 true => self.fill(head, std::slice::from_mut(&mut request)),
                 false => all.clone(),
             };
-            self.counters
-                .read_done(request.bytes, started, &self.options);
+            self.counters.read_done(request.bytes);
             request.completion.done(result.map(|()| request.buffer));
         }
     }

@@ -11,6 +11,7 @@ use super::batcher::{Batch, Task};
 use super::flush::Flushes;
 use super::pages::Pages;
 use super::partial::Partials;
+use super::settle::Served;
 use super::staging::Staging;
 use super::stats::{Counters, FrontStats};
 use super::{FrontStats as Stats, Options};
@@ -24,7 +25,7 @@ pub(super) struct Shared {
     pub reader: Arc<dyn ChunkReader>,
     pub counters: Counters,
     /// `None` once the front is closed. Taken before the state's lock, never while it is held.
-    engine: Mutex<Option<Box<dyn Engine>>>,
+    engine: Mutex<Option<Served>>,
     state: Mutex<State>,
     /// There is something to do.
     work: Condvar,
@@ -38,6 +39,8 @@ pub(super) struct State {
     pub staging: Staging,
     /// In sequence, not yet taken by the batcher.
     pub queue: VecDeque<Task>,
+    /// Chunks in it.
+    pub queued_chunks: usize,
     /// Batches that were taken, by their number, once they are hashed.
     pub hashed: BTreeMap<u64, Batch>,
     /// Number of the next batch that is taken, and of the next one for the engine.
@@ -48,8 +51,10 @@ pub(super) struct State {
     pub pages: Pages,
     pub partials: Partials,
     pub flushes: Flushes,
-    /// Number of the last staged chunk or discard, and of the last one that the engine has.
+    /// Number of the last staged chunk or discard, of the last one that the engine was given, and of the last one that
+    /// can be read there.
     pub staged: u64,
+    pub given: u64,
     pub written: u64,
     /// A write or a commit failed: nothing is taken any more.
     pub failure: Option<Error>,
@@ -67,6 +72,7 @@ impl Shared {
         let state = State {
             staging: Staging::default(),
             queue: VecDeque::new(),
+            queued_chunks: 0,
             hashed: BTreeMap::new(),
             next_batch: 0,
             next_for_engine: 0,
@@ -75,6 +81,7 @@ impl Shared {
             partials: Partials::default(),
             flushes: Flushes::default(),
             staged: 0,
+            given: 0,
             written: 0,
             failure: None,
         };
@@ -84,7 +91,7 @@ impl Shared {
             options,
             reader: engine.reader(),
             counters: Counters::default(),
-            engine: Mutex::new(Some(engine)),
+            engine: Mutex::new(Some(Served::new(engine))),
             state: Mutex::new(state),
             work: Condvar::new(),
             progress: Condvar::new(),
@@ -172,19 +179,19 @@ impl Shared {
     /// Those of `act`; [`Error::Closing`].
     pub fn with_engine<T>(&self, act: impl FnOnce(&mut dyn Engine) -> Result<T>) -> Result<T> {
         let mut engine = self.engine.lock();
-        let engine = engine.as_mut().ok_or(Error::Closing)?;
-        let result = act(&mut **engine);
-        self.lock().pages.update(engine.free_space());
+        let served = engine.as_mut().ok_or(Error::Closing)?;
+        let result = act(&mut *served.engine);
+        self.lock().pages.update(served.engine.free_space());
         result
     }
 
     /// The engine itself, for who writes in sequence.
-    pub fn engine(&self) -> MutexGuard<'_, Option<Box<dyn Engine>>> {
+    pub fn engine(&self) -> MutexGuard<'_, Option<Served>> {
         self.engine.lock()
     }
 
     pub fn take_engine(&self) -> Option<Box<dyn Engine>> {
-        self.engine.lock().take()
+        self.engine.lock().take().map(|served| served.engine)
     }
 
     pub fn stats(&self) -> FrontStats {

@@ -1,8 +1,10 @@
 //! What a front counts. Counters are since it was made.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Options;
+use super::state::Shared;
+use crate::{Completion, Op};
 
 /// What a front did and holds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -29,12 +31,60 @@ pub struct FrontStats {
     pub batches: u64,
     /// Chunks in them.
     pub batch_chunks: u64,
+    /// Nanoseconds from request to answer, where there is a clock.
+    pub latencies: Latencies,
     /// Bytes in staging.
     pub staged_bytes: u64,
     /// Chunks and discards on their way to the engine.
     pub queued: u64,
     /// What the front failed with, if it did: it takes no writes.
     pub failure: Option<String>,
+}
+
+/// How long requests took, by kind.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Latencies {
+    /// Of reads.
+    pub read: Histogram,
+    /// Of writes and zeroing.
+    pub write: Histogram,
+    /// Of discards.
+    pub discard: Histogram,
+    /// Of flushes.
+    pub flush: Histogram,
+}
+
+/// Counts by powers of two: the n-th of values from 2^n on, below 2^(n+1); the first also of 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Histogram(pub [u64; BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
+
+/// The last counts all values from 2^39 on: nine minutes.
+const BUCKETS: usize = 40;
+
+impl Histogram {
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// A value that this share of all values does not exceed, within a factor of two; 0 where there is none.
+    pub fn quantile(&self, share: f64) -> u64 {
+        let wanted = (self.count() as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (at, count) in self.0.iter().enumerate() {
+            seen += count;
+            if seen >= wanted.max(1) {
+                return (2 << at) - 1;
+            }
+        }
+        0
+    }
 }
 
 /// The counters themselves.
@@ -51,14 +101,47 @@ pub(super) struct Counters {
     commits: AtomicU64,
     batches: AtomicU64,
     batch_chunks: AtomicU64,
+    latencies: [Buckets; 4],
+}
+
+struct Buckets([AtomicU64; BUCKETS]);
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Shared {
+    /// A completion that counts how long it took, where there is a clock.
+    pub fn measured(self: &Arc<Self>, op: Op, completion: Completion) -> Completion {
+        let Some(clock) = &self.options.clock else {
+            return completion;
+        };
+        let (started, shared) = (clock(), Arc::clone(self));
+        Completion::new(move |result| {
+            if let Some(clock) = &shared.options.clock {
+                let took = clock().saturating_sub(started);
+                shared.counters.latency(op, took);
+            }
+            completion.done(result);
+        })
+    }
 }
 
 impl Counters {
-    pub fn now(&self, options: &Options) -> u64 {
-        options.clock.as_ref().map_or(0, |clock| clock())
+    fn latency(&self, op: Op, nanoseconds: u64) {
+        let kind = match op {
+            Op::Read => 0,
+            Op::Write | Op::WriteZeroes => 1,
+            Op::Discard => 2,
+            Op::Flush => 3,
+        };
+        let bucket = nanoseconds.checked_ilog2().unwrap_or(0) as usize;
+        add(&self.latencies[kind].0[bucket.min(BUCKETS - 1)], 1);
     }
 
-    pub fn read_done(&self, bytes: u64, _started: u64, _options: &Options) {
+    pub fn read_done(&self, bytes: u64) {
         add(&self.reads, 1);
         add(&self.read_bytes, bytes);
     }
@@ -95,6 +178,9 @@ impl Counters {
 
     pub fn read(&self) -> FrontStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let histogram =
+            |buckets: &Buckets| Histogram(std::array::from_fn(|at| get(&buckets.0[at])));
+        let [read, write, discard, flush] = &self.latencies;
         FrontStats {
             reads: get(&self.reads),
             read_bytes: get(&self.read_bytes),
@@ -107,6 +193,12 @@ impl Counters {
             commits: get(&self.commits),
             batches: get(&self.batches),
             batch_chunks: get(&self.batch_chunks),
+            latencies: Latencies {
+                read: histogram(read),
+                write: histogram(write),
+                discard: histogram(discard),
+                flush: histogram(flush),
+            },
             ..FrontStats::default()
         }
     }

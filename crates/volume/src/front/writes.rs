@@ -107,6 +107,7 @@ impl Shared {
         state.staged += chunks as u64;
         state.partials.touch(new.head, run.lbns());
         state.staging.put(&run, first_sequence);
+        state.queued_chunks += chunks;
         state.queue.push_back(Task::Write {
             run,
             chunks: 0..chunks,

@@ -9,8 +9,10 @@ use onefold_io::{Dir, Disk, SimDir};
 use onefold_volume::conformance::{Caller, Contents, CrashModel};
 use onefold_volume::depot::config::{Backend, EngineKind};
 use onefold_volume::depot::{CreateOptions, OpenOptions};
+use onefold_volume::dmdedup::{DataArea, Dmdedup};
 use onefold_volume::front::{Ack, Options};
-use onefold_volume::{Depot, HeadId};
+use onefold_volume::inram::{InRam, SaveAt};
+use onefold_volume::{ChunkContent, ChunkRead, Depot, Engine, HashedChunk, HeadId, Lbn};
 
 const CHUNK: usize = 512;
 const CHUNKS: u64 = 48;
@@ -238,6 +240,63 @@ fn a_crash_leaves_the_last_save_whole() {
             }
         }
     }
+}
+
+/// What was freed since the last save is not overwritten before the next one: the file still names it.
+#[test]
+fn blocks_of_the_last_save_stay() {
+    let device = SimDir::new(3);
+    let open = |device: &SimDir| {
+        let folder: Arc<dyn Dir> = Arc::new(device.clone());
+        let disk = match device.open_write("blocks") {
+            Ok(disk) => disk,
+            Err(_) => device.create("blocks").expect("a disk"),
+        };
+        disk.set_len(100 * CHUNK as u64).expect("room");
+        device.sync().expect("a device");
+        let backend = InRam::open(folder, 100, SaveAt::Close).expect("RAM");
+        let data = DataArea::new(disk, 0, CHUNK as u32, 100);
+        Dmdedup::open(Box::new(backend), data, 10).expect("RAM")
+    };
+    let all = |engine: &Dmdedup| {
+        let mut bytes = vec![0xEE; 10 * CHUNK];
+        let mut reads = [ChunkRead {
+            lbn: Lbn(0),
+            buffer: &mut bytes,
+        }];
+        engine.reader().read(HeadId(0), &mut reads).expect("a read");
+        bytes
+    };
+    let saves = |engine: &Dmdedup| {
+        let counters = engine.stats().counters;
+        let found = counters.iter().find(|(name, _)| *name == "save");
+        found.map_or(0, |(_, count)| *count)
+    };
+    let mut engine = open(&device);
+    let (mut saved, mut count) = (vec![0; 10 * CHUNK], 0);
+    for n in 0..400_u64 {
+        let bytes = onefold_io::Random(n).bytes(CHUNK);
+        let chunk = HashedChunk {
+            head: HeadId(0),
+            lbn: Lbn(n % 10),
+            content: ChunkContent::NoDedup(&bytes),
+            has_page: true,
+            is_metadata: false,
+        };
+        assert_eq!(engine.write(&[chunk]).expect("a write"), []);
+        engine.commit().expect("a commit");
+        if n == 20 {
+            engine.checkpoint().expect("a save");
+        }
+        if saves(&engine) > count {
+            (saved, count) = (all(&engine), saves(&engine));
+        }
+        for luck in [0, 1] {
+            let found = all(&open(&device.crash_image(luck)));
+            assert!(found == saved, "write {n}, luck {luck}");
+        }
+    }
+    assert!(count > 2, "blocks ran out, and were saved for: {count}");
 }
 
 /// Opening after a crash can crash, too.

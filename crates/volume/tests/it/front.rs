@@ -1,11 +1,17 @@
 //! The front under several clients: one winner, no byte lost, shared flushes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_io::Random;
-use onefold_volume::conformance::request;
+use onefold_volume::conformance::{Caller, request};
+use onefold_volume::dmdedup::Dmdedup;
 use onefold_volume::front::Options;
-use onefold_volume::{Buffer, Op};
+use onefold_volume::{
+    Buffer, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, ExtentKind, FreeSpace,
+    HashedChunk, HeadId, Op, Result, Sequence,
+};
+use parking_lot::Mutex;
 
 use crate::faults::{CHUNK, bytes, device, inline};
 use crate::recorder::{Event, Recorder};
@@ -118,4 +124,110 @@ fn flushes_share_a_commit() {
     caller.flush().expect("a flush");
     assert_eq!(syncs(recorder.take()), 0);
     assert_eq!(front.stats().flushes, 6);
+}
+
+/// An engine of which a read can be interrupted by something else.
+struct Interrupted {
+    engine: Dmdedup,
+    reader: Arc<InterruptedReader>,
+}
+
+struct InterruptedReader {
+    reader: Arc<dyn ChunkReader>,
+    interruption: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl ChunkReader for InterruptedReader {
+    fn read(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        self.reader.read(head, reads)?;
+        let interruption = self.interruption.lock().take();
+        if let Some(interruption) = interruption {
+            interruption();
+        }
+        Ok(())
+    }
+
+    fn extents(
+        &self,
+        head: HeadId,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
+    ) -> Result<()> {
+        self.reader.extents(head, lbns, visit)
+    }
+}
+
+impl Engine for Interrupted {
+    fn write(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
+        self.engine.write(chunks)
+    }
+
+    fn discard(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()> {
+        self.engine.discard(head, lbns)
+    }
+
+    fn write_out(&mut self) -> Result<Sequence> {
+        self.engine.write_out()
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.engine.commit()
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.engine.checkpoint()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Box::new(self.engine).close()
+    }
+
+    fn reader(&self) -> Arc<dyn ChunkReader> {
+        Arc::clone(&self.reader) as Arc<dyn ChunkReader>
+    }
+
+    fn collect(&mut self, effort: Effort) -> Result<Collected> {
+        self.engine.collect(effort)
+    }
+
+    fn free_space(&self) -> FreeSpace {
+        self.engine.free_space()
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.engine.stats()
+    }
+}
+
+/// While a partial write reads what is around it, another client writes, discards or zeroes the chunk: nothing of what
+/// was acknowledged is undone.
+#[test]
+fn what_comes_between_reading_and_merging_is_kept() {
+    type Other = fn(&Caller);
+    let write: Other = |caller| caller.write(0, &[2; CHUNK]).expect("a write");
+    let zero: Other = |caller| caller.write_zeroes(0, CHUNK as u64).expect("zeroing");
+    let discard: Other = |caller| caller.discard(0, CHUNK as u64).expect("a discard");
+    for (other, around) in [(write, 2), (zero, 0), (discard, 0)] {
+        let recorder = Arc::new(Recorder::default());
+        let engine = recorder.engine(CHUNK as u32, 100, 100);
+        let reader = Arc::new(InterruptedReader {
+            reader: engine.reader(),
+            interruption: Mutex::new(None),
+        });
+        let engine = Interrupted {
+            engine,
+            reader: Arc::clone(&reader),
+        };
+        let (front, caller) = device(engine, 100, inline());
+        caller.write(0, &[1; CHUNK]).expect("a write");
+        caller.flush().expect("a flush");
+        let client = caller.clone();
+        *reader.interruption.lock() = Some(Box::new(move || other(&client)));
+        caller.write(100, &[3; 50]).expect("a partial write");
+        let found = caller.read(0, CHUNK as u64).expect("a read");
+        let mut expected = [around; CHUNK];
+        expected[100..150].fill(3);
+        assert!(found[..] == expected[..], "around is {}", found[0]);
+        front.close().expect("all is well");
+    }
 }

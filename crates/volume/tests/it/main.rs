@@ -7,4 +7,5 @@ mod faults;
 mod front;
 mod golden;
 mod recorder;
+mod room;
 mod suites;

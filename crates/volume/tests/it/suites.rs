@@ -44,7 +44,7 @@ fn inram_without_a_file_is_a_metadata_backend() {
 #[test]
 fn dmdedup_is_an_engine() {
     for (seed, (blocks, contents)) in [(70, 40), (30, 60), (130, 1000)].into_iter().enumerate() {
-        for save_at in [SaveAt::Close, SaveAt::Flush] {
+        for (save_at, threads) in [(SaveAt::Close, 0), (SaveAt::Flush, 0), (SaveAt::Close, 2)] {
             let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
             let disk = MemDisk::new();
             disk.set_len(blocks * 512 + 512).expect("RAM");
@@ -60,7 +60,10 @@ fn dmdedup_is_an_engine() {
                 let backend = InRam::open(Arc::clone(&folder), blocks, save_at).expect("RAM");
                 let data = DataArea::new(Arc::clone(&disk), 512, 512, blocks);
                 let engine = Dmdedup::open(Box::new(backend), data, 100).expect("RAM");
-                Box::new(engine) as Box<dyn Engine>
+                match threads {
+                    0 => Box::new(engine) as Box<dyn Engine>,
+                    _ => Box::new(engine.write_behind(threads)),
+                }
             });
         }
     }
