@@ -3,8 +3,8 @@
 //! Always holds: no device outlives its daemon. A killed one takes writes with it that it has answered and not flushed;
 //! if the device went on working, a file system on it would never learn of the loss.
 //!
-//! The private folder holds `lock` (held by the daemon), `control` (its socket), `attached` (which device, for whoever
-//! cleans up) and `mount`, where the file is that the loop device stands on.
+//! The private folder holds `lock` (held by the daemon), `attached` (which device, for whoever cleans up, and the control
+//! socket, which is in a depot's own folder, or else here) and `mount`, where the file is that the loop device stands on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,11 +101,6 @@ impl Place {
         })
     }
 
-    /// Path of the control socket.
-    pub fn control(&self) -> PathBuf {
-        control_of(&self.folder)
-    }
-
     fn take_away_leftovers(&self) -> Result<Option<PathBuf>> {
         let mount = self.folder.join("mount");
         let left = read_record(&self.folder);
@@ -123,11 +118,11 @@ impl Place {
         Ok(left.map(|record| record.device))
     }
 
-    /// Gives `device` to the kernel, by FUSE and a loop device.
+    /// Gives `device` to the kernel, by FUSE and a loop device. `control` is the daemon's socket, for others to find.
     ///
     /// # Errors
     /// [`Error::Missing`]: the host lacks something; [`Error::Host`].
-    pub fn attach(self, device: Arc<dyn BlockDevice>) -> Result<Attached> {
+    pub fn attach(self, device: Arc<dyn BlockDevice>, control: &Path) -> Result<Attached> {
         let geometry = device.geometry();
         let mount = self.folder.join("mount");
         let failed = |what: &str, source| Error::Host {
@@ -151,7 +146,13 @@ impl Place {
             mounted: Some(mounted),
             place: self,
         };
-        let record = json!({"process": std::process::id(), "device": device, "file": file});
+        let control = std::path::absolute(control).unwrap_or_else(|_| control.to_owned());
+        let record = json!({
+            "process": std::process::id(),
+            "device": device,
+            "file": file,
+            "control": control,
+        });
         std::fs::write(
             attached.place.folder.join("attached"),
             format!("{record}\n"),
@@ -191,15 +192,16 @@ pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
     Place::lock(folder)?.take_away_leftovers()
 }
 
-/// The control socket of the daemon in `folder`.
-pub fn control_of(folder: &Path) -> PathBuf {
-    folder.join("control")
+/// The control socket of the daemon that has attached a device in `folder`; `None` where none has.
+pub fn control_in(folder: &Path) -> Option<PathBuf> {
+    read_record(folder).map(|record| record.control)
 }
 
 struct Record {
     process: u64,
     device: PathBuf,
     file: PathBuf,
+    control: PathBuf,
 }
 
 fn read_record(folder: &Path) -> Option<Record> {
@@ -209,5 +211,6 @@ fn read_record(folder: &Path) -> Option<Record> {
         process: record["process"].as_u64()?,
         device: record["device"].as_str()?.into(),
         file: record["file"].as_str()?.into(),
+        control: record["control"].as_str()?.into(),
     })
 }

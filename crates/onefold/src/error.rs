@@ -164,6 +164,9 @@ impl Error {
         if let Some(remedy) = self.remedy() {
             return Some(remedy);
         }
+        if let Self::Device(error) | Self::Export(onefold_export::Error::Device(error)) = self {
+            return device_advice(error);
+        }
         Some(match self {
             Self::NoPassword => {
                 "give it with --password-file, --password-command or ONEFOLD_PASSWORD, or run on a terminal to be asked"
@@ -265,6 +268,19 @@ fn export_exit(error: &onefold_export::Error) -> Exit {
         onefold_export::Error::Tls { .. } => Exit::Usage,
         onefold_export::Error::Device(error) => device_exit(error),
         error => source_exit(error),
+    }
+}
+
+fn device_advice(error: &onefold_volume::Error) -> Option<&'static str> {
+    match error {
+        onefold_volume::Error::NoDepot { .. } => Some("`onefold volume create` makes one"),
+        onefold_volume::Error::Held { .. } => Some(
+            "it is attached, served or being looked at: `onefold volume detach` takes an attached one away",
+        ),
+        onefold_volume::Error::NoSpace { .. } => Some(
+            "nothing of what failed was acknowledged; delete files and `fstrim`, then `onefold volume collect`",
+        ),
+        _ => None,
     }
 }
 

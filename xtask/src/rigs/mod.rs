@@ -1,5 +1,6 @@
 //! Rigs: real clients, file systems and faults against the program, for `cargo xtask test volume --rig NAME`.
 
+mod fuse;
 mod nbd;
 mod steps;
 
@@ -23,6 +24,8 @@ pub struct VolumeRig {
 enum Rig {
     /// NBD clients: nbdinfo, nbdcopy, qemu-io, qemu-img, fio, libnbd; TLS; many connections.
     Nbd,
+    /// ext4, xfs and btrfs on a deduplicated volume, by FUSE and a loop device.
+    Fuse,
 }
 
 impl VolumeRig {
@@ -39,6 +42,7 @@ impl VolumeRig {
             println!("── rig {rig:?}");
             failed += match rig {
                 Rig::Nbd => nbd::run(&program)?,
+                Rig::Fuse => fuse::run(&program)?,
             };
         }
         match failed {

@@ -54,7 +54,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Unlock(args) => unlock::run(args, global, out),
         Verb::WithLock(args) => with_lock::run(args, global, out),
         Verb::Version(_) => version::run(out),
-        Verb::Volume(args) => volume::run(args, global, out),
+        Verb::Volume(args) => volume::run(args, out),
         Verb::Tag(args) => tag::run(args, global, out),
         Verb::Completions(args) => completions::run(args, out),
         Verb::Man(args) => man::run(args),

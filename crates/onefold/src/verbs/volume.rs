@@ -1,20 +1,23 @@
 //! `onefold volume`: block devices. One file a verb in `volume/`.
 
+mod ask;
 mod attach;
+mod create;
 mod daemon;
 mod detach;
 mod list;
 mod places;
+mod requests;
 mod serve;
+mod source;
 
 use clap::Subcommand;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 
-/// Block devices: serve them, attach them to this host
+/// Block devices that store every byte once: make them, attach them to this host, serve them
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,18 +27,28 @@ pub struct Args {
 /// What to do with volumes.
 #[derive(Subcommand, Debug)]
 pub enum What {
+    Create(create::Args),
     Attach(attach::Args),
     Detach(detach::Args),
     Serve(serve::Args),
+    /// List the devices that are attached to this host
     List,
+    Stats(ask::StatsArgs),
+    /// Collect garbage: blocks that no volume needs any more
+    Collect(ask::DepotArgs),
+    /// Save metadata that is in RAM alone (backend inram)
+    Save(ask::DepotArgs),
 }
 
-pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    let _ = global;
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     match &args.what {
+        What::Create(args) => create::run(args, out),
         What::Attach(args) => attach::run(args, out),
         What::Detach(args) => detach::run(args, out),
         What::Serve(args) => serve::run(args, out),
         What::List => list::run(out),
+        What::Stats(args) => ask::stats(args, out),
+        What::Collect(args) => ask::collect(args, out),
+        What::Save(args) => ask::save(args, out),
     }
 }

@@ -248,3 +248,195 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
 }
+
+#[test]
+fn a_file_that_is_copied_twice_onto_a_depot_is_stored_once_and_is_there_after_detach() {
+    if can_attach() {
+        copied_twice("log");
+        copied_twice("inram");
+    }
+}
+
+fn copied_twice(backend: &str) {
+    let rig = Rig::empty();
+    let create = [
+        "volume",
+        "create",
+        "depot",
+        "--size",
+        "64M",
+        "--backend",
+        backend,
+    ];
+    let created = rig.run(create).ends(0);
+    assert_eq!(
+        created.err.contains("inram"),
+        backend == "inram",
+        "{}",
+        created.err
+    );
+    rig.run(create).ends(1);
+    std::fs::create_dir(rig.path("mnt")).expect("a folder");
+    let _guard = AttachedDepot(&rig);
+    let attach = || {
+        let ran = rig.run(["--json", "volume", "attach", "depot"]).ends(0);
+        ran.last()["device"].as_str().expect("a device").to_owned()
+    };
+    let stats = || {
+        rig.run(["--json", "volume", "stats", "depot"])
+            .ends(0)
+            .last()
+    };
+    let mount = |device: &str| {
+        succeeds(
+            Command::new("mount")
+                .args(["-o", "discard", device])
+                .arg(rig.path("mnt")),
+        );
+    };
+    let device = attach();
+    rig.run(["volume", "attach", "depot"]).ends(11);
+    succeeds(Command::new("mkfs.ext4").args(["-q", "-F", &device]));
+    mount(&device);
+    let before = stats();
+    let content = crate::rig::Random(7).bytes(8 << 20);
+    for name in ["one", "two"] {
+        std::fs::write(rig.path("mnt").join(name), &content).expect("write");
+    }
+    succeeds(&mut Command::new("sync"));
+    let after = stats();
+    let grown = |name: &str| {
+        let of = |stats: &Value| stats[name].as_u64().expect("a number");
+        of(&after) - of(&before)
+    };
+    let (mapped, stored) = (grown("mapped_bytes"), grown("stored_bytes"));
+    assert!(
+        mapped >= 16 << 20 && stored < 9 << 20,
+        "{mapped} mapped, {stored} stored"
+    );
+    let refused = rig.run(["volume", "detach", "depot"]).ends(1);
+    assert!(refused.err.contains("unmount it"), "{}", refused.err);
+    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    rig.run(["volume", "detach", "depot"]).ends(0);
+
+    let device = attach();
+    mount(&device);
+    for name in ["one", "two"] {
+        let there = std::fs::read(rig.path("mnt").join(name)).expect("read");
+        assert!(there == content, "{name} is another");
+        std::fs::remove_file(rig.path("mnt").join(name)).expect("remove");
+    }
+    succeeds(Command::new("fstrim").arg(rig.path("mnt")));
+    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
+    let collected = rig.run(["--json", "volume", "collect", "depot"]).ends(0);
+    let freed = collected.last()["pages_freed"].as_u64().expect("a number");
+    assert!(backend != "inram" || freed >= 2048, "{freed}");
+    rig.run(["volume", "detach", "depot"]).ends(0);
+    rig.run(["volume", "detach", "depot"]).ends(1);
+    rig.run(["volume", "stats", "nothing"]).ends(10);
+}
+
+/// Ends what a failed test leaves.
+struct AttachedDepot<'a>(&'a Rig);
+
+impl Drop for AttachedDepot<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.0.path("mnt"))
+            .output();
+        let _ = self.0.run(["volume", "detach", "depot"]);
+    }
+}
+
+#[test]
+fn a_depot_is_served_over_nbd_and_has_one_owner() {
+    if !has("qemu-io") || !has("nbdinfo") {
+        return;
+    }
+    let rig = Rig::empty();
+    rig.run([
+        "-q",
+        "volume",
+        "create",
+        "depot",
+        "--size",
+        "16M",
+        "--volume",
+        "vm",
+        "--backend",
+        "inram-saved",
+    ])
+    .ends(0);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    assert!(serving.uri.contains(":///vm?"), "{}", serving.uri);
+    let uri = serving.uri.clone();
+    succeeds(Command::new("qemu-io").args([
+        "-f",
+        "raw",
+        &uri,
+        "-c",
+        "write -P 5 0 1M",
+        "-c",
+        "flush",
+    ]));
+    rig.run(["volume", "serve", "depot", "--unix", "other"])
+        .ends(11);
+    let map = succeeds(Command::new("nbdinfo").args(["--map", &uri]));
+    assert!(map.contains("hole"), "{map}");
+    let refused = rig.run(["volume", "detach", "depot"]).ends(1);
+    assert!(refused.err.contains("not attached"), "{}", refused.err);
+    let stats = rig
+        .run(["--json", "volume", "stats", "depot"])
+        .ends(0)
+        .last();
+    assert_eq!(stats["unique_writes"], 1, "256 equal chunks: {stats}");
+    serving.stop();
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    let said =
+        succeeds(Command::new("qemu-io").args(["-f", "raw", &serving.uri, "-c", "read -P 5 0 1M"]));
+    assert!(!said.contains("failed"), "{said}");
+    serving.stop();
+}
+
+#[test]
+fn what_was_synced_onto_a_depot_is_there_after_a_kill() {
+    if !can_attach() {
+        return;
+    }
+    let rig = Rig::empty();
+    rig.run(["volume", "create", "depot", "--size", "64M"])
+        .ends(0);
+    std::fs::create_dir(rig.path("mnt")).expect("a folder");
+    let _guard = AttachedDepot(&rig);
+    let attach = || {
+        let said = rig
+            .run(["--json", "volume", "attach", "depot"])
+            .ends(0)
+            .last();
+        let device = said["device"].as_str().expect("a device").to_owned();
+        (device, said["process"].as_i64().expect("a process") as i32)
+    };
+    let (device, process) = attach();
+    succeeds(Command::new("mkfs.ext4").args(["-q", "-F", &device]));
+    let mount = |device: &str| {
+        succeeds(Command::new("mount").arg(device).arg(rig.path("mnt")));
+    };
+    mount(&device);
+    let content = crate::rig::Random(9).bytes(3 << 20);
+    std::fs::write(rig.path("mnt/synced"), &content).expect("write");
+    File::open(rig.path("mnt/synced"))
+        .and_then(|file| file.sync_all())
+        .expect("sync");
+    let pid = rustix::process::Pid::from_raw(process).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
+    succeeds(Command::new("umount").arg("--lazy").arg(rig.path("mnt")));
+    rig.run(["volume", "detach", "depot"]).ends(0);
+    let (device, _) = attach();
+    mount(&device);
+    assert!(std::fs::read(rig.path("mnt/synced")).expect("read") == content);
+    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
+    rig.run(["volume", "detach", "depot"]).ends(0);
+}

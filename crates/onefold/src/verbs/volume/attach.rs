@@ -1,14 +1,14 @@
 //! `onefold volume attach`: a block device of this host, for any file system.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use onefold_export::attach::{self, Via};
+use onefold_export::attach::Via;
 use serde_json::Value;
 
-use super::{daemon, places};
+use super::daemon;
+use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -20,16 +20,15 @@ use crate::out::Out;
 /// power cut.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// File or block device to attach as it is
-    #[arg(long, value_name = "FILE")]
-    pub raw: PathBuf,
+    #[command(flatten)]
+    pub named: Named,
 
-    /// Name of the device
-    #[arg(long, value_name = "NAME", default_value = "raw")]
-    pub name: String,
+    /// Volume of the depot (default: the first one)
+    #[arg(long, value_name = "NAME", conflicts_with = "raw")]
+    pub volume: Option<String>,
 
-    /// Refuse writes
-    #[arg(long)]
+    /// Refuse writes to a raw file
+    #[arg(long, requires = "raw")]
     pub read_only: bool,
 
     /// How the kernel is given the device; auto takes the first that is there
@@ -79,7 +78,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into(),
         ));
     }
-    let place = places::of_raw(&args.raw)?;
+    let control = args.named.control()?;
     let fail = |error| Error::io("cannot start the device's process", error);
     let own = std::env::current_exe().map_err(fail)?;
     let mut child = Command::new(own)
@@ -103,7 +102,6 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     out.line(attached["device"].as_str().unwrap_or_default())?;
     if out.verbosity > 0 {
-        let control = attach::control_of(&place);
         out.note(format_args!(
             "{why}; its control socket is {}",
             control.display()

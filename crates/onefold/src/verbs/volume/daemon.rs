@@ -1,18 +1,21 @@
-//! The process of an attached device: serves it to the kernel, and listens at its control socket.
+//! The process of an attached device: serves it to the kernel, and listens at its control socket. The process of
+//! `volume serve` listens there, too.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use onefold_export::attach::{Attached, Place, Via};
 use onefold_export::control::{self, Answer, Control, Handler};
-use onefold_export::{Listener, RawDevice, process};
+use onefold_export::{Listener, process};
 use onefold_volume::BlockDevice;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::attach::Args;
-use super::places;
+use super::requests;
+use super::source::{Named, Source};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -28,19 +31,19 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     let _listening = signal::listen();
     let why = Via::from(args.via).choose()?;
-    let place = Place::take(&places::of_raw(&args.raw)?)?;
+    let place = Place::take(&args.named.place()?)?;
     let warnings = process::protect();
-    let device = Arc::new(RawDevice::open(&args.raw, &args.name, !args.read_only)?);
-    let listener = Arc::new(Listener::unix(&place.control())?);
-    let attached = place.attach(device.clone())?;
+    let source = Arc::new(args.named.open("raw", !args.read_only)?);
+    let device = chosen(&source, args.volume.as_deref())?;
+    let attached = place.attach(device.clone(), &args.named.control()?)?;
     let path = attached.device.clone();
-    let state = Arc::new(State {
-        attached: Mutex::new(attached),
-        device: device.clone(),
-        source: args.raw.display().to_string(),
+    let attached = Arc::new(Shared {
+        device: path.clone(),
+        attached: Mutex::new(Some(attached)),
+        source: source.clone(),
         has_gone: AtomicBool::new(false),
     });
-    let control = control::serve(&listener, state.clone())?;
+    let control = listen(&args.named, &source, Some(attached.clone()))?;
     let announced = json!({
         "message_type": "attached",
         "device": path,
@@ -58,16 +61,56 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             warnings.iter().for_each(|warning| out.warn(warning));
         }
     }
-    wait(&state, out);
-    end(&control, &*device)
+    wait(&attached, out);
+    let closed = source.close();
+    control.iter().for_each(Control::end);
+    closed.map(|()| Exit::Ok)
+}
+
+fn chosen(source: &Source, volume: Option<&str>) -> Result<Arc<dyn BlockDevice>> {
+    let all = source.devices();
+    let found = match volume {
+        None => all.first(),
+        Some(name) => all.iter().find(|device| device.geometry().name == name),
+    };
+    let names: Vec<_> = all.iter().map(|device| device.geometry().name).collect();
+    found.cloned().ok_or_else(|| {
+        let volume = volume.unwrap_or_default();
+        Error::Usage(format!(
+            "there is no volume {volume}; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// Listens at the control socket. A raw file that is served has none.
+///
+/// # Errors
+/// Another process listens there.
+pub fn listen(
+    named: &Named,
+    source: &Arc<Source>,
+    attached: Option<Arc<Shared>>,
+) -> Result<Option<Control>> {
+    if named.depot.is_none() && attached.is_none() {
+        return Ok(None);
+    }
+    let listener = Arc::new(Listener::unix(&named.control()?)?);
+    let daemon = Daemon {
+        listener: listener.clone(),
+        source: source.clone(),
+        shown: named.shown(),
+        attached,
+    };
+    Ok(Some(control::serve(&listener, Arc::new(daemon))?))
 }
 
 /// Until somebody has the device detached, or a signal comes and nobody uses the device.
-fn wait(state: &State, out: &Out) {
+fn wait(shared: &Shared, out: &Out) {
     let mut told = false;
-    while !state.has_gone.load(SeqCst) {
+    while !shared.has_gone.load(SeqCst) {
         if signal::raised() {
-            match state.detach() {
+            match shared.detach() {
                 Ok(_) => return,
                 Err(why) if !told => out.note(format_args!("waiting to end: {why}")),
                 Err(_) => {}
@@ -78,54 +121,73 @@ fn wait(state: &State, out: &Out) {
     }
 }
 
-fn end(control: &Control, device: &dyn BlockDevice) -> Result<Exit> {
-    let flushed = onefold_export::flush(device);
-    control.end();
-    match flushed {
-        Ok(()) => Ok(Exit::Ok),
-        Err(error) => Err(Error::Device(error)),
-    }
-}
-
-struct State {
-    attached: Mutex<Attached>,
-    device: Arc<dyn BlockDevice>,
-    source: String,
+/// A device of this host, and whether it has gone.
+pub struct Shared {
+    device: PathBuf,
+    /// None once it is detached.
+    attached: Mutex<Option<Attached>>,
+    source: Arc<Source>,
     has_gone: AtomicBool,
 }
 
-impl State {
+impl Shared {
+    /// Takes the device away and closes what is behind it: whoever hears the answer can attach it again.
     fn detach(&self) -> Answer {
         let mut attached = self.attached.lock();
-        let device = attached.device.clone();
-        if !self.has_gone.load(SeqCst) {
-            attached.detach().map_err(|error| error.to_string())?;
-            onefold_export::flush(&*self.device).map_err(|error| error.to_string())?;
+        if let Some(device) = &mut *attached {
+            device.detach().map_err(|error| error.to_string())?;
+            let closed = self.source.close();
+            *attached = None;
             self.has_gone.store(true, SeqCst);
+            closed.map_err(|error| error.chain())?;
         }
-        Ok(json!({"device": device}))
+        Ok(json!({"device": self.device}))
     }
+}
 
+struct Daemon {
+    listener: Arc<Listener>,
+    source: Arc<Source>,
+    shown: String,
+    attached: Option<Arc<Shared>>,
+}
+
+impl Daemon {
     fn status(&self) -> Value {
-        let geometry = self.device.geometry();
+        let device = self.attached.as_ref().map(|shared| &shared.device);
+        let via = if device.is_some() { "fuse" } else { "nbd" };
+        let volumes = self.source.devices().into_iter().map(|device| {
+            let geometry = device.geometry();
+            json!({"name": geometry.name, "bytes": geometry.bytes, "writable": geometry.is_writable})
+        });
         json!({
-            "device": self.attached.lock().device,
+            "device": device,
             "process": std::process::id(),
-            "source": self.source,
-            "name": geometry.name,
-            "bytes": geometry.bytes,
-            "writable": geometry.is_writable,
-            "via": "fuse",
+            "source": self.shown,
+            "volumes": volumes.collect::<Vec<_>>(),
+            "via": via,
         })
     }
 }
 
-impl Handler for State {
+impl Handler for Daemon {
     fn handle(&self, what: &str, _request: &Value) -> Answer {
-        match what {
-            "status" => Ok(self.status()),
-            "detach" => self.detach(),
-            _ => Err(format!("this daemon does not know \"{what}\"")),
+        match (what, &self.attached) {
+            ("status", _) => Ok(self.status()),
+            ("detach", Some(shared)) => {
+                let detached = shared.detach()?;
+                // The next daemon listens at the same path.
+                self.listener.close();
+                Ok(detached)
+            }
+            ("detach", None) => Err(format!(
+                "it is not attached: process {} serves it over NBD",
+                std::process::id()
+            )),
+            _ => match requests::handle(&self.source, what) {
+                Some(done) => done.map_err(|error| error.chain()),
+                None => Err(format!("this daemon does not know \"{what}\"")),
+            },
         }
     }
 }

@@ -1,11 +1,9 @@
 //! `onefold volume detach`: takes a block device away, and cleans up after a process that was killed.
 
-use std::path::PathBuf;
-
 use onefold_export::{attach, control};
 use serde_json::json;
 
-use super::places;
+use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -15,14 +13,13 @@ use crate::out::Out;
 /// Unmount its file system first. When this returns, everything that was written is on the disk.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The file or block device that was attached
-    #[arg(long, value_name = "FILE")]
-    pub raw: PathBuf,
+    #[command(flatten)]
+    pub named: Named,
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
-    let place = places::of_raw(&args.raw)?;
-    if let Some(detached) = control::ask(&attach::control_of(&place), "detach", json!({}))? {
+    let place = args.named.place()?;
+    if let Some(detached) = control::ask(&args.named.control()?, "detach", json!({}))? {
         let device = detached["device"].as_str().unwrap_or_default();
         return told(device, "detached", out);
     }
@@ -33,7 +30,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         }
         None => Err(Error::Failed(format!(
             "{} is not attached",
-            args.raw.display()
+            args.named.shown()
         ))),
     }
 }

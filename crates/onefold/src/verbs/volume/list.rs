@@ -1,5 +1,7 @@
 //! `onefold volume list`: devices that are attached to this host.
 
+use std::path::PathBuf;
+
 use onefold_export::{attach, control};
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ pub fn run(out: &Out) -> Result<Exit> {
     }
     for one in &all {
         let text = |name: &str| out::safe(one[name].as_str().unwrap_or_default());
-        let bytes = human::bytes(one["bytes"].as_u64().unwrap_or(0));
+        let bytes = human::bytes(one["volumes"][0]["bytes"].as_u64().unwrap_or(0));
         out.line(format_args!(
             "{}  {bytes}  {}",
             text("device"),
@@ -35,9 +37,11 @@ fn attached() -> Vec<Value> {
         .flatten();
     let mut folders: Vec<_> = folders.map(|entry| entry.path()).collect();
     folders.sort();
-    let ask = |folder| control::ask(&attach::control_of(folder), "status", json!({}));
-    folders
+    let controls = folders
         .iter()
-        .filter_map(|folder| ask(folder).ok().flatten())
+        .filter_map(|folder| attach::control_in(folder));
+    let ask = |control: PathBuf| control::ask(&control, "status", json!({}));
+    controls
+        .filter_map(|control| ask(control).ok().flatten())
         .collect()
 }

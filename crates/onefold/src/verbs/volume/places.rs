@@ -14,15 +14,15 @@ pub fn all() -> PathBuf {
     }
 }
 
-/// The place of a raw file, by its path without links.
+/// The place of a file or folder, by its path without links.
 ///
 /// # Errors
-/// There is no such file.
-pub fn of_raw(file: &Path) -> Result<PathBuf> {
-    let path = file
+/// It is not there.
+pub fn of(kind: &str, path: &Path) -> Result<PathBuf> {
+    let path = path
         .canonicalize()
-        .map_err(|error| Error::io(format!("open {}", file.display()), error))?;
+        .map_err(|error| Error::io(format!("open {}", path.display()), error))?;
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
-    Ok(all().join(format!("raw-{:016x}", hasher.finish())))
+    Ok(all().join(format!("{kind}-{:016x}", hasher.finish())))
 }

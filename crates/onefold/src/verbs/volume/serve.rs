@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold_export::Listener;
+use onefold_export::control::Control;
 use onefold_export::nbd::{Exports, Limits, Server, tls};
-use onefold_export::{Listener, RawDevice};
 use onefold_volume::BlockDevice;
 use serde_json::json;
 
+use super::daemon;
+use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -24,16 +27,15 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// never lost; a flush makes it survive a power cut.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// File or block device to serve as it is
-    #[arg(long, value_name = "FILE")]
-    pub raw: PathBuf,
+    #[command(flatten)]
+    pub named: Named,
 
-    /// Name of the export
-    #[arg(long, value_name = "NAME", default_value = "raw")]
+    /// Name of a raw file's export
+    #[arg(long, value_name = "NAME", default_value = "raw", requires = "raw")]
     pub name: String,
 
-    /// Refuse writes
-    #[arg(long)]
+    /// Refuse writes to a raw file
+    #[arg(long, requires = "raw")]
     pub read_only: bool,
 
     #[command(flatten)]
@@ -86,12 +88,13 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         }
         _ => None,
     };
-    let device = Arc::new(RawDevice::open(&args.raw, &args.name, !args.read_only)?);
+    let source = Arc::new(args.named.open(&args.name, !args.read_only)?);
+    let devices = source.devices();
     let limits = Limits {
         connections_max: args.connections as usize,
         ..Limits::default()
     };
-    let server = Server::new(Exports::new(vec![device.clone()]), tls, limits);
+    let server = Server::new(Exports::new(devices.clone()), tls, limits);
     let mut listeners = Vec::new();
     if let Some(path) = &args.places.unix {
         listeners.push(Arc::new(Listener::unix(path)?));
@@ -99,16 +102,19 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if let Some(address) = args.places.tcp {
         listeners.push(Arc::new(Listener::tcp(address)?));
     }
+    let control = daemon::listen(&args.named, &source, None)?;
     for listener in &listeners {
         server.listen(listener)?;
     }
-    tell(args, &*device, &listeners, out)?;
+    tell(args, &devices, &listeners, out)?;
     while !signal::raised() {
         std::thread::sleep(LOOK_AGAIN);
     }
     listeners.iter().for_each(|listener| listener.close());
     server.stop();
-    flush(&*device)?;
+    let closed = source.close();
+    control.iter().for_each(Control::end);
+    closed?;
     out.say("all clients have left, and everything is on the disk")?;
     Ok(Exit::Ok)
 }
@@ -116,30 +122,31 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 /// Says where clients find it.
 fn tell(
     args: &Args,
-    device: &dyn BlockDevice,
+    devices: &[Arc<dyn BlockDevice>],
     listeners: &[Arc<Listener>],
     out: &Out,
 ) -> Result<()> {
     let tcp = listeners.iter().find_map(|listener| listener.address());
     let has_tls = args.tls_cert.is_some();
     let scheme = if has_tls { "nbds" } else { "nbd" };
-    let unix = args.places.unix.as_ref().map(|path| {
-        // A relative path means nothing to a client elsewhere.
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        format!("{scheme}+unix:///{}?socket={}", args.name, path.display())
-    });
-    let tcp = tcp.map(|address| format!("{scheme}://{address}/{}", args.name));
-    let uris: Vec<String> = unix.into_iter().chain(tcp).collect();
+    let mut uris = Vec::new();
+    let mut bytes = 0;
+    for device in devices {
+        let geometry = device.geometry();
+        bytes += geometry.bytes;
+        if let Some(path) = &args.places.unix {
+            // A relative path means nothing to a client elsewhere.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let path = path.display();
+            uris.push(format!("{scheme}+unix:///{}?socket={path}", geometry.name));
+        }
+        uris.extend(tcp.map(|address| format!("{scheme}://{address}/{}", geometry.name)));
+    }
     if out.json {
-        let bytes = device.geometry().bytes;
         return out.json(&json!({"message_type": "serving", "uris": uris, "bytes": bytes}));
     }
     for uri in uris {
         out.say(format_args!("serving {uri}"))?;
     }
     out.flush()
-}
-
-fn flush(device: &dyn BlockDevice) -> Result<()> {
-    Ok(onefold_export::flush(device)?)
 }

@@ -1,0 +1,118 @@
+//! `onefold volume stats`, `collect` and `save`: asked of the depot's daemon, or, where none runs, of the depot itself.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onefold_export::control;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::requests;
+use super::source::{Source, open_depot};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::human;
+use crate::out::Out;
+use crate::signal;
+
+/// Show what a depot did and holds
+#[derive(clap::Args, Debug)]
+pub struct StatsArgs {
+    /// Folder of the depot
+    #[arg(value_name = "DEPOT")]
+    pub depot: PathBuf,
+
+    /// Go on, once a second
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// One depot.
+#[derive(clap::Args, Debug)]
+pub struct DepotArgs {
+    /// Folder of the depot
+    #[arg(value_name = "DEPOT")]
+    pub depot: PathBuf,
+}
+
+/// `stats`.
+pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
+    loop {
+        let stats = ask(&args.depot, "stats")?;
+        match out.json {
+            true => out.json(&stats)?,
+            false => table(&stats, out)?,
+        }
+        if !args.watch || signal::raised() {
+            return Ok(Exit::Ok);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// `collect`.
+pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
+    let done = ask(&args.depot, "collect")?;
+    if out.json {
+        out.json(&done)?;
+    } else {
+        let pages = done["pages_freed"].as_u64().unwrap_or(0);
+        out.say(format_args!("freed {}", human::many(pages, "chunk")))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// `save`.
+pub fn save(args: &DepotArgs, out: &Out) -> Result<Exit> {
+    ask(&args.depot, "save")?;
+    out.say("saved")?;
+    Ok(Exit::Ok)
+}
+
+fn ask(folder: &Path, what: &str) -> Result<Value> {
+    if let Some(answer) = control::ask(&folder.join("control"), what, json!({}))? {
+        return Ok(answer);
+    }
+    let source = Source::Depot(Mutex::new(Some(open_depot(folder)?)));
+    let unknown = || Err(Error::Failed(format!("there is no \"{what}\"")));
+    let answer = requests::handle(&source, what).unwrap_or_else(unknown);
+    source.close()?;
+    answer
+}
+
+fn table(stats: &Value, out: &Out) -> Result<()> {
+    let number = |name: &str| stats.pointer(name).and_then(Value::as_u64).unwrap_or(0);
+    let bytes = |name: &str| human::bytes(number(name));
+    let ratio = |name: &str| match stats.pointer(name).and_then(Value::as_f64) {
+        Some(ratio) => format!("{ratio:.2}"),
+        None => "–".into(),
+    };
+    let rows = [
+        ("mapped", bytes("/mapped_bytes")),
+        ("stored", bytes("/stored_bytes")),
+        ("storage ratio", ratio("/storage_ratio")),
+        ("free", bytes("/space/free_bytes")),
+        ("garbage", bytes("/space/reclaimable_bytes")),
+        ("capacity", bytes("/space/total_bytes")),
+        ("written", bytes("/write_bytes")),
+        ("  unique chunks", human::count(number("/unique_writes"))),
+        (
+            "  duplicate chunks",
+            human::count(number("/duplicate_writes")),
+        ),
+        ("  zero chunks", human::count(number("/zero_writes"))),
+        ("  overwrites", human::count(number("/overwrites"))),
+        ("reads on writes", human::count(number("/reads_on_writes"))),
+        ("I/O ratio", ratio("/io_ratio")),
+        ("read", bytes("/read_bytes")),
+        ("flushes", human::count(number("/flushes"))),
+        ("discards", human::count(number("/discards"))),
+    ];
+    for (name, value) in rows {
+        out.line(format_args!("{name:<18}{value:>14}"))?;
+    }
+    if let Some(failure) = stats["failure"].as_str() {
+        out.line(format_args!("takes no writes: {failure}"))?;
+    }
+    out.flush()
+}

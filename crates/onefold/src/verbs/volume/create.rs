@@ -1,0 +1,98 @@
+//! `onefold volume create`: a new depot with one volume.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onefold_io::{Dir, FileDir};
+use onefold_store::Entropy;
+use onefold_volume::depot::CreateOptions;
+use onefold_volume::depot::config::EngineKind;
+use onefold_volume::{Depot, Error as VolumeError};
+use serde_json::json;
+
+use super::source::naming;
+use crate::error::Result;
+use crate::exit::Exit;
+use crate::human;
+use crate::out::Out;
+
+/// Make a depot: a folder in which volumes share every chunk
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Folder of the depot, made where it is missing
+    #[arg(value_name = "DEPOT")]
+    pub depot: PathBuf,
+
+    /// Size of the volume, such as 40G
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub size: u64,
+
+    /// Name of the volume
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub volume: String,
+
+    /// Block device or file for the chunks (default: a file in the folder)
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+
+    /// Bytes of chunks that are stored at most (default: all that a device has; of a file, the size and 6 % more)
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub capacity: Option<u64>,
+
+    /// Use a data device though it holds something
+    #[arg(long, requires = "data")]
+    pub overwrite: bool,
+
+    /// What keeps the data and its metadata: log survives any crash; inram and inram-saved are the report's engine with
+    /// all metadata in RAM. inram loses what was written since the last save or detach when the machine fails;
+    /// inram-saved saves at each flush, which takes time
+    #[arg(long, value_name = "NAME", default_value = "log")]
+    pub backend: String,
+
+    /// Size of a chunk: a power of two, 512 to 64K
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "4K")]
+    pub chunk_size: u64,
+}
+
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    let folder: Arc<dyn Dir> = Arc::new(FileDir::create(&args.depot).map_err(VolumeError::from)?);
+    let entropy = Entropy::system();
+    let data = args
+        .data
+        .as_ref()
+        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    let options = CreateOptions {
+        engine: EngineKind::by_name(&args.backend)?,
+        chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
+        volume: args.volume.clone(),
+        capacity_bytes: args.capacity,
+        data_path: data.map(|path| path.display().to_string()),
+        overwrite: args.overwrite,
+        ..CreateOptions::new(args.size, entropy.bytes(), entropy.bytes())
+    };
+    let config = Depot::create(&folder, &options).map_err(|error| naming(error, &args.depot))?;
+    if out.json {
+        out.json(&json!({
+            "message_type": "created",
+            "depot": args.depot,
+            "volume": config.volume,
+            "bytes": config.volume_bytes,
+            "capacity_bytes": config.capacity_bytes,
+            "backend": config.engine.name(),
+        }))?;
+        return Ok(Exit::Ok);
+    }
+    out.say(format_args!(
+        "created {} with volume {} of {}; it stores up to {}",
+        args.depot.display(),
+        config.volume,
+        human::bytes(config.volume_bytes),
+        human::bytes(config.capacity_bytes)
+    ))?;
+    if args.backend == "inram" {
+        out.warn(
+            "inram keeps its metadata in RAM: after a power cut or a kill, the volume is as it was at the last save or detach",
+        );
+    }
+    Ok(Exit::Ok)
+}
