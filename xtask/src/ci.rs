@@ -92,6 +92,7 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
         let deny = "licences, banned crates and sources: cargo-deny is not installed (cargo install --locked cargo-deny)";
         not_run.push(deny.to_string());
     }
+    not_run.push("the Debian package in a clean root: cargo xtask package --try".to_string());
     if !not_run.is_empty() {
         println!("\n── NOT RUN, though all that ran is well:");
         not_run.iter().for_each(|what| println!("   {what}"));
@@ -130,7 +131,7 @@ fn bare_chunkers() -> Result<Option<String>, String> {
 /// A machine without an operating system.
 const BARE: &str = "x86_64-unknown-none";
 
-fn rust_target_is_there(target: &str) -> bool {
+pub fn rust_target_is_there(target: &str) -> bool {
     let found = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])
         .output();
@@ -165,7 +166,7 @@ pub fn run_released() -> Result<(), String> {
     )
 }
 
-fn step(what: &str, command: &mut Command) -> Result<(), String> {
+pub fn step(what: &str, command: &mut Command) -> Result<(), String> {
     println!("── {what}");
     match command.env("PATH", path()).status() {
         Ok(status) if status.success() => Ok(()),
@@ -174,7 +175,7 @@ fn step(what: &str, command: &mut Command) -> Result<(), String> {
     }
 }
 
-fn on_path(program: &str) -> bool {
+pub fn on_path(program: &str) -> bool {
     std::env::split_paths(&path()).any(|dir| dir.join(program).is_file())
 }
 

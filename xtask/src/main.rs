@@ -6,6 +6,7 @@ mod ci;
 mod examples;
 mod golden;
 mod model;
+mod package;
 mod rigs;
 mod serving;
 mod tidy;
@@ -60,6 +61,12 @@ enum Task {
         #[arg(long)]
         bless: bool,
     },
+    /// A static program, and a Debian package with a nightly backup, in target/package.
+    Package {
+        /// Install it in a clean Debian made by debootstrap, as root, and run it there.
+        #[arg(long = "try")]
+        try_it: bool,
+    },
     /// Layers, sizes of files, words: what no compiler checks.
     Tidy,
     /// Measures, beside peers, in one run.
@@ -93,6 +100,7 @@ fn main() {
         Task::Model { all } => model::run(all),
         Task::Fuzz { args } => ci::fuzz(&args),
         Task::Golden { bless } => golden::run(bless),
+        Task::Package { try_it } => package::run(try_it),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench.run(),
         Task::Measured { report, command } => bench::measured(&report, &command),
