@@ -171,7 +171,7 @@ mod tests {
             std::hint::black_box(unsafe { other.cast::<u8>().add(page).read_volatile() });
             return;
         }
-        let test = "file_window::tests::a_page_gone_elsewhere_ends_the_process";
+        let test = "os::file_window::tests::a_page_gone_elsewhere_ends_the_process";
         let mut play = std::process::Command::new(std::env::current_exe().unwrap());
         let play = play.args([test, "--exact"]).env(PLAY, "1");
         let status = play.output().unwrap().status;
