@@ -10,7 +10,9 @@
 
 use std::collections::HashSet;
 
-use onefold_store::{ChunkReader, ChunkRef, Repository, RootId, Session, SessionKind, StreamKind};
+use onefold_store::{
+    ChunkReader, ChunkRef, Repository, RootId, RootsLock, Session, SessionKind, StreamKind,
+};
 
 use crate::backup::MetadataStream;
 use crate::leaf::Leaf;
@@ -46,9 +48,41 @@ pub fn repair(
     is_lost: &dyn Fn(&ChunkRef) -> bool,
     dry_run: bool,
 ) -> Result<Repaired> {
-    let kind = match dry_run {
-        true => SessionKind::Read,
-        false => SessionKind::Backup,
+    let storing = match dry_run {
+        true => Storing::Nothing,
+        false => Storing::Beside,
+    };
+    repair_as(repository, named, is_lost, &storing)
+}
+
+/// What is stored of a snapshot that is repaired.
+pub enum Storing<'a> {
+    /// Nothing: it is only looked.
+    Nothing,
+    /// The new snapshot, beside the old one.
+    Beside,
+    /// The new snapshot, and with `forget` the old one goes: decided in the lock of those who choose snapshots.
+    Under {
+        /// That lock.
+        lock: &'a RootsLock,
+        /// Whether the old one goes.
+        forget: bool,
+    },
+}
+
+/// As [`repair`], with what is wanted of the old snapshot.
+///
+/// # Errors
+/// Those of [`repair`], and of [`RootsLock::replace`].
+pub fn repair_as(
+    repository: &Repository,
+    named: &Named,
+    is_lost: &dyn Fn(&ChunkRef) -> bool,
+    storing: &Storing<'_>,
+) -> Result<Repaired> {
+    let kind = match storing {
+        Storing::Nothing => SessionKind::Read,
+        _ => SessionKind::Backup,
     };
     let session = repository.session(kind)?;
     // Forgotten before the session stood, it may have been swept as well.
@@ -84,7 +118,7 @@ pub fn repair(
     if hurts.contains(&Hurt::All) {
         return Ok(Repaired::Gone);
     }
-    if dry_run {
+    if matches!(storing, Storing::Nothing) {
         return Ok(Repaired::Anew(hurts, None));
     }
     let mut snapshot = named.snapshot.clone();
@@ -94,7 +128,14 @@ pub fn repair(
     snapshot.tags.push(REPAIRED_TAG.into());
     snapshot.tags.sort();
     snapshot.tags.dedup();
-    let id = session.put_root(&snapshot.encode())?;
+    let new = snapshot.encode();
+    let id = match storing {
+        Storing::Under { lock, forget } => {
+            let gone = &[named.id][..usize::from(*forget)];
+            lock.replace(Some(&session), &[&new], gone)?[0]
+        }
+        _ => session.put_root(&new)?,
+    };
     session.finish()?;
     Ok(Repaired::Anew(hurts, Some(id)))
 }

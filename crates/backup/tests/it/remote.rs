@@ -314,6 +314,7 @@ fn every_acknowledged_snapshot_restores_whatever_answers_are_lost_or_late() {
             answer_lost: 60,
             late: 40,
             doubled: 60,
+            short: 30,
             ..Faults::default()
         });
         for step in 0..4 * ROUNDS {

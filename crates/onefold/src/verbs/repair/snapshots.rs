@@ -1,9 +1,9 @@
 //! `onefold repair snapshots`: new snapshots without what is lost.
 
-use onefold_backup::repair::{Repaired, repair};
+use onefold_backup::repair::{Repaired, Storing, repair_as};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::{self, Filter};
-use onefold_store::{CheckDepth, CheckReport, Repository, RootId};
+use onefold_store::{CheckDepth, CheckReport, Repository, RootId, RootsLock};
 use serde_json::json;
 
 use super::Args;
@@ -19,7 +19,7 @@ use crate::{hurt, patience, repository, when};
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a repair of snapshots")?;
     let report = what_is_lost(&repository, args)?;
-    let _lock = patience::lock_roots(global, &repository, (args.dry_run, out))?;
+    let lock = patience::lock_roots(global, &repository, (args.dry_run, out))?;
     let is_lost = |chunk: &_| report.hurt.hurts(chunk);
     let filter = args.filter.filter()?;
     let (mut changed, mut gone) = (0, 0);
@@ -28,7 +28,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             continue;
         };
         let (id, at) = (named.id.to_string(), when::local(named.snapshot.time));
-        let new = match repair(&repository, &named, &is_lost, args.dry_run)? {
+        let storing = lock
+            .as_ref()
+            .map_or(Storing::Nothing, |lock| Storing::Under {
+                lock,
+                forget: args.forget,
+            });
+        let new = match repair_as(&repository, &named, &is_lost, &storing)? {
             Repaired::Whole => continue,
             Repaired::Gone => {
                 gone += 1;
@@ -53,7 +59,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 new
             }
         };
-        replaced(&repository, &named.id, new, args, out)?;
+        if new.is_none() {
+            drop_it(lock.as_ref(), &named.id, args)?;
+        }
+        tell_replaced(&named.id, new, args, out)?;
     }
     for id in unreadable(&repository, args, &filter)? {
         gone += 1;
@@ -61,7 +70,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "nothing of snapshot {} can be read any more",
             short(&id)
         ))?;
-        replaced(&repository, &id, None, args, out)?;
+        drop_it(lock.as_ref(), &id, args)?;
+        tell_replaced(&id, None, args, out)?;
     }
     if out.json {
         out.json(
@@ -132,17 +142,18 @@ fn is_damaged(repository: &Repository, id: &RootId) -> bool {
     matches!(loaded, Err(error) if error.is_damage())
 }
 
-/// Drops the old one, if that is wanted, and tells.
-fn replaced(
-    repository: &Repository,
-    old: &RootId,
-    new: Option<RootId>,
-    args: &Args,
-    out: &Out,
-) -> Result<()> {
+/// Drops a snapshot of which nothing is left, if that is wanted.
+fn drop_it(lock: Option<&RootsLock>, old: &RootId, args: &Args) -> Result<()> {
+    if let (Some(lock), true) = (lock, args.forget) {
+        lock.replace(None, &[], &[*old])?;
+    }
+    Ok(())
+}
+
+/// Tells what came in a snapshot's place, and whether it is gone.
+fn tell_replaced(old: &RootId, new: Option<RootId>, args: &Args, out: &Out) -> Result<()> {
     let forgets = args.forget && !args.dry_run;
     if forgets {
-        repository.remove_root(old)?;
         out.say(format_args!("dropped snapshot {}", short(old)))?;
     }
     if out.json {
