@@ -6,12 +6,8 @@ mod chunk;
 mod disk_io;
 mod fbc;
 mod index;
-mod papers;
-mod papers_disks;
-mod papers_filters;
 mod ram;
 mod report;
-mod sampling;
 mod volume;
 
 pub use child::measured;
@@ -30,20 +26,49 @@ pub enum Bench {
     Fbc(fbc::FbcArgs),
     /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
     Index(index::IndexArgs),
-    /// The papers' indexes under the papers' workloads, on a modelled flash.
-    Papers(papers::PapersArgs),
+    /// The papers' indexes under the papers' workloads, on a modelled flash: --scale, --seed, --workload, --index,
+    /// --device, --filters, --disks.
+    #[command(disable_help_flag = true)]
+    Papers(OfPapers),
     /// The whole program on a repository of very many chunks: the peak RSS of every verb that opens one.
     Ram(ram::RamArgs),
     /// What a sampled ChunkStash loses on backups of versions of real data.
-    Sampling(sampling::SamplingArgs),
+    #[command(disable_help_flag = true)]
+    Sampling(OfPapers),
     /// Block devices beside their peers: what a transport costs.
     Volume(volume::VolumeArgs),
+}
+
+/// A benchmark of the crate `papers`.
+#[derive(clap::Args)]
+pub struct OfPapers {
+    /// Passed on.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+impl OfPapers {
+    fn run(&self, name: &str) -> Result<(), String> {
+        let mut all = vec![
+            "bench",
+            "--quiet",
+            "--package",
+            "onefold-papers",
+            "--bench",
+            "papers",
+            "--",
+            name,
+        ];
+        all.extend(self.args.iter().map(String::as_str));
+        crate::ci::cargo(&all)
+    }
 }
 
 impl Bench {
     /// Runs it, in a program that is compiled as those that are released are.
     pub fn run(self) -> Result<(), String> {
-        if cfg!(debug_assertions) {
+        let is_here = !matches!(self, Bench::Papers(_) | Bench::Sampling(_));
+        if cfg!(debug_assertions) && is_here {
             return crate::ci::run_released();
         }
         match self {
@@ -51,9 +76,9 @@ impl Bench {
             Bench::Chunk(args) => chunk::run(&args),
             Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
-            Bench::Papers(args) => papers::run(&args).map_err(|error| error.to_string()),
+            Bench::Papers(args) => args.run("papers"),
             Bench::Ram(args) => ram::run(&args),
-            Bench::Sampling(args) => sampling::run(&args).map_err(|error| error.to_string()),
+            Bench::Sampling(args) => args.run("sampling"),
             Bench::Volume(args) => volume::run(&args),
         }
     }

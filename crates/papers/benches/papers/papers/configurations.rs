@@ -10,7 +10,7 @@ use onefold_papers::{
     ChunkStashOptions, Search, SkimpyStash, SkimpyStashOptions, Sparse, Tablets, TabletsOptions,
 };
 
-use crate::bench::sampling;
+use crate::sampling;
 
 /// Opens an index in a folder.
 pub type Open = Box<dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex>>>;

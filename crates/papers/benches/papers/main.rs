@@ -1,0 +1,35 @@
+//! The published indexes and filters beside their papers' figures: what `cargo xtask bench papers` and
+//! `cargo xtask bench sampling` run.
+#![forbid(unsafe_code)]
+
+mod papers;
+mod papers_disks;
+mod papers_filters;
+#[path = "../../../../xtask/src/bench/report.rs"]
+#[allow(dead_code, reason = "other benchmarks use the rest of it")]
+mod report;
+mod sampling;
+
+use clap::Parser;
+
+/// What to measure.
+#[derive(Parser)]
+enum Bench {
+    /// The papers' indexes under the papers' workloads, on a modelled flash.
+    Papers(papers::PapersArgs),
+    /// What a sampled ChunkStash loses on backups of versions of real data.
+    Sampling(sampling::SamplingArgs),
+}
+
+fn main() {
+    // `cargo bench` says so to every program that it runs
+    let args = std::env::args_os().filter(|arg| arg != "--bench");
+    let done = match Bench::parse_from(args) {
+        Bench::Papers(args) => papers::run(&args),
+        Bench::Sampling(args) => sampling::run(&args),
+    };
+    if let Err(error) = done {
+        eprintln!("bench: {error}");
+        std::process::exit(1);
+    }
+}
