@@ -1,6 +1,7 @@
 //! One of our indexes on a real disk: built as a first backup does, then asked.
 
 mod beside_the_disk;
+mod callers;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,6 +49,9 @@ pub fn run(
     drop(peak);
     bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
     bench.lookups("stream", "≥ 1,000,000", Order::Stream)?;
+    if !bench.may_forget {
+        bench.callers()?;
+    }
     bench.random_beside_the_disk(&*dir)?;
     let held = bench.index.as_dyn().ram_bytes() as u64;
     let counted = peak::held().saturating_sub(before) as u64;
@@ -100,6 +104,13 @@ impl Index {
         };
         let strata = Strata::open(Arc::clone(dir), options)?;
         Ok(Index::Strata(Box::new(strata)))
+    }
+
+    fn as_shared(&self) -> &dyn ChunkIndex {
+        match self {
+            Index::Strata(strata) => &**strata,
+            Index::Other(other) => &**other,
+        }
     }
 
     fn as_dyn(&mut self) -> &mut dyn ChunkIndex {

@@ -1,0 +1,84 @@
+//! Eight callers on one index, beside one caller with the same keys: pieces of the stream, each in its order.
+
+use std::time::{Duration, Instant};
+
+use onefold_chunk::Fingerprint;
+use onefold_index::ChunkIndex;
+use onefold_papers::workload::seeded_key;
+
+use super::{Bench, print_value};
+use crate::bench::index::{BATCH, Error};
+
+/// Callers at once.
+const CALLERS: u64 = 8;
+/// Keys of each: some 13 MiB of fingerprints, so that all are made before the clock starts.
+const KEYS_EACH: u64 = 400_000;
+/// One caller and eight take turns, so that what else the machine does falls on both.
+const TURNS: usize = 5;
+
+impl Bench<'_> {
+    /// Prints the keys a second of one caller and of eight, and the ratio of the medians.
+    pub(super) fn callers(&mut self) -> Result<(), Error> {
+        let each = KEYS_EACH.min(self.keys / CALLERS).max(1);
+        let piece = |caller: u64| -> Vec<Fingerprint> {
+            let first = self.keys / CALLERS * caller;
+            let numbers = first..first + each;
+            numbers
+                .map(|number| seeded_key(self.args.seed, number))
+                .collect()
+        };
+        let pieces: Vec<_> = (0..CALLERS).map(piece).collect();
+        let index = self.index.as_shared();
+        let (mut one, mut many) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            one.push(rate(&pieces, |pieces| {
+                pieces.iter().try_for_each(|piece| ask(index, piece))
+            })?);
+            many.push(rate(&pieces, |pieces| {
+                std::thread::scope(|scope| {
+                    let callers: Vec<_> = (pieces.iter())
+                        .map(|piece| scope.spawn(move || ask(index, piece)))
+                        .collect();
+                    let mut ended = callers.into_iter().map(|caller| caller.join());
+                    ended
+                        .try_for_each(|end| end.unwrap_or_else(|_| Err("a caller panicked".into())))
+                })
+            })?);
+        }
+        let middle = |rates: &mut Vec<f64>| {
+            rates.sort_by(f64::total_cmp);
+            rates[rates.len() / 2]
+        };
+        let (one, many) = (middle(&mut one), middle(&mut many));
+        print_value("stream, one caller", one, 0, "median of five turns");
+        print_value("stream, eight callers", many, 0, "of all together");
+        print_value("eight callers / one", many / one, 2, "≥ 1.6 on two cores");
+        Ok(())
+    }
+}
+
+/// Keys a second.
+fn rate(
+    pieces: &[Vec<Fingerprint>],
+    run: impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String>,
+) -> Result<f64, Error> {
+    let keys: usize = pieces.iter().map(Vec::len).sum();
+    let start = Instant::now();
+    run(pieces)?;
+    let took: Duration = start.elapsed();
+    Ok(keys as f64 / took.as_secs_f64())
+}
+
+fn ask(index: &dyn ChunkIndex, keys: &[Fingerprint]) -> Result<(), String> {
+    let mut found = vec![None; BATCH as usize];
+    for batch in keys.chunks(BATCH as usize) {
+        let found = &mut found[..batch.len()];
+        index
+            .lookup(batch, found)
+            .map_err(|error| error.to_string())?;
+        if found.contains(&None) {
+            return Err("a key that is there is not found".into());
+        }
+    }
+    Ok(())
+}
