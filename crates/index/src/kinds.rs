@@ -18,8 +18,8 @@ pub struct IndexKind {
     pub openers: Openers,
     /// Opens the index in a folder, or begins one; fails as the index's own `open` does.
     pub open: fn(OpenIndex) -> Result<Box<dyn ChunkIndex>>,
-    /// Deletes the index in a folder, damaged or not, by the names that it makes and by no others: the folder may be one
-    /// of the user's. Only an index of several openers may be open meanwhile.
+    /// Deletes the index in a folder, damaged or not, by the names that it makes and by no others: the folder may be
+    /// one of the user's. Only an index of several openers may be open meanwhile.
     pub delete: fn(&dyn Dir) -> Result<()>,
 }
 

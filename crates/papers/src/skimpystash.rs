@@ -50,8 +50,9 @@ impl InTurns<SkimpyStash> {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
-    /// page that was durable and is not whole; [`Error::Io`](onefold_index::Error::Io).
+    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a page that was durable and is not whole;
+    /// [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<InTurns<SkimpyStash>> {
         SkimpyStash::open_one(dir, options).map(InTurns::new)
     }

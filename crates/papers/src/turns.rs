@@ -70,8 +70,8 @@ impl<I> InTurns<I> {
 }
 
 impl<I: Send + 'static> InTurns<I> {
-    /// The same index, with a thread that calls `act` every `interval_ms` milliseconds, as one of its callers, until the
-    /// index is dropped. What `act` fails with is logged: it is done again the next time.
+    /// The same index, with a thread that calls `act` every `interval_ms` milliseconds, as one of its callers, until
+    /// the index is dropped. What `act` fails with is logged: it is done again the next time.
     pub(crate) fn with_timer(
         mut self,
         interval_ms: u64,

@@ -1,5 +1,6 @@
 //! Integration tests of the index: one binary.
 
+mod callers;
 mod compaction;
 mod conformance;
 mod costs;

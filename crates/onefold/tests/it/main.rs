@@ -23,6 +23,7 @@ mod indexes;
 mod input;
 mod json;
 mod kill;
+mod knobs;
 mod lacking;
 mod later;
 mod latest;

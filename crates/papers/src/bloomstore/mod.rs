@@ -59,8 +59,8 @@ pub struct BloomStoreOptions {
     pub prefilter_bytes: usize,
     /// Collect when about this part of all records is garbage.
     pub garbage_max: f64,
-    /// Milliseconds that an insertion may stay in a write buffer without being durable; a thread of the store's own sees
-    /// to it (§4.4.1: a configurable timeout, such as 1 ms).
+    /// Milliseconds that an insertion may stay in a write buffer without being durable; a thread of the store's own
+    /// sees to it (§4.4.1: a configurable timeout, such as 1 ms).
     pub flush_interval_ms: Option<u64>,
 }
 
@@ -146,10 +146,10 @@ impl InTurns<BloomStore> {
     /// Opens the store in `dir`, or begins one.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
-    /// shape that is damaged or of more than eight times the RAM, or a page that was durable and is not whole;
-    /// [`Error::Budget`](onefold_index::Error::Budget) for a chain that fits no page, or a pre-filter of more than 8 GiB;
-    /// [`Error::Io`](onefold_index::Error::Io).
+    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a shape that is damaged or of more than eight times the
+    /// RAM, or a page that was durable and is not whole; [`Error::Budget`](onefold_index::Error::Budget) for a chain
+    /// that fits no page, or a pre-filter of more than 8 GiB; [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<InTurns<BloomStore>> {
         let interval_ms = options.flush_interval_ms;
         let store = InTurns::new(BloomStore::open_one(dir, options)?);

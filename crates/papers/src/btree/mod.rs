@@ -117,8 +117,9 @@ impl InTurns<BTree> {
     /// library expects it of a file that may be damaged.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
-    /// page that is not what was written; [`Error::Budget`](onefold_index::Error::Budget) for a filter of more than 8 GiB;
+    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a page that is not what was written;
+    /// [`Error::Budget`](onefold_index::Error::Budget) for a filter of more than 8 GiB;
     /// [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: BTreeOptions) -> Result<InTurns<BTree>> {
         BTree::open_one(dir, options).map(InTurns::new)

@@ -6,9 +6,9 @@
 //! flash  full tables, each written once, in order
 //! ```
 //!
-//! A table has pages of 64 slots, and a key two slots in it, by two hashes (cuckoo hashing, [`table`]): a key that finds
-//! both taken moves another to its other slot, which moves a third. A table is full when no such way ends in an empty
-//! slot: with two slots a key that is at about half of its slots, as the paper has it. RAM a key: with C tables a
+//! A table has pages of 64 slots, and a key two slots in it, by two hashes (cuckoo hashing, [`table`]): a key that
+//! finds both taken moves another to its other slot, which moves a third. A table is full when no such way ends in an
+//! empty slot: with two slots a key that is at about half of its slots, as the paper has it. RAM a key: with C tables a
 //! partition, 65/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the
 //! others'. A lookup reads one page for most present keys, and seldom any for absent ones.
 //!

@@ -4,10 +4,10 @@
 //! Always holds: a key stands in one of its two slots, so on flash it stands in the page of one of them. Nothing moves
 //! unless there is a way to an empty slot: a key that finds no place leaves the table as it was.
 //!
-//! A way goes from the slot that is wanted to the other slot of the key in it, and on. It ends in an empty slot, or comes
-//! back to where it was; of the two slots of a new key at most one way must end. With one key a slot and two slots a key
-//! that begins to fail where half of the slots are taken. Measured over a thousand tables of 2048 slots, the fill at the
-//! first failure is 0.50 in the mean (a test prints it).
+//! A way goes from the slot that is wanted to the other slot of the key in it, and on. It ends in an empty slot, or
+//! comes back to where it was; of the two slots of a new key at most one way must end. With one key a slot and two
+//! slots a key that begins to fail where half of the slots are taken. Measured over a thousand tables of 2048 slots,
+//! the fill at the first failure is 0.50 in the mean (a test prints it).
 
 use onefold_chunk::Fingerprint;
 

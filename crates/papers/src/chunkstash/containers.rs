@@ -1,7 +1,8 @@
-//! Which pages of the log hold the metadata of a container: what comes into the cache with a hit, and how many keys of the
-//! container came before one.
+//! Which pages of the log hold the metadata of a container: what comes into the cache with a hit, and how many keys of
+//! the container came before one.
 //!
-//! Always holds: what a page says is entered in the order of the log, so the containers are in the order of their pages.
+//! Always holds: what a page says is entered in the order of the log, so the containers are in the order of their
+//! pages.
 
 use onefold_index::ContainerId;
 

@@ -25,10 +25,19 @@ const ITS_FILE: FileId = FileId {
 impl ChunkStash {
     /// Brings log page `page`, and those around it, into the cache.
     pub(super) fn fetch(&mut self, page: u32) -> Result<()> {
-        if self.cache.holds(page) {
+        if self.is_here(page) {
             return Ok(());
         }
         self.fetch_all(&[page])
+    }
+
+    /// Whether nothing is to be read for a hit on `page`. Where keys are sampled a container may stand on another page,
+    /// too, whose keys have no slots of their own.
+    fn is_here(&self, page: u32) -> bool {
+        match self.options.sample {
+            0 | 1 => self.cache.holds(page),
+            _ => self.window_of(page).all(|page| self.cache.holds(page)),
+        }
     }
 
     /// The pages that come with `page`: the metadata of the containers that it has keys of, as far as half of the cache
@@ -96,7 +105,7 @@ impl ChunkStash {
                 .table
                 .matches(key)
                 .map(|slot| self.table.pages[slot] - 1);
-            if let Some(page) = newest.max().filter(|page| !self.cache.holds(*page))
+            if let Some(page) = newest.max().filter(|page| !self.is_here(*page))
                 && !pages
                     .iter()
                     .any(|there| self.window_of(*there).contains(&page))

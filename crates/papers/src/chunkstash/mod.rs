@@ -7,12 +7,12 @@
 //! ```
 //!
 //! One read a positive lookup, of the metadata of the container that the key is in: the stream's next fingerprints come
-//! with it. None for most absent keys (a signature is a part of the hash that gives the slot, so one lies in 16 slots by
-//! chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata` was
-//! made to avoid. With `sample` = n only every n-th key of a container has a slot, the first of each among them, and the
-//! others are found by prefetch, or not at all. A table that is full is made anew from the log, without retired containers and,
-//! where that leaves it nearly full, with `sample` doubled: more keys than the budget is for cost duplicates that are
-//! not recognised, never a failure. The reads of a batch of keys go out together.
+//! with it. None for most absent keys (a signature is a part of the hash that gives the slot, so one lies in 16 slots
+//! by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata`
+//! was made to avoid. With `sample` = n only every n-th key of a container has a slot, the first of each among them,
+//! and the others are found by prefetch, or not at all. A table that is full is made anew from the log, without retired
+//! containers and, where that leaves it nearly full, with `sample` doubled: more keys than the budget is for cost
+//! duplicates that are not recognised, never a failure. The reads of a batch of keys go out together.
 //!
 //! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut
 //! off; a damaged page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers

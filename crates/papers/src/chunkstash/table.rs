@@ -192,3 +192,22 @@ impl ChunkStash {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The slides: "key x stored at its candidate position i derives its signature from hᵢ(x)".
+    #[test]
+    fn a_key_has_another_signature_in_each_of_its_slots() {
+        let table = Table::new(1000);
+        for number in 0..100u64 {
+            let key = Fingerprint::of(&number.to_le_bytes());
+            let signatures: HashSet<u16> =
+                table.candidates(&key).map(|one| one.signature).collect();
+            assert!(signatures.len() >= 15, "{signatures:?}");
+        }
+    }
+}

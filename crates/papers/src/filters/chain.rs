@@ -59,8 +59,8 @@ impl Chain {
     /// Writes the filter in RAM, and what is known of those on flash, as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that were written are
-    /// not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
+    /// were written are not there; under the name is what was, or all of this.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         self.disk.sync()?;
         let mut body = Vec::new();
@@ -74,8 +74,8 @@ impl Chain {
     /// The one that was saved as file `name` of `dir` and has its full filters on `disk`.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the pages on
-    /// `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
+    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(disk: Arc<dyn Disk>, dir: &dyn Dir, name: &str) -> Result<Chain> {
         saved::load(dir, name, Saved::Chain, |reader| {
             let shape = saved::shape(reader)?;

@@ -122,8 +122,8 @@ impl Forest {
     /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that were written are
-    /// not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
+    /// were written are not there; under the name is what was, or all of this.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         if let Some(lowest) = self.layers.last_mut() {
             lowest.flush()?;
@@ -156,8 +156,8 @@ impl Forest {
     /// and the pages of its layer 0; `options` say how much RAM updates may take, and the order of a query.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the pages on
-    /// `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
+    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,

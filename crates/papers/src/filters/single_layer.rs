@@ -44,8 +44,8 @@ impl SingleLayer {
     /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that were written are
-    /// not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
+    /// were written are not there; under the name is what was, or all of this.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         self.layer.flush()?;
         self.disk.sync()?;
@@ -59,8 +59,8 @@ impl SingleLayer {
     /// The one that was saved as file `name` of `dir` and has its pages on `disk`. How it buffers is chosen anew.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the pages on
-    /// `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
+    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
@@ -87,8 +87,8 @@ impl SingleLayer {
     /// Writes all that is buffered.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where a page is not there; groups
-    /// before it are written.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where a page is
+    /// not there; groups before it are written.
     pub fn flush(&mut self) -> Result<()> {
         self.layer.flush()
     }

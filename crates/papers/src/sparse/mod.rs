@@ -129,8 +129,9 @@ impl InTurns<Sparse> {
     /// Opens the index in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open; [`Error::Damaged`](onefold_index::Error::Damaged) for a
-    /// part of the log that is not whole before one that is; [`Error::Io`](onefold_index::Error::Io).
+    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a part of the log that is not whole before one that is;
+    /// [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<InTurns<Sparse>> {
         Sparse::open_one(dir, options).map(InTurns::new)
     }

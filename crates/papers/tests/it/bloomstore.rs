@@ -203,8 +203,8 @@ impl Dir for Telling {
     }
 }
 
-/// §4.4.1: a configurable timeout ensures that a flash write occurs in the interval, whether anybody asks for it or not.
-/// Without the timer nothing is ever synced, and this test waits for ever.
+/// §4.4.1: a configurable timeout ensures that a flash write occurs in the interval, whether anybody asks for it or
+/// not. Without the timer nothing is ever synced, and this test waits for ever.
 #[test]
 fn bloomstore_makes_what_waits_durable_by_itself() {
     let (synced, told) = channel();

@@ -161,3 +161,58 @@ fn a_full_chunkstash_forgets_retired_containers_first() {
     let live = live_in(&mut index);
     assert_eq!(live, 300);
 }
+
+/// Containers of 1023 chunks, as the slides have them, in a new index.
+fn of_containers(sample: u32, containers: u64, chunks: u64) -> ChunkStash {
+    let options = ChunkStashOptions {
+        ram_budget_bytes: 4 << 20,
+        cache_bytes: None,
+        sample,
+    };
+    let mut index = ChunkStash::open(Arc::new(MemDir::new()), options).expect("open");
+    for container in 0..containers {
+        let at = Location {
+            container: ContainerId(container),
+        };
+        let numbers = container * chunks..(container + 1) * chunks;
+        let entries: Vec<_> = numbers.map(|number| (key(number), at)).collect();
+        index.insert(&entries).expect("insert");
+    }
+    index.checkpoint().expect("checkpoint");
+    index
+}
+
+/// How many of the keys are found, and how many reads that takes.
+fn found_and_reads(index: &ChunkStash, numbers: std::ops::Range<u64>) -> (usize, u64) {
+    let before = index.stats().lookup_reads;
+    let keys: Vec<Fingerprint> = numbers.map(key).collect();
+    let mut found = vec![None; keys.len()];
+    index.lookup(&keys, &mut found).expect("lookup");
+    let count = found.iter().flatten().count();
+    (count, index.stats().lookup_reads - before)
+}
+
+/// The slides: "prefetch chunk metadata into RAM" is that of the container that the hit is in.
+#[test]
+fn a_hit_brings_the_metadata_of_its_container_and_of_no_other() {
+    let index = of_containers(1, 8, 1023);
+    let last = 4 * 1023 - 1;
+    assert_eq!(found_and_reads(&index, last - 100..last - 99), (1, 1));
+    let (found, reads) = found_and_reads(&index, 3 * 1023 + 130..last - 100);
+    assert_eq!((found, reads), (792, 0), "those before it in the container");
+    // a page of 127 records may be of two containers
+    let (found, reads) = found_and_reads(&index, 6 * 1023 + 500..6 * 1023 + 501);
+    assert_eq!((found, reads), (1, 1), "another container is not there");
+}
+
+/// The slides: "index in RAM only a small fraction of the chunks in each container".
+#[test]
+fn every_container_has_its_own_sample() {
+    let (containers, chunks) = (50, 60);
+    let index = of_containers(100, containers, chunks);
+    for container in 0..containers {
+        let numbers = container * chunks..(container + 1) * chunks;
+        let (found, _) = found_and_reads(&index, numbers);
+        assert_eq!(found as u64, chunks, "container {container}");
+    }
+}

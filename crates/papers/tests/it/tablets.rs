@@ -48,7 +48,8 @@ fn reads(search: Search) -> (f64, f64) {
     (ask(0..KEYS, true), ask(KEYS..2 * KEYS, false))
 }
 
-/// PRUNE, §3.3: "the successor tablet in the linked list" is moved with the one that is hit, and read ahead with it here.
+/// PRUNE, §3.3: "the successor tablet in the linked list" is moved with the one that is hit, and read ahead with it
+/// here.
 #[test]
 fn the_successor_that_is_read_ahead_is_the_next_in_the_list() {
     let index = filled(&MemDir::new(), options(Search::LruPrefetch), KEYS);

@@ -1,9 +1,9 @@
 //! What lookups keep from one to the next, for any number of callers at once.
 //!
 //! The prefetch cache is shared: who asks it holds it together with others, who adds pages to it holds it alone, and
-//! nobody holds it while pages are read. What a stream has come to is kept for each caller (thread) apart. Always holds:
-//! the cache is of one view of the index, the newest that a lookup began with. A lookup that began with an older one goes
-//! on without the cache, since page numbers may mean other pages there: that costs reads, never an answer.
+//! nobody holds it while pages are read. What a stream has come to is kept for each caller (thread) apart. Always
+//! holds: the cache is of one view of the index, the newest that a lookup began with. A lookup that began with an older
+//! one goes on without the cache, since page numbers may mean other pages there: that costs reads, never an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
