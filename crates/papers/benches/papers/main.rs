@@ -6,7 +6,11 @@ mod papers;
 mod papers_disks;
 mod papers_filters;
 #[path = "../../../../xtask/src/bench/report.rs"]
-#[allow(dead_code, reason = "other benchmarks use the rest of it")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "other benchmarks use the rest of it"
+)]
 mod report;
 mod sampling;
 
