@@ -153,7 +153,7 @@ fn is_no_folder(error: &onefold_io::Error) -> bool {
 /// Opens the repository that `global` names; `activity` is what others see while they wait for it ("a backup").
 ///
 /// # Errors
-/// Those of [`place`] and [`Repository::open`]; [`Error::NoPassword`].
+/// Those of [`place()`] and [`Repository::open`]; [`Error::NoPassword`].
 pub fn open(global: &Global, activity: &str) -> Result<Repository> {
     open_at(global, &place(global)?, activity, false)
 }
