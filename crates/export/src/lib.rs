@@ -1,4 +1,4 @@
-//! Transports: they serve a [`BlockDevice`](onefold_volume::BlockDevice) to the world and know nothing of what is
+//! Transports: they serve a [`BlockDevice`] to the world and know nothing of what is
 //! behind it.
 #![forbid(unsafe_code)]
 
