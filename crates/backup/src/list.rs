@@ -13,7 +13,7 @@ use crate::{Content, Entry, Error, Kind, Result, Slice, Time, content, path};
 /// false.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
+/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where a
 /// leaf or recipe chunk cannot be had, which ends it.
 pub fn list(
     tree: &Tree,
