@@ -1,4 +1,4 @@
-//! Object storage in RAM that fails as real ones do: the second implementation of [`ObjectStore`] and [`Registers`],
+//! Object storage in RAM that fails as real ones do: the second implementation of [`ObjectStore`] and `Registers`,
 //! for tests.
 //!
 //! Each handle is a process's connection. A request may be refused, its answer may be lost, it may come late or twice,

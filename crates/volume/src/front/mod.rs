@@ -8,11 +8,11 @@
 //! 1. A write gets its sequence number when it is staged, and reaches the engine in that order. Of two writes to one LBN
 //!    the later staged one wins, for ever.
 //! 2. A read looks into staging first. What has left staging can be read from the engine.
-//! 3. A write is acknowledged from RAM only after a page was set aside for each of its chunks ([`pages`]).
+//! 3. A write is acknowledged from RAM only after a page was set aside for each of its chunks (`pages`).
 //! 4. A flush is answered by a commit that began after everything that was staged before it was written.
 //! 5. The state's lock is never held over I/O, over hashing, or while an answer is given. Order: engine, then state.
 //!
-//! Each stage is a step of [`Shared::step`]. Threads call it until there is nothing to do; with [`Options::inline`]
+//! Each stage is a step of `Shared::step`. Threads call it until there is nothing to do; with [`Options::inline`]
 //! there are none, and who waits calls it. So the same code repeats exactly in a simulation.
 
 mod ack;

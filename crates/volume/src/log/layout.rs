@@ -72,7 +72,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Invalid`] where the chunk is no power of two from 4 KiB to 64 KiB, or the device holds fewer than
-    /// [`ZONES_MIN`] zones.
+    /// `ZONES_MIN` zones.
     pub fn new(device_bytes: u64, chunk_bytes: u32) -> Result<Self> {
         let invalid = |what: String| Err(Error::Invalid { what });
         if !chunk_bytes.is_power_of_two() || !(4096..=65536).contains(&chunk_bytes) {

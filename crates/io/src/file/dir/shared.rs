@@ -44,7 +44,7 @@ impl FileDir {
     /// Lets the group into the folder itself, as far as into what is made there.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] where the folder is another user's and does not let its group in.
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) where the folder is another user's and does not let its group in.
     pub fn let_group_in(&self) -> Result<()> {
         let (mode, bits) = (self.mode()?, self.access.group.folder_bits());
         if mode.contains(bits) {
