@@ -12,11 +12,11 @@ fn the_index_lies_where_it_was_asked_for_and_may_be_deleted() {
     let with = |args: &[&str]| rig.run([args, &["--index-dir", &index]].concat());
     let bytes = seeded("index_dir").bytes(400_000);
     rig.write("src/a", &bytes);
+    // The repository was made without the flag, and has an empty index of its own.
+    let own = || files(&rig.repo().join("index"));
+    let before = own();
     with(&["backup", "src"]).ends(0);
-    assert!(
-        files(&rig.repo().join("index")).is_empty(),
-        "nothing is in the repository's own"
-    );
+    assert_eq!(own(), before, "nothing is written to the repository's own");
     assert!(!files(&folder).is_empty());
     // What is known is found by that index, and by one that is made anew: it is not stored again.
     let stored = || -> usize {
