@@ -69,7 +69,7 @@ pub fn file(
     written.map(|_| ())
 }
 
-/// What stands for holes.
+/// How holes of a file are written into an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
     /// As many zeros.

@@ -66,9 +66,9 @@ pub enum Error {
     /// A source is a device, a pipe or a socket, which nobody reads: there is an entry of it, and no more.
     #[error("it {} {what}: that is all that is saved of it, nothing is read from it", is_or_leads_to(.is_link))]
     Special {
-        /// What it is: "a block device" …
+        /// Kind of the file, such as "a block device".
         what: &'static str,
-        /// It leads to that.
+        /// Whether the path is a link to such a file.
         is_link: bool,
     },
     /// Entries came in an order that no snapshot can hold.
@@ -134,7 +134,7 @@ impl Error {
         matches!(self, Self::Io { source, .. } if ErrorKind::of(source) == ErrorKind::NoSpace)
     }
 
-    /// What is stored of `path` cannot be had.
+    /// The error of a file whose stored content cannot be had.
     pub(crate) fn of_content(op: &'static str, path: &[u8], source: Self) -> Self {
         Self::Content {
             op,

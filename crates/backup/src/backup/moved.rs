@@ -10,7 +10,7 @@ use crate::leaf::recipe::{Builder, Store};
 use crate::tree::{Visit, visit_items, visit_once};
 use crate::{Content, Item, Result, Slice};
 
-/// What became of the chunks of a content.
+/// Where the chunks of an unchanged file lie now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunks {
     /// All are where the content says, or it says now where they are.

@@ -68,7 +68,7 @@ impl Planned {
 pub enum ContentFrom {
     /// It is in the entry, or there is none.
     Entry,
-    /// It is in the entry, in recipe chunks that lead to where chunks were: they are written anew.
+    /// The content in the entry and its recipe chunks leads to places that chunks have left: both are written anew.
     Moved,
     /// The next file of the step's job.
     Job,
@@ -135,7 +135,7 @@ pub struct Planner<'a> {
 struct Whereabouts<'a> {
     /// The folder that it lies in.
     dir: &'a OwnedFd,
-    /// What it is called there, if that is not the entry's name.
+    /// Name of the file in its folder, where that differs from the name in the entry.
     own_name: Option<&'a [u8]>,
     /// Whether what cannot be read of it is missed.
     is_entered: bool,
@@ -421,7 +421,7 @@ impl Planner<'_> {
             }
             Some(mut before) => {
                 match moved::look(self.session, &mut self.reader, &mut before.content) {
-                    // What is read is the same, and is stored where it is not there any more.
+                    // A chunk is gone: the file is read again, and what is missing is stored.
                     Chunks::Missing => read_again = Some(Before::trusted(before)),
                     chunks => {
                         content = match chunks {

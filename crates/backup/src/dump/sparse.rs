@@ -28,7 +28,7 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// That of a file; `None`: it has no holes that are worth it.
+    /// The map of a file's data; `None` where the file has no holes that are worth a map.
     ///
     /// # Errors
     /// Those of recipe chunks that cannot be read, but for damaged ones: what these cover counts as data.

@@ -177,7 +177,7 @@ fn header(entry: &Entry, name: &[u8], form: Option<MemberForm<'_>>) -> Vec<u8> {
         (Kind::Dir, _) => (b'5', &b""[..], 0),
         (Kind::Fifo | Kind::Socket, _) => (b'6', &b""[..], 0),
     };
-    // Who does not know of holes gets the map and the data under a name that says so.
+    // A reader that does not know this form of holes gets map and data under a name that says so.
     let shown = sparse.map(in_place_of);
     let name = shown.as_deref().unwrap_or(name);
     let records = pax_records(entry, name, link, size, sparse);

@@ -97,7 +97,7 @@ impl Target {
         Error::io(op, &in_target(&self.place, path), source)
     }
 
-    /// What is stored of `path` cannot be had; named so, too.
+    /// The error of a path whose stored content cannot be had, named within the target.
     pub fn lost(&self, path: &[u8], error: impl Into<Arc<Error>>) -> Error {
         lost(&self.place, path, error)
     }
