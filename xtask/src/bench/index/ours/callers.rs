@@ -1,5 +1,7 @@
-//! Eight callers on one index, beside one caller with the same keys: pieces of the stream, each in its order.
+//! Eight callers on one index, beside one caller with the same keys: pieces of the stream, each in its order. Maps in
+//! RAM, one for each caller, show what the machine's cores give to callers that share nothing.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use onefold_chunk::Fingerprint;
@@ -29,21 +31,24 @@ impl Bench<'_> {
         };
         let pieces: Vec<_> = (0..CALLERS).map(piece).collect();
         let index = self.index.as_shared();
-        let (mut one, mut many) = (Vec::new(), Vec::new());
+        let maps: Vec<HashMap<Fingerprint, u32>> = pieces
+            .iter()
+            .map(|piece| piece.iter().copied().zip(0..).collect())
+            .collect();
+        let ask_index = |_: usize, keys: &[Fingerprint]| ask(index, keys);
+        let ask_own_map = |caller: usize, keys: &[Fingerprint]| {
+            let is_there = |key| maps[caller].contains_key(key);
+            match keys.iter().all(is_there) {
+                true => Ok(()),
+                false => Err("a key is missing from a map".to_owned()),
+            }
+        };
+        let [mut one, mut many, mut one_apart, mut many_apart] = [const { Vec::new() }; 4];
         for _ in 0..TURNS {
-            one.push(rate(&pieces, |pieces| {
-                pieces.iter().try_for_each(|piece| ask(index, piece))
-            })?);
-            many.push(rate(&pieces, |pieces| {
-                std::thread::scope(|scope| {
-                    let callers: Vec<_> = (pieces.iter())
-                        .map(|piece| scope.spawn(move || ask(index, piece)))
-                        .collect();
-                    let mut ended = callers.into_iter().map(|caller| caller.join());
-                    ended
-                        .try_for_each(|end| end.unwrap_or_else(|_| Err("a caller panicked".into())))
-                })
-            })?);
+            one.push(rate(&pieces, ask_in_turn(&ask_index))?);
+            many.push(rate(&pieces, ask_at_once(&ask_index))?);
+            one_apart.push(rate(&pieces, ask_in_turn(&ask_own_map))?);
+            many_apart.push(rate(&pieces, ask_at_once(&ask_own_map))?);
         }
         let middle = |rates: &mut Vec<f64>| {
             rates.sort_by(f64::total_cmp);
@@ -53,7 +58,30 @@ impl Bench<'_> {
         print_value("stream, one caller", one, 0, "median of five turns");
         print_value("stream, eight callers", many, 0, "of all together");
         print_value("eight callers / one", many / one, 2, "≥ 1.6 on two cores");
+        let apart = middle(&mut many_apart) / middle(&mut one_apart);
+        print_value("eight / one, a map each", apart, 2, "what the cores give");
         Ok(())
+    }
+}
+
+/// Asks for a caller's keys.
+type Ask<'a> = dyn Fn(usize, &[Fingerprint]) -> Result<(), String> + Sync + 'a;
+
+/// One caller asks for the pieces of all.
+fn ask_in_turn(ask: &Ask<'_>) -> impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String> {
+    move |pieces| (pieces.iter().enumerate()).try_for_each(|(caller, piece)| ask(caller, piece))
+}
+
+/// A thread for each piece.
+fn ask_at_once(ask: &Ask<'_>) -> impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String> {
+    move |pieces| {
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = (pieces.iter().enumerate())
+                .map(|(caller, piece)| scope.spawn(move || ask(caller, piece)))
+                .collect();
+            let mut ended = callers.into_iter().map(|caller| caller.join());
+            ended.try_for_each(|end| end.unwrap_or_else(|_| Err("a caller panicked".into())))
+        })
     }
 }
 
