@@ -5,10 +5,10 @@
 //!                                                        store some hundred chunks at a time ─▶ recipes ─▶ leaves ─▶ root
 //! ```
 //!
-//! What always holds: the finisher sees everything in walk order, so the snapshot does not depend on threads; bytes in
-//! flight are bounded by [`Options::bytes_in_flight`] for small files and by a budget of segments for large ones; the
-//! root is put last, when everything that it refers to is durable. A backup that ends before leaves containers that the
-//! index knows: the next one finds its chunks there.
+//! Invariant: the finisher sees everything in walk order, so the snapshot does not depend on threads. Bytes in
+//! flight are bounded by [`Options::bytes_in_flight`] for small files and by a budget of segments for large ones. The
+//! root is put last, when everything that it refers to is durable. A backup that ends early leaves containers that the
+//! index knows: the next backup finds its chunks there.
 
 mod ahead;
 mod budget;
@@ -55,26 +55,26 @@ use sources::Sources;
 pub use sources::confirm_sources;
 use unchanged::nanos;
 
-/// What a backup made.
+/// Result of a backup.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The snapshot's name; `None` where nothing changed and none was wanted, and after a dry run.
+    /// The snapshot's name; `None` where nothing changed and no unchanged snapshot was wanted, and after a dry run.
     pub id: Option<RootId>,
     /// The snapshot, without its table of leaves.
     pub snapshot: Snapshot,
-    /// Sources that are not there or cannot be looked at, so that the snapshot has nothing of them. They are among its
-    /// errors.
+    /// Number of sources that are not there or cannot be looked at, so that the snapshot has nothing of them. They are
+    /// among the summary's errors.
     pub missing_sources: u64,
 }
 
-/// Makes a snapshot of `input`. Paths that fail are told to `events` and counted in the summary; the rest is kept. A
-/// repository opened for a dry run stays as it is.
+/// Makes a snapshot of `input`. Paths that fail are reported to `events` and counted in the summary; everything else is
+/// kept. A repository opened for a dry run stays as it is.
 ///
 /// # Errors
-/// [`Error::NoSource`]: no source is there, or none but those of the repository itself; [`Error::Cancelled`];
+/// [`Error::NoSource`]: no source is there, or only sources that belong to the repository itself; [`Error::Cancelled`];
 /// [`Error::Store`] where the repository fails, or the parent that was asked for cannot be had; [`Error::Usage`] for a
 /// stream without a name, a source below too many folders, or folders too deep for a snapshot; [`Error::OutOfOrder`].
-/// No snapshot is made then; what was stored is of use to the next backup.
+/// No snapshot is made then; the next backup finds the chunks that were stored.
 pub fn run(
     repository: &Repository,
     input: Input,
@@ -85,8 +85,8 @@ pub fn run(
     run_if(repository, input, options, progress, events, || Ok(()))
 }
 
-/// Makes a snapshot of `input` as [`run`] does, but only if `is_whole` agrees when all of the input is stored: what
-/// feeds a stream may have failed.
+/// Makes a snapshot of `input` as [`run`] does, but only if `is_whole` agrees when all of the input is stored: the
+/// program that feeds a stream may have failed.
 ///
 /// # Errors
 /// Those of [`run`], and what `is_whole` returns.
@@ -122,7 +122,8 @@ pub fn run_if(
     let (table, mut summary) = match written.and_then(|written| is_whole().map(|()| written)) {
         Ok(written) => written,
         Err(e) => {
-            // That may fail for the same reason or for another: what ended the backup is told as its error.
+            // Finishing may fail for the same reason or for another one: the returned error is the one that ended the
+            // backup.
             if let Err(second) = session.finish() {
                 events.warning(b"", &format!("the index lacks what was stored: {second}"));
             }
@@ -145,7 +146,7 @@ pub fn run_if(
     );
     let id = match unchanged {
         _ if repository.options().dry_run => None,
-        // What stands for this backup must outlive a power cut as the backup would.
+        // The snapshot that takes the place of this backup must outlive a power cut, as a new one would.
         Some(same) if options.skip_if_unchanged && repository.keep_root(&same)? => None,
         _ => Some(session.put_root(&snapshot.encode())?),
     };
@@ -185,16 +186,16 @@ fn new_snapshot(
     }
 }
 
-/// Earlier snapshots.
+/// Earlier snapshots that a backup compares with.
 #[derive(Default)]
 struct Earlier {
-    /// The one to compare with.
+    /// The parent: the snapshot whose entries tell what is unchanged.
     parent: Option<Named>,
-    /// Where there is none: the newest of any kind. It may have the same files elsewhere.
+    /// The newest snapshot of any series, where there is no parent. The same files may lie in it under other paths.
     similar: Option<Named>,
 }
 
-/// The parent, or what may take its place; one that cannot be read is as good as none.
+/// Finds the parent, or a similar snapshot in its place. A snapshot that cannot be read counts as not there.
 fn find_earlier(
     repository: &Repository,
     (paths, is_tree): (&[Vec<u8>], bool),
@@ -218,8 +219,8 @@ fn find_earlier(
                     && (!by.paths || there.paths == paths)
                     && (!by.tags || there.tags == tags)
             };
-            // One of a clock that was ahead would stay the newest for years, and what changed since would be read each
-            // time. Better than none it is.
+            // A snapshot from a clock that was ahead would stay the newest for years, and all changes since would be
+            // read each time. Such a snapshot is taken only where there is no other.
             let rank = |(time, id)| (time <= options.time, time, id);
             let (mut newest, mut similar) = (None, None);
             snapshots::for_each(repository, &mut damaged, &mut |named| {
@@ -230,9 +231,9 @@ fn find_earlier(
                 }
             })?;
             let load = |(_, _, id)| {
-                // It was read a moment ago; forgotten or lost since, all files are read.
+                // The snapshot was read a moment ago. Where it was forgotten or lost since then, all files are read.
                 let mut named = snapshots::load(repository, id).ok()?;
-                // There may be hundreds of thousands, known already.
+                // The paths, perhaps hundreds of thousands, are known already: they need not stay in RAM twice.
                 named.snapshot.paths = Vec::new();
                 Some(named)
             };

@@ -1,15 +1,16 @@
-//! Bytes of large files on their way to the store, which takes the files one after the other.
+//! Bytes of large files on their way to the store, which takes one file after another.
 //!
-//! All share one budget. The first file that has not sent all may fill it, so that a disk always has as much to read
-//! for it as there is room; files behind it get half: then little lies idle that was read too early. Who is first gets
-//! room from those before it, which the store takes sooner; so nobody waits in a circle.
+//! All files share one budget. The first file that has not sent everything may fill it, so that a disk always has as
+//! much to read for that file as there is room. Files behind it get half of the budget: then few bytes that were read
+//! too early lie idle. The first file gets room from the files before it, which the store takes sooner; so no files
+//! wait for each other in a circle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A file's bytes, and whether some are still to be sent.
+/// Bytes of one file in the budget, and whether the file still has bytes to send.
 struct File {
     used: usize,
     sends: bool,
@@ -19,13 +20,13 @@ struct File {
 struct State {
     used: usize,
     next: u64,
-    /// In the order of the store.
+    /// Files on their way, in the order in which the store takes them.
     files: BTreeMap<u64, File>,
 }
 
 impl State {
-    /// Whether `bytes` more of a file fit. What is larger than all there is goes alone; so does a file that is read
-    /// anew while others behind it have the room.
+    /// Whether `bytes` more of file `id` fit. A part larger than the whole budget goes alone; so does a file that is
+    /// read anew while files behind it take up the room.
     fn fits(&self, id: u64, bytes: usize, max: usize) -> bool {
         let first = self.files.iter().find(|(_, file)| file.sends);
         let limit = match first.is_some_and(|(first, _)| *first == id) {
@@ -36,14 +37,14 @@ impl State {
     }
 }
 
-/// How much of large files is on its way to the store, in bytes, by file in walk order.
+/// Bytes of large files on their way to the store, counted by file in walk order.
 pub struct Ahead {
     max: usize,
     state: Mutex<State>,
     freed: Condvar,
 }
 
-/// A file's place among others.
+/// One file's place in the queue of large files.
 #[derive(Clone)]
 pub struct Place {
     id: u64,
@@ -51,7 +52,7 @@ pub struct Place {
 }
 
 impl Ahead {
-    /// So many bytes for all files.
+    /// Makes the budget: at most `max` bytes for all files together.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -60,7 +61,7 @@ impl Ahead {
         })
     }
 
-    /// A place behind those of all files so far.
+    /// Enters a file behind all that entered before.
     pub fn enter(self: &Arc<Self>) -> Place {
         let mut state = self.state.lock();
         let id = state.next;
@@ -79,7 +80,7 @@ impl Ahead {
 }
 
 impl Place {
-    /// Waits until `bytes` fit. False once it is left.
+    /// Waits until `bytes` fit. Returns false once the place is left.
     pub fn take(&self, bytes: usize) -> bool {
         let mut state = self.ahead.state.lock();
         while state.files.contains_key(&self.id) && !state.fits(self.id, bytes, self.ahead.max) {
@@ -95,7 +96,7 @@ impl Place {
         false
     }
 
-    /// Gives back.
+    /// Gives `bytes` back to the budget.
     pub fn free(&self, bytes: usize) {
         let mut state = self.ahead.state.lock();
         let State { used, files, .. } = &mut *state;
@@ -106,7 +107,7 @@ impl Place {
         self.ahead.freed.notify_all();
     }
 
-    /// All is sent, if it need not be sent anew: the next file may have all the room.
+    /// Notes that the file has sent everything, unless it must be sent anew: the next file may have all the room.
     pub fn sent(&self) {
         if let Some(file) = self.ahead.state.lock().files.get_mut(&self.id) {
             file.sends = false;
@@ -114,7 +115,7 @@ impl Place {
         self.ahead.freed.notify_all();
     }
 
-    /// Gives back all: nobody takes anything out any more, and whoever waits is let go.
+    /// Gives back all bytes of the file: the store takes no more of it, and a waiting reader is woken.
     pub fn leave(&self) {
         let mut state = self.ahead.state.lock();
         let left = state.files.remove(&self.id);

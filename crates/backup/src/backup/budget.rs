@@ -1,4 +1,4 @@
-//! A budget of bytes in flight, shared by whoever puts bytes in and whoever takes them out.
+//! A budget of bytes in flight, shared by the threads that put bytes in and those that take them out.
 
 use parking_lot::{Condvar, Mutex};
 
@@ -26,13 +26,13 @@ impl Budget {
         }
     }
 
-    /// In bytes.
+    /// The whole budget, in bytes.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// Waits until `bytes` fit; what is larger than the whole budget waits until nothing else is in flight. False once
-    /// closed.
+    /// Waits until `bytes` fit. A request larger than the whole budget waits until nothing else is in flight. Returns
+    /// false once the budget is closed.
     pub fn take(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         while !state.closed && state.used > 0 && state.used + bytes > self.max {
@@ -42,13 +42,13 @@ impl Budget {
         !state.closed
     }
 
-    /// Gives back.
+    /// Gives `bytes` back to the budget.
     pub fn free(&self, bytes: usize) {
         self.state.lock().used -= bytes;
         self.freed.notify_all();
     }
 
-    /// Nobody takes anything out any more: whoever waits is let go.
+    /// Closes the budget, since nothing is taken out any more: threads that wait are woken.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.freed.notify_all();

@@ -12,25 +12,25 @@ use parking_lot::Mutex;
 use super::outlook::Outlook;
 use super::source::JOB_BYTES;
 
-/// A segment of a large file whose bytes are in RAM already, in bytes: what is copied into a core's cache, cut and
+/// Segment of a large file whose bytes are in RAM already, in bytes: it is copied into a core's cache, cut and
 /// fingerprinted there.
 pub const SEGMENT_BYTES: usize = 512 << 10;
-/// One whose bytes come from the disk: a huge page, which is one request to the device. On a virtual disk such reads
-/// reach twice the rate of shorter ones, and of those into pages of 4 KiB. Also one that is mapped: nothing of it is
-/// copied, and the more chunks are fingerprinted together, the quicker each is.
+/// Segment whose bytes come from the disk, in bytes: a huge page, which is one request to the device. On a virtual disk
+/// such reads reach twice the rate of shorter ones, and of reads into pages of 4 KiB. Mapped segments have this size,
+/// too: they are not copied, and the more chunks are fingerprinted together, the quicker each is.
 pub const LONG_SEGMENT_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// So many buffers in which segments are gathered are kept for the next while the store has new data to work on: it
-/// needs the RAM. Of known data all are kept. None is once there is need of buffers for other files.
+/// Number of free gathering buffers that are kept for later segments while the store has new data to work on and needs
+/// the RAM. While data is known, all are kept. None is kept once other files need buffers.
 const GATHERED_POOLED_MAX: usize = 1;
 
-/// What was read.
+/// Memory that a segment or a job of small files was read into.
 pub enum Buffer {
-    /// Small files, or a segment that was in RAM.
+    /// Memory for small files, or for a segment that was in RAM.
     Heap(Vec<u8>),
-    /// A segment that came from the disk.
+    /// Huge pages for a segment that came from the disk.
     Huge(Mapped),
-    /// Segments that no chunk ended in, one behind the other.
+    /// Huge pages for several segments in a row that no chunk ended in.
     Gathered(Mapped),
 }
 
@@ -54,21 +54,21 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Where a segment's bytes are.
+/// Bytes of a segment, and where they are.
 pub enum Held {
-    /// In a buffer of ours: nobody changes them.
+    /// The bytes are in a buffer of ours: no other process changes them.
     Buffer(Buffer),
-    /// In the page cache, where others may change them.
+    /// The bytes are in the page cache, where other processes may change them.
     Window(Arc<FileWindow>),
 }
 
 impl Held {
-    /// Whether what is there now is what was there when it was fingerprinted.
+    /// Whether the bytes are still those that were fingerprinted.
     pub fn is_steady(&self) -> bool {
         matches!(self, Self::Buffer(_))
     }
 
-    /// Whether some of it stopped being there while it was looked at.
+    /// Whether some of the bytes vanished while they were looked at.
     pub fn is_torn(&self) -> bool {
         matches!(self, Self::Window(window) if window.is_torn())
     }
@@ -89,19 +89,21 @@ impl Deref for Held {
 pub struct Buffers {
     small: Mutex<Vec<Vec<u8>>>,
     segments: Mutex<Vec<Vec<u8>>>,
-    /// The one that was given back first goes first: into memory that a core has just worked on, a device writes more
-    /// slowly.
+    /// Free buffers for segments from the disk. The one that was given back first is used first: a device writes more
+    /// slowly into memory that a core has just worked on.
     cold_segments: Mutex<VecDeque<Mapped>>,
     gathered: Mutex<Vec<Mapped>>,
-    /// Room before a segment for the end of the one before it, as nearly all streams need it: whole pages.
+    /// Room before a segment for the end of the segment before, in bytes: enough for nearly all streams, in whole
+    /// pages.
     carried_bytes: usize,
-    /// The most that can come before a segment. More than there is room for is gathered.
+    /// Most bytes that can be carried in front of a segment. More than [`Self::carried_bytes`] are gathered in another
+    /// buffer.
     carried_bytes_max: usize,
     outlook: Arc<Outlook>,
 }
 
 impl Buffers {
-    /// For this chunker.
+    /// Makes an empty pool, with sizes that fit `chunker`.
     pub fn new(chunker: &dyn Chunker, outlook: Arc<Outlook>) -> Self {
         Self {
             outlook,
@@ -114,7 +116,7 @@ impl Buffers {
         }
     }
 
-    /// What a buffer for so many bytes of small files really takes.
+    /// Size of the buffer that [`Self::get`] gives for `bytes` of small files, in bytes.
     pub fn size_for(&self, bytes: usize) -> usize {
         if bytes <= JOB_BYTES {
             JOB_BYTES
@@ -123,7 +125,8 @@ impl Buffers {
         }
     }
 
-    /// What the buffer of a segment of so many bytes takes, if no more is carried into it than nearly always.
+    /// Size of a buffer for a segment of `bytes`, in bytes, where no more is carried into it than in nearly all
+    /// streams.
     pub fn segment_bytes(&self, bytes: usize) -> usize {
         if bytes > SEGMENT_BYTES {
             self.carried_bytes + LONG_SEGMENT_BYTES
@@ -133,9 +136,9 @@ impl Buffers {
         }
     }
 
-    /// What to count for such a buffer if so much is likely to be carried into it: a segment that a chunk ends in is
-    /// gathered with those before it. Of known data that is not more: it leaves as soon as it is fingerprinted, so that
-    /// most buffers at a time are only just read to, and the disk is kept busy by their number.
+    /// Bytes to count for a segment's buffer where `carried` bytes are likely to be carried into it: a segment that a
+    /// chunk ends in is gathered with those before it. While data is known nothing is added: buffers are freed as soon
+    /// as they are fingerprinted, so most of them are only being read into, and their number keeps the disk busy.
     pub fn likely_bytes(&self, bytes: usize, carried: usize) -> usize {
         let more = match self.outlook.is_known() {
             true => 0,
@@ -144,7 +147,7 @@ impl Buffers {
         self.segment_bytes(bytes) + more
     }
 
-    /// One for so many bytes of small files, or more.
+    /// Gives an empty buffer for at least `bytes` of small files.
     pub fn get(&self, bytes: usize) -> Vec<u8> {
         let size = self.size_for(bytes);
         let pool = if size == JOB_BYTES {
@@ -163,8 +166,8 @@ impl Buffers {
         })
     }
 
-    /// One for a segment of so many bytes, and where in it the segment is read to: at a page's start, with room before
-    /// it for the end of the segment before.
+    /// Gives a buffer for a segment of `bytes`, and the offset in it that the segment is read to: the start of a page,
+    /// with room before it for the end of the segment before.
     pub fn for_segment(&self, bytes: usize) -> (Buffer, usize) {
         if bytes > SEGMENT_BYTES {
             let pooled = self.cold_segments.lock().pop_front();
@@ -180,24 +183,24 @@ impl Buffers {
         (Buffer::Heap(buffer), start)
     }
 
-    /// One for as much as can be carried into a segment, and the segment behind it.
+    /// Gives a buffer for the most bytes that can be carried into a segment, and the segment behind them.
     pub fn for_gathering(&self) -> Buffer {
         let pooled = self.gathered.lock().pop();
         let make = || Mapped::huge(0, self.carried_bytes_max + LONG_SEGMENT_BYTES);
         Buffer::Gathered(pooled.unwrap_or_else(make))
     }
 
-    /// The room before a segment for the end of the one before it, in bytes, as nearly all streams need it.
+    /// Room before a segment for the end of the segment before, in bytes: enough for nearly all streams.
     pub fn carried_bytes(&self) -> usize {
         self.carried_bytes
     }
 
-    /// The room before a segment for the end of the one before it, in bytes, as any stream may need it.
+    /// Room before a segment for the end of the segment before, in bytes: enough for any stream.
     pub fn carried_bytes_max(&self) -> usize {
         self.carried_bytes_max
     }
 
-    /// Takes a buffer back, or lets a window go, when nobody holds it any more.
+    /// Takes a buffer back, or releases a window, once nothing else refers to it.
     pub fn put(&self, held: Arc<Held>) {
         let Some(Held::Buffer(buffer)) = Arc::into_inner(held) else {
             return;

@@ -1,8 +1,8 @@
-//! What cuts a backup's files: a chunker for each reader, and for the chunker that learns from the data (`fbc`) what
-//! the backups before have learnt.
+//! Chunkers of a backup: one for each reader, and for the chunker that learns from the data (`fbc`) the sketch of what
+//! earlier backups have learnt.
 //!
-//! Always holds: what was learnt is advice. One that is damaged, is gone or cannot be kept is told as a warning and
-//! costs deduplication only.
+//! Invariant: a sketch is advice. A sketch that is damaged, is gone or cannot be kept causes a warning and costs
+//! deduplication only.
 
 use onefold_chunk::Chunker;
 use onefold_chunk::fbc::Shared;
@@ -16,19 +16,19 @@ use crate::{Events, Result};
 pub struct Cutting<'a> {
     repository: &'a Repository,
     options: &'a Options,
-    /// Where the repository's chunker learns: one table for all readers.
+    /// The table that all readers share, where the repository's chunker learns.
     learning: Option<Learning>,
 }
 
 struct Learning {
     table: Shared,
-    /// The repository holds what the table began with.
+    /// Whether the repository holds the sketch that the table began with.
     is_kept: bool,
 }
 
 impl<'a> Cutting<'a> {
-    /// Begins with what the repository knows. Beside the session: a sketch that another backup puts meanwhile is as
-    /// good.
+    /// Begins with the repository's sketch, which is read outside of the session: a sketch that another backup puts
+    /// meanwhile is as good.
     pub fn begin(
         repository: &'a Repository,
         options: &'a Options,
@@ -46,7 +46,7 @@ impl<'a> Cutting<'a> {
         })
     }
 
-    /// A chunker for one reader.
+    /// Makes a chunker for one reader.
     pub fn chunker(&self) -> Result<Box<dyn Chunker>> {
         let repository = self.repository;
         let chunker = match (&self.options.chunk_rules, &self.learning) {
@@ -54,7 +54,7 @@ impl<'a> Cutting<'a> {
             (None, Some(learning)) => Box::new(learning.table.clone()),
             (None, None) => repository.chunker()?,
         };
-        // A chunker that goes by types knows a tar itself.
+        // The chunker `context` goes by file types, and recognises tars itself.
         let knows_tars = repository.config().chunker == "context";
         Ok(match self.options.tars.filter(|_| !knows_tars) {
             Some(tars) => Box::new(Tar::new(chunker, tars)),
@@ -62,7 +62,7 @@ impl<'a> Cutting<'a> {
         })
     }
 
-    /// Keeps what was learnt, for the next backup. The session must not have ended.
+    /// Keeps the sketch for the next backup. The session must not have ended.
     pub fn keep(&self, events: &dyn Events) {
         let Some(Learning { table, is_kept }) = &self.learning else {
             return;
@@ -79,7 +79,7 @@ impl<'a> Cutting<'a> {
     }
 }
 
-/// The table that the repository's sketch makes, or a new one.
+/// Makes the table from the repository's sketch, or a new one.
 fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
     let mean = repository.config().chunk_bytes_mean as usize;
     let why = match repository.sketch() {
@@ -95,7 +95,7 @@ fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
         // Before the first backup nothing can have been learnt.
         Ok(None) if repository.roots()?.is_empty() => None,
         Ok(None) => Some("it is not there".into()),
-        // Not to be replaced.
+        // A sketch of another version must not be replaced.
         Err(error) if error.is_other_version() => return Err(error.into()),
         Err(error) => Some(error.to_string()),
     };

@@ -1,8 +1,8 @@
-//! The last stage: takes what was read in walk order, hands chunks to the store some hundred at a time, and entries to
-//! the metadata stream.
+//! The last stage of a backup: takes files that were read in walk order, hands chunks to the store some hundred at a
+//! time, and entries to the metadata stream.
 //!
-//! Chunks are collected over many small files until a batch is worth an index lookup; what is to be done with the
-//! references that come back is noted beside them, so that entries reach the metadata stream in order and complete.
+//! Chunks are collected over many small files until a batch is worth an index lookup. Notes beside the batch say what
+//! to do with the references that come back, so that entries reach the metadata stream in order and complete.
 
 mod notes;
 
@@ -35,32 +35,32 @@ use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
 use crate::{Content, Entry, Error, Events, Flags, Progress, Result, Slice, path};
 
-/// A batch goes to the store at this many chunks,
+/// Chunks after which a batch goes to the store.
 const BATCH_CHUNKS: usize = 512;
-/// or this many bytes,
+/// Chunk bytes after which a batch goes to the store.
 const BATCH_BYTES: usize = 4 << 20;
-/// or this many bytes of entries,
+/// Bytes of entries after which a batch goes to the store.
 const BATCH_ENTRY_BYTES: usize = 4 << 20;
-/// or this many notes (entries without content need no lookup, but wait for those before them).
+/// Notes after which a batch goes to the store: entries without content need no lookup, but wait for those before them.
 const BATCH_NOTES: usize = 4096;
 
-/// What to do, in order, when the references of a batch are there.
+/// One step to take, in order, when the references of a batch are there.
 enum Note {
-    /// So many references belong to the current file.
+    /// The next N references belong to the current file.
     Chunks(usize),
-    /// What was compared with this part of a chunk is the same.
+    /// The current file goes on with this part of a stored chunk, whose bytes are the same.
     Kept(Slice),
-    /// So many bytes of it were verified along a trace.
+    /// The next N bytes of the current file were verified along a trace.
     Verified(u64),
-    /// A hole in the current file.
+    /// A hole of this length, in bytes, in the current file.
     Hole(u64),
-    /// The current file begins anew.
+    /// The current file begins anew: forget its parts so far.
     Again,
-    /// These names' first one was not read.
+    /// The first name of these could not be read, so further names get no content from it.
     Unread(Names),
     /// The current file is complete; the entry gets its content.
     File(Arc<[u8]>, Box<Planned>),
-    /// The same of one that was verified to its end: the entry has its content.
+    /// The current file was verified to its end: the entry has its content already.
     Retraced(Arc<[u8]>, Box<Planned>),
     /// An entry that needs none of the references.
     Entry(Arc<[u8]>, Box<Planned>),
@@ -73,7 +73,7 @@ struct Chunk {
     packing: Packing,
 }
 
-/// The stage.
+/// State of the last stage.
 pub struct Finisher<'a> {
     pub writer: ChunkWriter,
     pub metadata: MetadataStream,
@@ -91,11 +91,11 @@ pub struct Finisher<'a> {
     pub cut_off: Vec<Arc<[u8]>>,
     batch: Batch,
     recipe: Builder,
-    /// Bytes of new chunks of the current file.
+    /// Bytes of new chunks of the current file, before compression.
     new_bytes: u64,
-    /// Of the current file, as long as there is one of all its parts.
+    /// Digest of the current file, as long as there is one for each of its parts.
     digest: Option<digest::InProgress>,
-    /// Some of the current file was gone when it was to be stored.
+    /// Whether some of the current file was gone when it was to be stored.
     has_lost: bool,
     links: FirstNames,
 }
@@ -105,28 +105,28 @@ struct Batch {
     chunks: Vec<Chunk>,
     notes: Vec<Note>,
     bytes: usize,
-    /// What the entries have with them.
+    /// Heap bytes of the entries in the batch.
     entry_bytes: usize,
-    /// What the chunks lie in.
+    /// Memory that the chunks of the batch lie in.
     held: Vec<Arc<Held>>,
-    /// What it and the entries count for in the budget.
+    /// Bytes that the batch and its entries take of the budget.
     budget_bytes: usize,
 }
 
 impl Batch {
-    /// An entry that needs none of the references.
+    /// Adds an entry that needs none of the references.
     fn entry(&mut self, folder: &Arc<[u8]>, planned: Planned) {
         self.entry_bytes += planned.entry.heap_bytes();
         self.notes.push(Note::Entry(folder.clone(), planned.into()));
     }
 
-    /// The current file.
+    /// Adds the end of the current file.
     fn file(&mut self, folder: &Arc<[u8]>, planned: Planned) {
         self.entry_bytes += planned.entry.heap_bytes();
         self.notes.push(Note::File(folder.clone(), planned.into()));
     }
 
-    /// The current file, which has this content.
+    /// Adds the end of the current file, which was retraced and has this content.
     fn retraced(&mut self, folder: &Arc<[u8]>, mut planned: Planned, content: Content) {
         planned.entry.content = content;
         self.entry_bytes += planned.entry.heap_bytes();
@@ -168,7 +168,8 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// Takes all steps until the planner has no more. `worker` is what this thread does while it waits for segments.
+    /// Takes all steps until the planner has no more. `worker` computes on segments in this thread while the store
+    /// waits for them.
     pub fn run(&mut self, steps: &Receiver<Step>, worker: Worker<'_>) -> Result<()> {
         for step in steps {
             self.progress.check()?;
@@ -232,7 +233,7 @@ impl<'a> Finisher<'a> {
             }
             match (files.next(), &rest) {
                 (None, None) => return Err(self.reader_died()),
-                // Nothing behind it lies in the job's buffer.
+                // The job's buffer holds nothing behind this file, so the other parts come from the channel.
                 (None, Some(parts)) => self.large(folder, planned, parts, worker)?,
                 (Some(Err(e)), _) => self.unreadable(folder, planned, e),
                 (Some(Ok(file)), _) => {
@@ -305,7 +306,7 @@ impl<'a> Finisher<'a> {
                     match retraced {
                         Some(content) => self.batch.retraced(folder, planned, content),
                         None => {
-                            // Of less, which is all hole, there is one as well.
+                            // A file below this size that is all hole would have a digest as well.
                             let is_traced = planned.entry.size >= TRACED_BYTES_MIN;
                             let digest = self.digested().filter(|_| is_traced);
                             planned.entry.content.digest = digest;
@@ -315,7 +316,7 @@ impl<'a> Finisher<'a> {
                     return self.flush_if_full();
                 }
                 LargePart::End(Err(e)) => {
-                    // A wait that was given up is no fault of the stream.
+                    // A wait that was cancelled is no fault of the stream.
                     self.progress.check()?;
                     self.batch.notes.push(Note::Again);
                     self.unreadable(folder, planned, e);
@@ -325,7 +326,7 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// The current file, or the same anew.
+    /// Begins a file, or the same file anew.
     fn begin(&mut self, planned: &Planned, worker: &Worker<'_>) {
         self.long_chunks
             .begin(&planned.entry, planned.before.as_ref());
@@ -386,15 +387,15 @@ impl<'a> Finisher<'a> {
         self.batch.held.extend(stretch.window);
     }
 
-    /// A panic in a reader thread is our own mistake; the scope that holds the threads passes it on.
+    /// The error of a reader thread that panicked: our own mistake, which the scope that holds the threads passes on.
     fn reader_died(&self) -> Error {
         Error::Cancelled
     }
 
-    /// The entry stays, without content, so that a restore knows of the name.
+    /// Keeps the entry without content, so that a restore knows of the name.
     fn unreadable(&mut self, folder: &Arc<[u8]>, mut planned: Planned, e: Errno) {
         self.batch.notes.extend(planned.link.map(Note::Unread));
-        // Deleted since it was listed: as if it had never been there.
+        // The file was deleted since it was listed: leave it out as if it had never been there.
         if e == Errno::NOENT {
             return;
         }
@@ -424,9 +425,9 @@ impl<'a> Finisher<'a> {
         }
     }
 
-    /// The entry as the file was when it was read.
+    /// Fills in the entry as the file was when it was read.
     fn describe(&mut self, folder: &[u8], entry: &mut Entry, end: FileEnd) {
-        // Its time of access is that of before it was read, which may count as one.
+        // The time of access is the one from before the reading, which may count as an access.
         end.stat.tell(entry, self.owners);
         entry.flags = Flags::default();
         match end.xattrs {
@@ -480,7 +481,7 @@ impl<'a> Finisher<'a> {
         let any_new = written.iter().any(|w| !matches!(w, Written::Known(_)));
         self.outlook.tell(batch.bytes as u64, any_new);
         for held in batch.held {
-            // By now whoever looked into it has done so.
+            // By now all chunks in this memory were looked at, so a torn window shows.
             self.has_lost |= held.is_torn();
             self.buffers.put(held);
         }

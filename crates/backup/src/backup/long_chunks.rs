@@ -1,24 +1,25 @@
-//! Long chunks that are new, of a chunker that has two sizes: as they come, or cut into short ones, since the file
-//! changes in place.
+//! New long chunks of a chunker that has two sizes: stored as they are, or cut into short ones where the file changes
+//! in place.
 //!
-//! A long chunk that nobody knows is one of these, looked at in this order:
+//! A long chunk that is not stored yet falls into one of these cases, tried in this order:
 //!
-//! 1. *The parent has this very chunk there*: it was lost. It stays long, so that what refers to it can be read again.
-//! 2. *The parent has short chunks there*: so it goes on. What has not changed of them is found, and what was lost of
-//!    them comes back.
+//! 1. *The parent has this very chunk there*: it was lost. It stays long, so that snapshots that refer to it can be
+//!    read again.
+//! 2. *The parent has short chunks there*: the chunk is cut into short ones again. Unchanged short chunks are found,
+//!    and lost ones come back.
 //! 3. *The parent has another long chunk there*, or parts of one, of the same inode: a change in place. The two are
-//!    compared ([`kept`]). What is the same is kept as a part of the old chunk, and what is not is cut into short ones.
-//!    Where that is more than half, or all over, it is 4, and then all of it is cut into short ones.
-//! 4. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. It is
-//!    cut into short ones.
-//! 5. Anything else is new, and stays long.
+//!    compared ([`kept`]). Equal bytes are kept as a part of the old chunk, and the others are cut into short ones.
+//!    Where more than half differs, or differences lie all over, case 4 is tried, and then all of it is cut short.
+//! 4. *Some of its first short chunks are stored*: under another name, or in a snapshot that is not the parent. The
+//!    chunk is cut into short ones.
+//! 5. Any other chunk is new, and stays long.
 //!
-//! With [`Options::force_reread`](super::Options::force_reread), 4 counts as 5: what was lost may be such a long chunk
-//! of another snapshot.
+//! With [`Options::force_reread`](super::Options::force_reread), case 4 counts as 5: a long chunk of another snapshot
+//! may have been lost.
 //!
-//! Always holds: nothing but the sizes of chunks hangs on it. RAM: a recipe chunk a layer, a reader with small caches,
-//! and a long chunk. I/O: a long chunk that changed is read from the repository; of a file of which several in a row
-//! were to no avail, no more are.
+//! Invariant: only the sizes of chunks depend on this. RAM: a recipe chunk for each layer, a reader with small
+//! caches, and a long chunk. I/O: a long chunk that changed is read from the repository; once several in a row of one
+//! file were read to no avail, no more are.
 
 mod kept;
 
@@ -33,32 +34,33 @@ use super::unchanged::Before;
 use crate::content::Ahead;
 use crate::{Content, Entry, Result, Slice};
 
-/// Of a long chunk that nobody knows, so many bytes are cut into short ones to see whether these are known,
+/// Bytes of a new long chunk that are cut into short ones, to see whether these are stored.
 const LOOK_BYTES: usize = 128 << 10;
-/// and so many of those are looked up.
+/// Number of those short chunks that are looked up.
 const LOOKED_UP: usize = 8;
-/// After so many comparisons in vain, one after the other, the file is another one: none is read any more.
+/// Comparisons in vain, one after another, after which the file counts as another one: no more old chunks are read.
 const IN_VAIN_MAX: u32 = 2;
 
-/// Decides of each new long chunk whether it stays long or is cut into short ones.
+/// Decides for each new long chunk whether it stays long or is cut into short ones.
 pub struct LongChunks<'a> {
     chunker: Box<dyn Chunker>,
     session: &'a Session,
-    /// Made when it is first needed.
+    /// Reader of old chunks, made when it is first needed.
     reader: Option<ChunkReader>,
-    /// Nothing was asked to be read again that looks unchanged.
+    /// Whether short chunks are looked up to find the content elsewhere; off where unchanged files are read again by
+    /// force.
     finds_elsewhere: bool,
-    /// What the parent has of the current file.
+    /// Content that the parent has of the current file.
     former: Option<Former>,
     is_same_inode: bool,
-    /// So many long chunks of the current file were compared in a row of which not enough could be kept.
+    /// Long chunks of the current file that were compared in a row without keeping enough.
     in_vain: u32,
-    /// Where the current file's next chunk begins.
+    /// Offset of the current file's next chunk, in bytes.
     at: u64,
 }
 
 impl<'a> LongChunks<'a> {
-    /// `chunker` is one like those that cut.
+    /// Makes the decider. `chunker` must be of the same kind as the chunkers of the readers.
     pub fn new(chunker: Box<dyn Chunker>, session: &'a Session, is_forced: bool) -> Self {
         Self {
             chunker,
@@ -72,7 +74,7 @@ impl<'a> LongChunks<'a> {
         }
     }
 
-    /// A file begins, of which the parent says this; or begins anew.
+    /// Begins a file, or the same file anew; `before` is the parent's entry of it.
     pub fn begin(&mut self, now: &Entry, before: Option<&Before>) {
         self.former = before.map(|before| Former::new(&before.entry.content));
         self.is_same_inode = before.is_some_and(|before| {
@@ -81,12 +83,12 @@ impl<'a> LongChunks<'a> {
         (self.at, self.in_vain) = (0, 0);
     }
 
-    /// A hole of the current file.
+    /// Passes a hole of the current file, of `len` bytes.
     pub fn pass_hole(&mut self, len: u64) {
         self.at += len;
     }
 
-    /// The chunks of a segment, the long ones as they are to be stored.
+    /// Returns the chunks of a segment, the long ones in the form in which they are to be stored.
     pub fn settle(
         &mut self,
         segment: &Segment,
@@ -126,7 +128,7 @@ impl<'a> LongChunks<'a> {
         Ok(settled)
     }
 
-    /// What becomes of a long chunk that nobody knows.
+    /// Decides what to do with a new long chunk.
     fn fate(
         &mut self,
         new: &NewChunk<'_>,
@@ -152,7 +154,7 @@ impl<'a> LongChunks<'a> {
         }
         let bytes = new.bytes;
         if self.finds_elsewhere {
-            // Where its first cut lies depends on what is before it.
+            // The place of the first cut depends on the bytes before it, so the first piece is skipped.
             let look = &bytes[..bytes.len().min(LOOK_BYTES)];
             let lengths = self.short_lengths(look, false);
             let found = fingerprinter.fingerprints(pieces(look, lengths.into_iter()));
@@ -167,7 +169,7 @@ impl<'a> LongChunks<'a> {
         })
     }
 
-    /// Short chunks of all that is not kept, and between them what is.
+    /// Returns the parts that are kept, and short chunks of all bytes between them.
     fn with_kept(
         &mut self,
         bytes: &[u8],
@@ -191,7 +193,7 @@ impl<'a> LongChunks<'a> {
         chunks.map(|(name, len)| Piece::Chunk(name, len)).collect()
     }
 
-    /// The session that all is stored in.
+    /// The session that stores everything.
     pub fn session(&self) -> &'a Session {
         self.session
     }
@@ -204,7 +206,7 @@ impl<'a> LongChunks<'a> {
         lengths
     }
 
-    /// What was where the chunk is, and the parts of chunks that were there.
+    /// Returns which kind of chunk the parent has at the place of `new`, and the parts of chunks that lie there.
     fn formerly(&mut self, new: &NewChunk<'_>) -> Result<(Formerly, Vec<Place>)> {
         let longest = self.chunker.ahead() as u64;
         let Some(former) = &mut self.former else {
@@ -218,16 +220,16 @@ impl<'a> LongChunks<'a> {
     }
 }
 
-/// What is to be stored for some bytes of a file.
+/// A piece of a file as it is to be stored.
 pub enum Piece {
-    /// A chunk of so many bytes.
+    /// A chunk to store: its fingerprint, and its length in bytes.
     Chunk(Fingerprint, u32),
-    /// Nothing: it is a part of a chunk that is stored.
+    /// A part of a chunk that is stored already.
     Kept(Slice),
 }
 
 impl Piece {
-    /// Bytes of the file.
+    /// Bytes of the file that this piece covers.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Chunk(_, len) | Self::Kept(Slice { len, .. }) => *len as usize,
@@ -235,32 +237,32 @@ impl Piece {
     }
 }
 
-/// A long chunk that nobody knows.
+/// A long chunk that is not stored yet.
 struct NewChunk<'a> {
     fingerprint: Fingerprint,
-    /// In the file.
+    /// Range of the chunk in the file, in bytes.
     place: Range<u64>,
     bytes: &'a [u8],
 }
 
-/// What becomes of it.
+/// Decision about a new long chunk.
 enum Fate {
     Long,
     Short,
-    /// These parts, in order, are parts of chunks that are stored.
+    /// Parts of the new chunk, in order, that are parts of stored chunks.
     Kept(Vec<Part>),
 }
 
-/// Bytes from `start` on, of a new chunk, that are those of `slice`.
+/// Bytes of a new chunk, from `start` on, that are the same as those of `slice`.
 struct Part {
     start: usize,
     slice: Slice,
 }
 
-/// What the parent has of a file from this offset on.
+/// A part of a stored chunk that the parent has in a file, and its offset in that file.
 type Place = (u64, Slice);
 
-/// What was where a chunk is now.
+/// Kind of chunk that the parent has where a new chunk lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Formerly {
     Same,
@@ -269,10 +271,10 @@ enum Formerly {
     Nothing,
 }
 
-/// A content as it was, gone through once.
+/// The parent's content of a file, read once from front to back.
 struct Former {
     ahead: Ahead,
-    /// Where the next item begins.
+    /// Offset of the next item in the file, in bytes.
     at: u64,
 }
 
@@ -284,8 +286,9 @@ impl Former {
         }
     }
 
-    /// What was where `new` is, which does not lie before the one that was asked for last; where chunks of both kinds
-    /// were, those that had more of it; and what of them was there. What cannot be read any more was nothing.
+    /// Returns which kind of chunk lay where `new` lies, and the parts of chunks that lay there. `new` must not lie
+    /// before the one that was asked for last. Where chunks of both kinds lay, the kind that covers more of it counts.
+    /// Chunks that cannot be read any more count as nothing.
     fn look(
         &mut self,
         new: &NewChunk<'_>,

@@ -1,8 +1,8 @@
-//! The metadata stream being written: entries to leaves to chunks.
+//! The metadata stream as it is written: entries become leaves, leaves become chunks.
 //!
-//! An entry is final once it is pushed, but for one flag: that a folder could not be listed to its end shows after its
-//! own entry was written, and is entered at the end, in new leaves that take the place of the old ones. Those stay
-//! behind as a few KiB that the sweep reclaims.
+//! An entry is final once it is pushed, except for one flag: that a folder could not be listed to its end shows only
+//! after its own entry was written. Such flags are entered at the end, in new leaves that replace the old ones. The old
+//! leaves stay behind as a few KiB that the sweep reclaims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table, fits_a_tab
 use crate::tree::read_leaf;
 use crate::{Entry, Error, Flags, Item, Result, path};
 
-/// Leaves that are handed to the store at once: one index lookup for a megabyte of them.
+/// Leaves that are handed to the store at once: one index lookup for a megabyte of leaves.
 const LEAVES_AT_ONCE: usize = 16;
-/// Or so many bytes of them: of files with many attributes.
+/// Bytes of leaves after which they are handed to the store, though they are fewer: for files with many attributes.
 const LEAVES_BYTES: usize = 4 << 20;
-/// Leaves in one chunk of a table that does not fit into the root: about 100 bytes each.
+/// Leaves in one chunk of a table that does not fit into the root; each takes about 100 bytes.
 const TABLE_CHUNK_LEAVES: usize = 2048;
 
 struct Pending {
@@ -38,12 +38,12 @@ pub struct MetadataStream {
     fingerprinter: Fingerprinter,
     cutter: Cutter,
     pending: Vec<Pending>,
-    /// Of the leaves in it.
+    /// Bytes of the pending leaves.
     pending_bytes: usize,
     leaves: Vec<LeafRef>,
     /// (folder, name) of the entry that was pushed last.
     last: (Vec<u8>, Vec<u8>),
-    /// What writers before this one stored.
+    /// Statistics of earlier writers of this stream.
     before: WriteStats,
 }
 
@@ -61,7 +61,7 @@ impl MetadataStream {
         }
     }
 
-    /// The next entry in order. Errors: it is not, so that the leaf could not be read.
+    /// Adds the next entry. Errors: it is out of order, so that the leaf could not be decoded.
     pub fn push(&mut self, folder: &[u8], entry: Entry) -> Result<()> {
         let (last_folder, last_name) = &mut self.last;
         if entry_order((folder, &entry.name), (last_folder, last_name)).is_le() {
@@ -162,7 +162,8 @@ impl MetadataStream {
         self.before.new_bytes + self.writer.stats().new_bytes
     }
 
-    /// Everything durable, the folders `cut_off` flagged as not listed to their end; where the leaves are.
+    /// Makes everything durable, and flags the folders `cut_off` as not listed to their end. Returns where the leaves
+    /// are.
     pub fn finish(
         mut self,
         session: &Session,
@@ -201,7 +202,7 @@ impl MetadataStream {
                 by_leaf.entry(at).or_default().push(folder);
             }
         }
-        // What is to be read again must be stored first.
+        // Leaves must be stored before they can be read back.
         let next = session.writer(StreamKind::Metadata)?;
         self.before = std::mem::replace(&mut self.writer, next).finish()?;
         let mut reader = session.reader()?;
@@ -265,7 +266,7 @@ mod tests {
         assert!(stream.leaves.len() > LEAVES_AT_ONCE / 2);
     }
 
-    /// A leaf with a name twice, or out of order, cannot be decoded: the entries of all of it would be lost.
+    /// A leaf with a name twice, or out of order, cannot be decoded: all of its entries would be lost.
     #[test]
     fn what_comes_out_of_order_is_refused() {
         let (_repository, _session, mut stream) = stream();

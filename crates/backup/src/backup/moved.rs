@@ -1,8 +1,8 @@
-//! Unchanged files whose chunks a sweep or a repair has moved: they are not read again, but refer to where the chunks are
-//! now.
+//! Unchanged files whose chunks a sweep or a repair has moved: they are not read again, but refer to the new places of
+//! the chunks.
 //!
-//! What always holds: a new snapshot refers to chunks that are there and that its session may refer to. Where a chunk is
-//! found nowhere, the file is read.
+//! Invariant: a new snapshot refers to chunks that are there and that its session may refer to. Where a chunk
+//! is found nowhere, the file is read.
 
 use onefold_store::{ChunkReader, ChunkRef, Session};
 
@@ -13,15 +13,16 @@ use crate::{Content, Item, Result, Slice};
 /// Where the chunks of an unchanged file lie now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunks {
-    /// All are where the content says, or it says now where they are.
+    /// All chunks are where the content says, after the content was updated where needed.
     There,
-    /// All are there, but recipe chunks say of some where they were.
+    /// All chunks are there, but some recipe chunks name old places.
     Moved,
     /// Some cannot be found.
     Missing,
 }
 
-/// Looks for all that `content` refers to. Items of a content without recipe chunks are changed to where they are now.
+/// Looks for all chunks that `content` refers to. Items of a content without recipe chunks are updated to the new
+/// places.
 pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) -> Chunks {
     if content.depth == 0 {
         return match content.items.iter_mut().all(|item| relocate(session, item)) {
@@ -47,7 +48,7 @@ pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) 
     }
 }
 
-/// The item where its chunk is now; `false` where that is found nowhere.
+/// Updates the item to where its chunk is now; returns `false` where the chunk is found nowhere.
 fn relocate(session: &Session, item: &mut Item) -> bool {
     let chunk: &mut ChunkRef = match item {
         Item::Hole { .. } => return true,
@@ -62,7 +63,7 @@ fn relocate(session: &Session, item: &mut Item) -> bool {
     true
 }
 
-/// Writes the recipe chunks of a content anew, with the places where its chunks are now.
+/// Writes the recipe chunks of a content anew, with the current places of its chunks.
 ///
 /// # Errors
 /// A recipe chunk cannot be read, or those of `store`.
@@ -75,7 +76,7 @@ pub fn write(session: &Session, content: &Content, store: Store<'_>) -> Result<C
             Visit::Data(slice, _) => slice.into(),
             Visit::Hole(_, len) => Item::Hole { len },
         };
-        // One that has gone from the index since it was looked for is followed by whoever reads it.
+        // A chunk that left the index after the search is followed by the reader of the snapshot.
         relocate(session, &mut item);
         recipe.push(item, store)?;
         Ok(true)

@@ -1,5 +1,5 @@
-//! Files with several names: what the planner remembers of the first one, and what the finisher does, so that each is
-//! read once.
+//! Files with several names: the planner remembers which first names came, and the finisher the content read under
+//! them, so that each file is read once.
 
 use crate::leaf::recipe;
 use crate::linked::{LinkKey, Linked, Value};
@@ -11,12 +11,12 @@ use crate::{Content, Entry, Flags, Item, Result, SharedXattrs, Time, Xattrs};
 #[derive(Clone, Copy)]
 pub struct Names {
     pub key: LinkKey,
-    /// How many names will ask for the first one's content at most.
+    /// Most names that will still ask for the first name's content.
     pub to_come: u32,
 }
 
-/// What a further name of a file must have in common with the first: an inode may have been freed and given to another
-/// file since.
+/// Properties that a further name of a file must have in common with the first: the inode may have been freed and given
+/// to another file since.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Looks {
     pub size: u64,
@@ -50,16 +50,17 @@ fn time(reader: &mut Reader<'_>) -> Result<Time> {
     Ok(Time { secs, nanos })
 }
 
-/// Which files with several names were met, for whoever reads each once and keeps nothing of it.
+/// The files with several names that were met so far, for readers that need no content of them.
 pub struct Met(Linked<Looks>);
 
 impl Met {
-    /// None yet; they take about `bytes_max` bytes of RAM at most.
+    /// Makes an empty set that takes about `bytes_max` bytes of RAM at most.
     pub fn new(bytes_max: usize) -> Self {
         Self(Linked::new(bytes_max))
     }
 
-    /// Whether the file was met under another name. Without room for a temporary file each name counts as another file.
+    /// Returns whether the file was met under another name. Without room for a temporary file each name counts as
+    /// another file.
     pub fn again(&mut self, stat: &Stat) -> bool {
         let looks = Looks {
             size: stat.size,
@@ -70,8 +71,9 @@ impl Met {
     }
 }
 
-/// Of a file with so many `names` that comes under one of them; no more names are to come where it came under another
-/// before. Without room for a temporary file each name is that of another file.
+/// Notes a file with `names` names, met under one of them, and returns what links the names. No further names are
+/// expected of a file that came under another name before. Without room for a temporary file each name counts as
+/// another file.
 pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -> Option<Names> {
     if names < 2 {
         return None;
@@ -84,7 +86,7 @@ pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -
     remembered.is_ok().then_some(Names { key, to_come })
 }
 
-/// A file with several names as it was when it was read under the first.
+/// State of a file with several names when it was read under the first.
 #[derive(Clone)]
 pub struct First {
     content: Content,
@@ -95,11 +97,11 @@ pub struct First {
     xattrs: SharedXattrs,
 }
 
-/// What the finisher remembers for the names to come; nothing more once that has failed.
+/// Contents that the finisher remembers for further names; `None` once remembering has failed.
 pub struct FirstNames(Option<Linked<First>>);
 
 impl FirstNames {
-    /// None yet; they take about `bytes_max` bytes of RAM at most.
+    /// Makes an empty memory that takes about `bytes_max` bytes of RAM at most.
     pub fn new(bytes_max: usize) -> Self {
         Self(Some(Linked::new(bytes_max)))
     }
@@ -109,7 +111,7 @@ impl FirstNames {
         self.0 = None;
     }
 
-    /// Takes note of what was read under the first of `names`; of nothing, if another file stood there by then. Errors:
+    /// Remembers the content that was read under the first of `names`, unless another file stood there by then. Errors:
     /// a temporary file failed.
     pub fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
         if (entry.device, entry.inode) != names.key {
@@ -129,7 +131,7 @@ impl FirstNames {
         links.insert(names.key, names.to_come, first)
     }
 
-    /// The first of `names` was not read. Errors: a temporary file failed.
+    /// Forgets `names`, since the first of them was not read. Errors: a temporary file failed.
     pub fn forget(&mut self, names: Names) -> Result<()> {
         match &mut self.0 {
             Some(links) => links.forget(names.key),
@@ -137,8 +139,8 @@ impl FirstNames {
         }
     }
 
-    /// Makes `entry`, a further name, what was read under the first one; `false` where nothing was. Errors: a temporary
-    /// file failed.
+    /// Gives `entry`, a further name, the content that was read under the first name; returns `false` where there is
+    /// none. Errors: a temporary file failed.
     pub fn recall(&mut self, names: Names, entry: &mut Entry) -> Result<bool> {
         let first = match &mut self.0 {
             Some(links) => links.meet(names.key, |_| true)?,

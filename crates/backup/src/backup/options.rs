@@ -1,4 +1,4 @@
-//! What to back up, and how. Who, when and where are given, not asked of the machine.
+//! Input and options of a backup. User, host and time are given by the caller, not asked of the machine.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::exclude::Excludes;
 use crate::forget::GroupBy;
 use crate::walk::{self, Moved};
 
-/// What to back up.
+/// The input of a backup.
 #[derive(Debug)]
 pub enum Input {
     /// Files and folders: absolute paths.
@@ -23,18 +23,18 @@ pub enum Input {
     Stream(OwnedFd, Vec<u8>),
 }
 
-/// Which snapshot tells what is unchanged.
+/// The choice of the snapshot that tells which files are unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parent {
-    /// None: every file is read.
+    /// No parent: every file is read.
     None,
-    /// The newest of the same series.
+    /// The newest snapshot of the same series.
     Newest(GroupBy),
-    /// This one.
+    /// The snapshot of this name.
     This(RootId),
 }
 
-/// How to back up. Who, when and where are given, not asked of the machine.
+/// Options of a backup. User, host and time are given by the caller, not asked of the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that list and stat.
@@ -43,11 +43,11 @@ pub struct Options {
     pub readers: usize,
     /// Threads that cut and fingerprint segments of large files at once: the number of cores.
     pub hashers: usize,
-    /// Bytes of small files between readers and store.
+    /// Most bytes of small files between readers and store.
     pub bytes_in_flight: usize,
-    /// RAM for what is remembered of files with several names, in bytes; the rest of it stands in a temporary file.
+    /// RAM for files with several names, in bytes; beyond that they are remembered in a temporary file.
     pub hard_links_bytes: usize,
-    /// What to leave out.
+    /// Patterns and folders to leave out.
     pub excludes: Arc<Excludes>,
     /// The patterns as the user gave them, for the snapshot.
     pub exclude_words: Vec<Vec<u8>>,
@@ -59,15 +59,16 @@ pub struct Options {
     pub parent: Parent,
     /// Read every file, whatever the parent says.
     pub force_reread: bool,
-    /// Times of access are kept, too: then a tree whose files were read is another.
+    /// Keep times of access, too: then a tree whose files were read counts as changed.
     pub with_atime: bool,
     /// A new ctime alone does not make a file changed.
     pub ignore_ctime: bool,
     /// A new inode number alone does not make a file changed.
     pub ignore_inode: bool,
-    /// Which files and streams are cut as a tar, at their members; `None`: none.
+    /// Which files and streams are cut as a tar, at their members; `None`: no tars are recognised.
     pub tars: Option<Tars>,
-    /// What is right for which type of files, where the repository's chunker goes by types; `None`: its own table.
+    /// Chunking rules for types of files, where the repository's chunker goes by types; `None`: the chunker's own
+    /// table.
     pub chunk_rules: Option<Arc<Rules>>,
     /// Make no new snapshot where nothing changed.
     pub skip_if_unchanged: bool,
@@ -81,24 +82,24 @@ pub struct Options {
     pub uid_gid: (u32, u32),
     /// The program and its version.
     pub program: String,
-    /// What the snapshot says that the time is.
+    /// Time of the snapshot, as it is recorded.
     pub time: Time,
-    /// What time it is now, for durations.
+    /// Current time, for durations.
     pub clock: fn() -> Time,
-    /// A disk that fails, for tests.
+    /// Simulated disk failures, for tests.
     pub failing: walk::Failing,
 }
 
 impl Options {
-    /// Nobody said otherwise how files are to be cut.
+    /// Whether files are cut in the default way, without rules or choices about tars.
     pub(super) fn cuts_as_usual(&self) -> bool {
         self.chunk_rules.is_none() && self.tars == Some(Tars::Magic)
     }
 }
 
 impl Default for Options {
-    /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one), one
-    /// fingerprinting thread per core.
+    /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one thread), and
+    /// one fingerprinting thread per core.
     fn default() -> Self {
         Self {
             walkers: 8,

@@ -1,11 +1,11 @@
-//! What the store found of late, for those who read: where nothing was new, nothing is likely to be.
+//! Whether the store found new data lately: where nothing was new, the next data is likely to be stored, too.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many bytes without a new chunk make the next ones likely to be stored, too.
+/// Bytes without a new chunk after which the next ones are likely to be stored, too.
 const KNOWN_BYTES_MIN: u64 = 8 << 20;
 
-/// Whether the store has found anything new of late. Shared by the store and those who read.
+/// Whether the store has found new data lately. The store writes it, readers ask it.
 #[derive(Default)]
 pub struct Outlook {
     /// Bytes since the last new chunk.
@@ -13,7 +13,7 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// The store looked up so many bytes, and some of them were new or not.
+    /// Notes that the store looked up `bytes` bytes, and whether any of them were new.
     pub fn tell(&self, bytes: u64, any_new: bool) {
         if any_new {
             self.known_bytes.store(0, Relaxed);
@@ -22,7 +22,7 @@ impl Outlook {
         }
     }
 
-    /// Whether what is read next is likely to be stored already.
+    /// Whether the data that is read next is likely to be stored already.
     pub fn is_known(&self) -> bool {
         self.known_bytes.load(Relaxed) >= KNOWN_BYTES_MIN
     }

@@ -14,33 +14,34 @@ use super::segment::Done;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
 
-/// Buffers of all large files between their readers and the store, in bytes: as many segments as threads read, and what
-/// the store takes at once.
+/// Most bytes of large files in buffers between their readers and the store: as many segments as threads read, and a
+/// batch of the store.
 pub const BYTES_AHEAD: usize = 24 << 20;
-/// Large files that are planned but not stored, in bytes as [`ahead_bytes`] counts them: four, or many that have few
-/// segments each. They hold open files, and readers.
+/// Most bytes of large files that are planned but not stored, as [`ahead_bytes`] counts them: four files, or many that
+/// have few segments each. They hold open files, and readers.
 pub const BYTES_PLANNED: usize = 2 * BYTES_AHEAD;
-/// What one file is counted as at most, and buffers of a stream: enough to read on while the store takes a batch.
+/// Most bytes that one file is counted as, and that the buffers of a stream take: enough to read on while the store
+/// takes a batch.
 pub const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
-/// Parts of one file on their way, holes counted.
+/// Most parts of one file on their way, including holes.
 const PARTS_AHEAD: usize = 24;
-/// Segments that the store waits for together: one that comes from the disk, or four.
+/// Bytes of segments that the store waits for together: one that comes from the disk, or four.
 const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;
 
-/// What a reader of a large file says, in order.
+/// A message of a large file's reader to the store; messages come in order.
 pub enum LargePart {
-    /// Data; fingerprints come when they are ready. What holds it takes so many bytes.
+    /// A segment of data, whose fingerprints come when they are ready, and the bytes that its buffer takes.
     Segment(Receiver<Done>, usize),
-    /// A hole.
+    /// A hole of this length, in bytes.
     Hole(u64),
-    /// A hole where the trace has one.
+    /// A hole of this length, in bytes, where the trace has one, too.
     TracedHole(u64),
-    /// Forget what was said so far: the file changed and is read anew.
+    /// The file changed and is read anew: all parts so far are to be forgotten.
     Again,
-    /// Say whether all that was said so far is stored, once it is ([`PartReceiver::settled`]), and has this digest. It
-    /// is not where a mapped file changed under us.
+    /// The store is to answer ([`PartReceiver::settled`]) once all parts so far are taken: whether they are stored, and
+    /// have this digest. They are not stored where a mapped file changed meanwhile.
     Settle(Option<Digest>),
-    /// No more.
+    /// The end of the file, or why it cannot be read.
     End(Result<FileEnd, Errno>),
 }
 
@@ -61,35 +62,36 @@ impl LargePart {
     }
 }
 
-/// The reader's end.
+/// The reader's end of the channel.
 pub struct PartSender {
     parts: Sender<LargePart>,
     place: Place,
-    /// Some of what was sent since it was settled is mapped.
+    /// Whether something mapped was sent since the parts were last settled.
     has_mapped: Cell<bool>,
-    /// What the store says then; its other end is the store's, so that who waits is let go when the store gives up.
+    /// The store's answers to [`LargePart::Settle`]. The other end is the store's, so a waiting reader is woken when
+    /// the store gives up.
     settled: Receiver<bool>,
 }
 
-/// The store's end. Dropped, it lets the reader go.
+/// The store's end of the channel. Dropping it wakes a waiting reader.
 pub struct PartReceiver {
     parts: Receiver<LargePart>,
-    /// Out of the channel, and not given out yet.
+    /// Parts taken out of the channel that were not given out yet.
     taken: RefCell<VecDeque<LargePart>>,
     place: Place,
     settled: Sender<bool>,
 }
 
-/// What a large file of this size is counted as before it is read, in bytes.
+/// Bytes that a large file of this size is counted as before it is read.
 pub fn ahead_bytes(size: u64, buffers: &Buffers) -> usize {
     let segments = size.div_ceil(LONG_SEGMENT_BYTES as u64).max(1);
     let each = buffers.segment_bytes(LONG_SEGMENT_BYTES);
-    // A segment that is larger than that goes alone.
+    // A segment that is larger than the whole room goes alone.
     let fit = (FILE_BYTES_AHEAD / each).max(1) as u64;
     segments.min(fit) as usize * each
 }
 
-/// The way for a large file, which the store takes after those that are in `ahead` already.
+/// Makes the channel of a large file, which the store takes after those that are in `ahead` already.
 pub fn large_channel(ahead: &Arc<Ahead>) -> (PartSender, PartReceiver) {
     let place = ahead.enter();
     let (sender, receiver) = bounded(PARTS_AHEAD);
@@ -110,7 +112,7 @@ pub fn large_channel(ahead: &Arc<Ahead>) -> (PartSender, PartReceiver) {
 }
 
 impl PartSender {
-    /// Waits until there is room.
+    /// Sends a part once there is room.
     pub fn send(&self, part: LargePart) -> Result<(), Abandoned> {
         let bytes = part.bytes();
         if bytes > 0 && !self.place.take(bytes) {
@@ -119,17 +121,18 @@ impl PartSender {
         self.parts.send(part).map_err(|_| Abandoned)
     }
 
-    /// All segments are sent, if the file need not be read anew.
+    /// Notes that all segments are sent, unless the file must be read anew.
     pub fn sent(&self) {
         self.place.sent();
     }
 
-    /// The next segment to be sent is mapped.
+    /// Notes that the next segment is mapped.
     pub fn maps(&self) {
         self.has_mapped.set(true);
     }
 
-    /// Waits until the store has all that was mapped, or is to have this digest; whether it was still there, and has.
+    /// Waits until the store has all that was mapped, or has compared `digest`; returns whether all was still there,
+    /// and has that digest.
     pub fn settle(&self, digest: Option<Digest>) -> Result<bool, Abandoned> {
         if !self.has_mapped.take() && digest.is_none() {
             return Ok(true);
@@ -146,11 +149,11 @@ impl Drop for PartSender {
 }
 
 impl PartReceiver {
-    /// The next part; fails where the reader has died.
+    /// Gives the next part; fails where the reader has died.
     ///
-    /// Takes those behind it, too, that are there already, and waits for the last segment of them: who waited for each
-    /// alone would be woken for each, and wake the reader that waits for room each time. Rather than wait, it helps:
-    /// `help` does a bit of the work that is waited for, if there is any, and says whether it did.
+    /// Takes the parts behind it, too, that are there already, and waits for the last segment of them: a wait for each
+    /// segment alone would wake this thread for each, and each time the reader that waits for room. Before it waits,
+    /// this calls `help`, which does a bit of the work that is waited for, if there is any, and says whether it did.
     pub fn recv(&self, help: impl Fn() -> bool) -> Result<LargePart, RecvError> {
         let mut taken = self.taken.borrow_mut();
         if let Some(part) = taken.pop_front() {
@@ -177,9 +180,9 @@ impl PartReceiver {
 }
 
 impl PartReceiver {
-    /// The answer to [`LargePart::Settle`].
+    /// Sends the answer to [`LargePart::Settle`].
     pub fn settled(&self, is_stored: bool) {
-        // Who asked may have given up.
+        // The reader that asked may have given up.
         let _ = self.settled.send(is_stored);
     }
 }

@@ -1,4 +1,4 @@
-//! The stages of a backup, put together: threads, channels and budgets.
+//! Puts the stages of a backup together: threads, channels and budgets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,17 +35,17 @@ use crate::tree::Tree;
 use crate::walk::{self, Walk};
 use crate::{Error, Events, Progress, Result};
 
-/// Steps between planner and finisher; what each holds is counted in the budget.
+/// Most steps between planner and finisher; the bytes of each are counted in the budget.
 const STEPS_AHEAD: usize = 512;
 
-/// RAM for the segments of large files that are read and cut at once, in bytes, and for those that wait for the store.
-/// Only chunkers of very long chunks come near it; they have fewer threads, at least one for each task.
+/// RAM for segments of large files that are read and cut at once, in bytes, and as much again for those that wait for
+/// the store. Only chunkers of very long chunks come near it; they have fewer threads, at least one for each task.
 const SEGMENTS_BYTES: usize = 32 << 20;
 
-/// Long segments that are read while others are computed on: what keeps a disk busy.
+/// Long segments that are read while others are computed on: enough to keep a disk busy.
 const READS_AT_ONCE: usize = 3;
 
-/// A backup, as its stages see it.
+/// Everything that the stages of a backup have in common.
 pub struct Pipeline<'a> {
     pub cutting: &'a Cutting<'a>,
     pub repository: &'a Repository,
@@ -55,29 +55,29 @@ pub struct Pipeline<'a> {
     pub events: &'a dyn Events,
 }
 
-/// What the stages share: what may be in flight between them, and names of owners.
+/// State that the stages share: budgets of bytes in flight, buffers, and names of owners.
 struct Between<'a> {
     owners: Owners,
-    /// Bytes of small files.
+    /// Budget of bytes of small files.
     budget: Budget,
-    /// Bytes of large ones, as they are counted before they are read; and of their segments on their way.
+    /// Budget of bytes of large files, as they are counted before they are read.
     large_budget: Budget,
     ahead: Arc<Ahead>,
     buffers: Buffers,
     outlook: Arc<Outlook>,
-    /// To compute.
+    /// Turns of threads to compute.
     turns: Turns,
     digester: Option<Arc<Digester>>,
     traces: Traces<'a>,
 }
 
-/// Of earlier snapshots.
+/// Trees of earlier snapshots.
 struct Trees {
     parent: Option<Arc<Tree>>,
     similar: Option<Arc<Tree>>,
 }
 
-/// Closes the budgets when it is dropped, and ends waits for input.
+/// Closes the budgets and ends waits for input when it is dropped.
 struct Closing<'a>(&'a Between<'a>, &'a Progress);
 
 impl Drop for Closing<'_> {
@@ -89,7 +89,7 @@ impl Drop for Closing<'_> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// Stores the input; gives the table of its leaves and what was counted. The sources are to be walked, or are that
+    /// Stores the input; returns the table of its leaves and the counts. `sources` are the paths to walk, or the path
     /// of the stream.
     pub fn write(
         &self,
@@ -121,7 +121,7 @@ impl<'a> Pipeline<'a> {
         let started_ns = earlier.parent.as_ref().map_or(0, started_ns);
         let planner = self.planner(&between, (work, step_sender), (reader, started_ns));
         let done = std::thread::scope(|scope| {
-            // Closed when the store stops, by a panic too: nobody waits for it then.
+            // Closed when the store stops, also by a panic: then no thread waits for it any more.
             self.progress.set_closed(false);
             let _closing = Closing(&between, self.progress);
             let worker = self.worker(&between, &cached_tasks);
@@ -134,7 +134,7 @@ impl<'a> Pipeline<'a> {
                     let tree = trees.parent.as_deref();
                     start(scope, move || planner.run(walk, tree))?;
                 }
-                // The planner is dropped in the end, which says that no step follows.
+                // The planner is dropped at the end of its thread, which tells the finisher that no step follows.
                 Some(_) if sources.all()[0].is_empty() => {
                     return Err(Error::Usage("a stream needs a file name".into()));
                 }
@@ -174,7 +174,7 @@ impl<'a> Pipeline<'a> {
         OpenBytes::of(self.options.bytes_in_flight)
     }
 
-    /// `started_ns`: when the parent began to read.
+    /// Makes the planner; `started_ns` is when the parent began to read, in nanoseconds since 1970.
     fn planner<'b>(
         &self,
         between: &'b Between<'a>,
@@ -204,7 +204,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Whoever says how files are to be cut has them cut so, whatever earlier snapshots have.
+    /// Makes the traces. Where the user says how files are to be cut, they are cut so, whatever earlier snapshots have.
     fn traces(&self, trees: &Trees, has_digests: bool) -> Traces<'a> {
         let tree = trees.parent.as_ref().or(trees.similar.as_ref());
         match self.options.cuts_as_usual() {
@@ -213,7 +213,8 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Those of the parent, and of what takes its place for traces. One that cannot be read is as good as none.
+    /// Opens the trees of the parent and of the snapshot that replaces it for traces. A tree that cannot be read counts
+    /// as not there.
     fn open_trees(&self, earlier: &Earlier, reader: &mut ChunkReader) -> Trees {
         let mut open = |named: &Named| Tree::open(&named.snapshot, reader).map(Arc::new);
         let tell = |e: &Error| {
@@ -229,7 +230,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Without a parent all files are read.
+    /// Starts the walk. Without a parent all files are read.
     fn walk(&self, sources: &Sources, has_parent: bool) -> Result<Walk> {
         let reads_all = !has_parent || self.options.force_reread;
         let options = walk::Options {
@@ -261,11 +262,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Those that take segments: of the disk as many as wait for it while others compute; of what is in RAM one less
-    /// than there are cores, since who waits for segments takes some, too. Were there one more, the core that it shares
-    /// would now and then take its time from who is cutting, for whom all others wait. With more for the disk, a
-    /// virtual one that tells of all its reads at once has them all done, and then nothing to do until they are looked
-    /// at.
+    /// Starts the threads that take segments. For segments from the disk there are as many as wait for the disk while
+    /// others compute. For segments in RAM there is one less than there are cores, since the store's thread takes some
+    /// while it waits. One more would share a core with the thread that cuts, and take its time while all others wait
+    /// for it. With more threads for the disk, a virtual disk that reports all its reads at once would finish all of
+    /// them, and then have nothing to do until they are looked at.
     fn start_workers<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
@@ -328,7 +329,7 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// Starts a thread. Where the system has no more, the backup ends: it would be one with half of its stages.
+/// Starts a thread. Where the system has no more threads, the backup ends: it would lack some of its stages.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() + Send + 'scope,
@@ -339,12 +340,12 @@ fn start<'scope>(
     }
 }
 
-/// So many segments of `bytes` fit into what they may take together.
+/// Number of segments of `bytes` bytes that fit into [`SEGMENTS_BYTES`], at least one.
 fn at_once(buffers: &Buffers, bytes: usize) -> usize {
     (SEGMENTS_BYTES / buffers.segment_bytes(bytes)).max(1)
 }
 
-/// Makes durable what was stored, after a failure too: the next backup finds it.
+/// Makes all stored chunks durable, after a failure too: the next backup finds them.
 fn close(finisher: Finisher<'_>, done: Result<()>, session: &Session) -> Result<(Table, Summary)> {
     let Finisher {
         writer,

@@ -1,7 +1,8 @@
-//! The planner: goes through the walk in order, beside the parent snapshot, and decides of each entry whether it is as
-//! it was or must be read.
+//! The planner: goes through the walk in order, beside the parent snapshot, and decides for each entry whether it is
+//! unchanged or must be read.
 //!
-//! It runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always have work.
+//! The planner runs ahead of the store as far as the budget of bytes in flight allows, so that reader threads always
+//! have work.
 
 mod batch;
 mod describe;
@@ -37,10 +38,10 @@ use crate::walk::opened::Opened;
 use crate::walk::{Found, Piece, Role, Walk};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
-/// What goes together to the store, in bytes of names, targets, attributes and contents.
+/// Bytes of names, targets, attributes and contents that go to the store as one step.
 const STEP_BYTES: usize = 128 << 10;
-/// What a step counts for in the budget at most beside what its job reads: an entry with as many attributes as are
-/// kept, and what the parent has of it.
+/// Most bytes that a step takes of the budget beside what its job reads: an entry with as many attributes as are kept,
+/// and the parent's entry of it.
 pub const STEP_BYTES_MAX: usize = STEP_BYTES + 2 * XATTRS_BYTES_MAX;
 
 /// An entry on its way to the store.
@@ -48,10 +49,10 @@ pub struct Planned {
     pub entry: Entry,
     pub change: Change,
     pub content: ContentFrom,
-    /// What the parent says of it, where it is read all the same: if it turns out the same, nothing changed. Of a large
-    /// file that has changed, too.
+    /// The parent's entry, where the file is read all the same: if it turns out the same, nothing changed. Also set for
+    /// a large file that has changed.
     pub before: Option<Before>,
-    /// Set where other names of the file will ask for its content, or ask now.
+    /// The names of the file, where other names will ask for its content, or this one asks for it.
     pub link: Option<Names>,
 }
 
@@ -66,34 +67,34 @@ impl Planned {
 /// Where an entry's content comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ContentFrom {
-    /// It is in the entry, or there is none.
+    /// The content is in the entry, or there is none.
     Entry,
     /// The content in the entry and its recipe chunks leads to places that chunks have left: both are written anew.
     Moved,
-    /// The next file of the step's job.
+    /// The content comes from the next file of the step's job.
     Job,
-    /// Another name of a file whose first name came before: its content is known by [`Planned::link`].
+    /// The content is that of the file's first name, which came before: [`Planned::link`] leads to it.
     FirstName,
 }
 
-/// What the planner hands to the store, in order.
+/// A message of the planner to the store; messages come in order.
 pub enum Step {
-    /// Those with [`ContentFrom::Job`] are the files of `job`, in order.
+    /// Entries; those with [`ContentFrom::Job`] are the files of `job`, in order.
     Entries {
         entries: Entries,
         job: Job,
-        /// What was taken of the budget of small files for it.
+        /// Bytes taken from the budget of small files for this step.
         budget_bytes: usize,
     },
-    /// A path that failed.
+    /// A path that failed, and why.
     Failed(Vec<u8>, Error),
-    /// A folder whose entry came before, and which turned out not to be listed to its end.
+    /// A folder whose entry was sent before, and that turned out not to be listed to its end.
     CutOff(Arc<[u8]>),
-    /// The backup cannot go on.
+    /// An error after which the backup cannot go on.
     Fatal(Error),
 }
 
-/// Reading under way.
+/// Reading that is under way for a step.
 pub enum Job {
     None,
     Small {
@@ -105,14 +106,14 @@ pub enum Job {
     },
 }
 
-/// What the planner works with.
+/// State of the planner, and what it shares with the other stages.
 pub struct Planner<'a> {
     pub options: &'a Options,
     pub session: &'a Session,
     pub owners: &'a Owners,
-    /// Of small files, and of what entries have with them.
+    /// Budget of bytes of small files, and of the entries' own bytes.
     pub budget: &'a Budget,
-    /// Of segments of large ones: taken in the order in which the store wants them.
+    /// Budget of bytes of large files, taken in the order in which the store wants them.
     pub large_budget: &'a Budget,
     pub ahead: &'a Arc<Ahead>,
     pub buffers: &'a Buffers,
@@ -122,40 +123,40 @@ pub struct Planner<'a> {
     pub work: Sender<Work>,
     pub steps: Sender<Step>,
     pub reader: ChunkReader,
-    /// When the parent began to read, 0 where there is none.
+    /// When the parent began to read, in nanoseconds since 1970; 0 where there is no parent.
     pub parent_started_ns: u64,
     /// Files with several names of which some are still to come.
     pub links: Linked<Looks>,
-    /// Which file systems hide sizes.
+    /// File systems whose files do not tell their sizes.
     pub sizeless: Sizeless,
 }
 
-/// Where an entry is looked at.
+/// The place where an entry is looked at.
 #[derive(Clone, Copy)]
 struct Whereabouts<'a> {
-    /// The folder that it lies in.
+    /// Folder that the entry lies in.
     dir: &'a OwnedFd,
     /// Name of the file in its folder, where that differs from the name in the entry.
     own_name: Option<&'a [u8]>,
-    /// Whether what cannot be read of it is missed.
+    /// Whether failures to read something of the entry are reported.
     is_entered: bool,
 }
 
-/// A path and why it failed, and its entry if it is still there.
+/// A path and why it failed, with the entry if it is still there.
 struct Failed {
     path: Vec<u8>,
     error: Error,
     entry: Option<Entry>,
 }
 
-/// The store takes no more steps: it has failed, and says why itself.
+/// The store takes no more steps: it has failed, and reports why itself.
 struct Gone;
 
 impl Planner<'_> {
     /// Plans the whole walk.
     pub fn run(mut self, walk: Walk, parent: Option<&Tree>) {
         if let Err(e) = self.plan(walk, parent) {
-            // Where nobody listens, the store has failed and says why itself.
+            // Where the channel is closed, the store has failed and reports why itself.
             let _ = self.steps.send(Step::Fatal(e));
         }
     }
@@ -167,7 +168,7 @@ impl Planner<'_> {
             self.progress.check()?;
             let mut taken = self.piece(piece, &mut cursor, &mut batch)?;
             if taken.is_ok() && !walk.is_ready() {
-                // Nobody is to wait for what only waits for more.
+                // Nothing more is ready: send the batch, so that the store need not wait for the walk.
                 taken = self.submit(&mut batch);
             }
             if taken.is_err() {
@@ -235,7 +236,7 @@ impl Planner<'_> {
                 Ok(planned) => planned,
                 Err(failed) => {
                     let Failed { path, error, entry } = *failed;
-                    // Deleted since it was listed: as if it had never been there.
+                    // The file was deleted since it was listed: leave it out as if it had never been there.
                     let Some(entry) = entry else { continue };
                     if self.steps.send(Step::Failed(path, error)).is_err() {
                         return Ok(Err(Gone));
@@ -259,7 +260,7 @@ impl Planner<'_> {
         Ok(Ok(()))
     }
 
-    /// The parent's entry. A parent that cannot be read is a parent that is not there: everything is read anew.
+    /// Returns the parent's entry. A parent that cannot be read counts as not there: everything is read.
     fn before(
         &mut self,
         cursor: &mut Option<Cursor<'_>>,
@@ -334,8 +335,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether the file says that it is empty on a file system that says so of others: those of the kernel (/proc) and
-    /// those of programs. What is in it is of any length.
+    /// Whether the file claims to be empty on a file system where such files may have content of any length: those of
+    /// the kernel (/proc) and those in user space.
     fn may_hide_its_size(&self, dir: &OwnedFd, name: &[u8], stat: Stat) -> bool {
         stat.size == 0 && self.sizeless.may_hide(dir, name, stat.device)
     }
@@ -459,7 +460,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Of a file with several names: its key, if its content is remembered for them.
+    /// Returns the names of a file with several names, if its content is remembered for them.
     fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<Names> {
         let looks = Looks {
             size: entry.size,

@@ -1,8 +1,8 @@
-//! Reading one file: open without following links, read what is data and skip holes, cut, and notice when somebody
+//! Reads one file: opens it without following links, reads data and skips holes, cuts, and notices when another program
 //! writes meanwhile.
 //!
 //! Large files whose pages the kernel does not hold are read past the page cache: that takes a fifth of the kernel's
-//! time, and leaves in the cache what the machine's real work has put there.
+//! time, and leaves in the cache the pages that the machine's real work has put there.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,59 +20,59 @@ use crate::meta::{Stat, xattrs_of};
 use crate::walk::opened::{self, Opened};
 use crate::{Kind, Progress, Xattrs};
 
-/// How often a stream that sends nothing is left to see whether anybody still wants what it may send.
+/// Interval at which a silent stream is left, in nanoseconds, to see whether its bytes are still wanted.
 const STREAM_LOOK_NS: i64 = 100_000_000;
-/// How long a file that somebody has a lease on is left to them before it is tried again, and how often: three seconds
-/// in all.
+/// Wait before a leased file is tried again, and number of tries: the holder of the lease has three seconds in all.
 const LEASE_WAIT: Duration = Duration::from_millis(20);
 const LEASE_WAITS_MAX: u32 = 150;
-/// How long the kernel leaves pages dirty: half a minute by default, and until it gets to them.
+/// Seconds for which the kernel may leave pages dirty: half a minute by default, and until it gets to them.
 const DIRTY_SECS: i64 = 60;
-/// How often a hole's end is looked for while others make holes there.
+/// Times that a hole's end is looked for while other programs make holes there.
 const HOLE_LOOKS_MAX: u32 = 16;
-/// Shorter reads are left to the page cache.
+/// Least bytes of a read past the page cache; shorter reads go through it.
 const DIRECT_READ_BYTES_MIN: usize = 256 << 10;
 
 /// A file open for reading.
 pub struct Source<'a> {
-    /// What it is read through.
+    /// Handle that the file is read through.
     pub handle: Arc<Handle>,
-    /// Set for streams: their next bytes may never come, so that somebody must be able to end the wait.
+    /// Cancellation, set for streams: their next bytes may never come, so the wait must be able to end.
     cancel: Option<&'a Progress>,
-    /// As it was when it was opened (or looked at, if nobody wrote since).
+    /// Result of `stat` when the file was opened (or looked at, if nothing was written since).
     pub stat: Stat,
-    /// Its extended attributes, or why they cannot be had: its content can be all the same.
+    /// Extended attributes, or why they cannot be had; the content may be readable all the same.
     pub xattrs: Result<Xattrs, Errno>,
 }
 
-/// What a file is read through, by several threads at once.
+/// An open file that several threads read at once.
 pub struct Handle {
     fd: OwnedFd,
-    /// A handle past the page cache, once it was asked for; `None` where the file system has none.
+    /// Handle that reads past the page cache, once it was asked for; `None` where the file system has none.
     direct: OnceLock<Option<OwnedFd>>,
 }
 
-/// How much of a part of a file is in RAM.
+/// Share of a part of a file that is in RAM.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
-    /// All: it need not even be copied.
+    /// All of it: it need not even be copied.
     Whole,
-    /// So much that reading it is copying rather than waiting for the disk.
+    /// A quarter of it or more: reading means copying rather than waiting for the disk.
     Mostly,
-    /// Less.
+    /// Less of it.
     Little,
 }
 
 /// Opens `name` in `dir` for a backup.
 ///
 /// # Errors
-/// `NXIO`: it is no regular file (any more). `LOOP`: a symbolic link. `AGAIN`: who has a lease on it did not give it
-/// back in three seconds. Others of the system. That its attributes cannot be had is told in the source.
+/// `NXIO`: the name is no regular file (any more). `LOOP`: it is a symbolic link. `AGAIN`: another program has a lease
+/// on it and did not give it back in three seconds. Others of the system. A failure to read attributes is kept in the
+/// source.
 pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     Ok(open_to_look(dir, name)?.for_backup())
 }
 
-/// What was opened for a backup when it was looked at, and looked like `stat`.
+/// Makes a source of a file that was opened earlier to be looked at, and looked like `stat`.
 pub fn opened(file: Opened, stat: Stat) -> Source<'static> {
     let source = Source {
         stat,
@@ -83,7 +83,7 @@ pub fn opened(file: Opened, stat: Stat) -> Source<'static> {
     source.for_backup()
 }
 
-/// Opens `name` in `dir` for its content alone, without its attributes and without any trace of having read it.
+/// Opens `name` in `dir` for its content alone: without its attributes, and without writing dirty pages back.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -95,10 +95,10 @@ pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>,
     }
 }
 
-/// Opens a device or a pipe, also one that a link leads to, without waiting for whoever writes into it.
+/// Opens a device or a pipe, also through a link, without waiting for a program that writes into it.
 ///
 /// # Errors
-/// `NXIO`: it is neither (any more), or a device that is not there. Others of the system.
+/// `NXIO`: the name is neither (any more), or a device that is not there. Others of the system.
 pub fn open_special(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -108,16 +108,16 @@ pub fn open_special(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> 
     }
 }
 
-/// Whether pages of it may still be dirty since it was changed. While they are, who has them mapped changes them again
-/// without a fault, and no time tells of it: what comes behind this backup would be in none.
+/// Whether pages of the file may still be dirty since it was changed. While they are dirty, a program that has them
+/// mapped changes them again without a fault, and no time shows it: such a change would be in no later backup.
 fn is_fresh(stat: &Stat) -> bool {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_secs() as i64);
     stat.ctime.secs > now.saturating_sub(DIRTY_SECS)
 }
 
-/// Opens. Whoever has a lease on the file (a file server does, for a client that writes) is told to give it back by the
-/// first try, and has some seconds to do so.
+/// Opens the file. The first try tells the holder of a lease (a file server, for a client that writes) to give it back;
+/// the holder has some seconds to do so.
 fn open_leased(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
     let mut waits = LEASE_WAITS_MAX;
     loop {
@@ -132,10 +132,10 @@ fn open_leased(dir: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 impl<'a> Source<'a> {
-    /// What is open already; its attributes are not looked at.
+    /// Makes a source of a file that is open already; its attributes are not read.
     ///
     /// # Errors
-    /// Those of `fstat`, as of a server that is gone.
+    /// Those of `fstat`, for example of a server that is gone.
     pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
         Ok(Self {
             stat: Stat::of(&fd)?,
@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// With its attributes, and such that what is written from now on shows in its times.
+    /// Reads the attributes, and has dirty pages written back, so that later writes show in the file's times.
     fn for_backup(mut self) -> Self {
         if is_fresh(&self.stat) {
             begin_write_back(self.handle.fd.as_fd());
@@ -154,8 +154,8 @@ impl<'a> Source<'a> {
         self
     }
 
-    /// A pipe or other stream, which becomes a file that looks like `stat`. Its reads end with `CANCELED` soon after
-    /// `cancel` says so.
+    /// Makes a source of a pipe or other stream, which becomes a file that looks like `stat`. Its reads end with
+    /// `CANCELED` soon after `cancel` says so.
     pub fn stream(fd: OwnedFd, stat: Stat, cancel: &'a Progress) -> Self {
         Self {
             handle: Handle::new(fd),
@@ -165,16 +165,17 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether somebody wrote since it was opened.
+    /// Whether the file was written to since it was opened.
     ///
     /// # Errors
-    /// Those of `fstat`, as of a server that is gone.
+    /// Those of `fstat`, for example of a server that is gone.
     pub fn changed(&self) -> Result<bool, Errno> {
         Ok(!Stat::of(&self.handle.fd)?.same_content(&self.stat))
     }
 
-    /// Whether nobody wrote since it was looked at, and it is still what `name` in `dir` stands for. What else changed
-    /// counts as it is by now, but of another ctime nothing does: the next backup is to see that it is another one.
+    /// Whether the content is unchanged since the file was looked at, and `name` in `dir` still stands for it. Changed
+    /// properties other than the content are taken over, but the earlier ctime is kept: the next backup is to see that
+    /// the ctime changed.
     pub fn is_as_it_was(&mut self, dir: BorrowedFd<'_>, name: &[u8]) -> bool {
         let now = Stat::of(&self.handle.fd).ok();
         let Some(now) = now.filter(|now| now.same_content(&self.stat)) else {
@@ -184,40 +185,40 @@ impl<'a> Source<'a> {
             self.stat = now;
             return true;
         }
-        // A file that is removed, or renamed, has another ctime as well.
+        // A file that was removed or renamed has another ctime as well.
         Stat::at(dir, name, false).is_ok_and(|there| there.same_content(&self.stat))
     }
 
-    /// Looks again, before it is read again.
+    /// Looks at the file again, before it is read again.
     ///
     /// # Errors
-    /// Those of `fstat` and `lseek`. That its attributes cannot be had is told in the source.
+    /// Those of `fstat` and `lseek`. A failure to read attributes is kept in the source.
     pub fn look_again(&mut self) -> Result<(), Errno> {
         self.stat = Stat::of(&self.handle.fd)?;
         self.xattrs = xattrs_of(self.handle.fd.as_fd());
         rustix::fs::seek(&self.handle.fd, SeekFrom::Start(0)).map(drop)
     }
 
-    /// Whether it may have holes: fewer blocks than its size needs.
+    /// Whether the file may have holes: it has fewer blocks than its size needs.
     pub fn may_have_holes(&self) -> bool {
         self.stat.blocks.saturating_mul(512) < self.stat.size
     }
 
-    /// Tells the kernel that all of it will be read in order.
+    /// Tells the kernel that the whole file will be read in order.
     pub fn read_ahead(&self) {
-        // Advice only: a file system that takes none is read all the same.
+        // This is advice: a file system that ignores it is read all the same.
         let _ = rustix::fs::fadvise(&self.handle.fd, 0, None, Advice::Sequential);
     }
 
-    /// Whether it is to be read on until it ends, not at places: where that is, is not known.
+    /// Whether the file is read from front to back until it ends, since its length is not known.
     pub fn is_stream(&self) -> bool {
         self.cancel.is_some() || self.stat.size == 0
     }
 
-    /// Reads on until `buf` is full or the end is there.
+    /// Reads on until `buf` is full or the file ends; returns the bytes that were read.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read); what was read before is in `buf`, and passed.
+    /// Those of [`read`](Self::read). Bytes that were read before the error are in `buf`, and passed.
     pub fn read_fully(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -229,31 +230,31 @@ impl<'a> Source<'a> {
         Ok(filled)
     }
 
-    /// Reads on into `buf`; 0 at the end.
+    /// Reads on into `buf`; returns the bytes that were read, 0 at the end.
     ///
     /// # Errors
-    /// `CANCELED` of a stream that nobody waits for any more; those of the system, as `IO` for a bad sector.
+    /// `CANCELED` for a stream that was cancelled; those of the system, such as `IO` for a bad sector.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         loop {
             if let Some(cancel) = self.cancel {
                 wait_for_bytes(self.handle.fd.as_fd(), cancel)?;
             }
             match unless_interrupted(|| rustix::io::read(&self.handle.fd, &mut *buf)) {
-                // Somebody else has taken what was there.
+                // Another program has taken the bytes that were there.
                 Err(Errno::AGAIN) if self.cancel.is_some() => {}
                 other => return other,
             }
         }
     }
 
-    /// The next data at or after `at`, up to the file's end as it was when it was opened; empty where only a hole is
-    /// left.
+    /// Returns the next data at or after `at`, up to the size that the file had when it was opened; empty where only a
+    /// hole is left.
     ///
     /// # Errors
     /// Those of [`data_from`](Self::data_from).
     pub fn run_from(&self, at: u64) -> Result<Range<u64>, Errno> {
         let size = match self.stat.size {
-            // So says one that is not, too.
+            // A size of 0 may also be that of a file that does not tell its size.
             0 => u64::MAX,
             size => size,
         };
@@ -264,17 +265,16 @@ impl<'a> Source<'a> {
         Ok(data.map_or(size..size, |data| data.start..data.end.min(size)))
     }
 
-    /// At most so many of its bytes are data.
+    /// Upper bound of the bytes that are data and not hole.
     pub fn data_bytes_max(&self) -> u64 {
         match self.stat.blocks {
-            // So say some file systems of all files.
+            // Some file systems claim 0 blocks for all files.
             0 => self.stat.size,
             blocks => blocks.saturating_mul(512).min(self.stat.size),
         }
     }
 
-    /// Whether all of its data but a little is in RAM, as far as the kernel tells; what is there of its holes counts
-    /// for nothing.
+    /// Whether all of the file's data except a sixteenth is in RAM, as far as the kernel tells. Holes do not count.
     pub fn is_nearly_cached(&self) -> bool {
         let mut may_be_missing = self.data_bytes_max() / 16;
         let mut at = 0;
@@ -293,10 +293,10 @@ impl<'a> Source<'a> {
         false
     }
 
-    /// Where the next data at or after `at` begins and ends; never empty, and `None` where only a hole is left.
+    /// Returns the range of the next data at or after `at`; never empty, and `None` where only a hole is left.
     ///
     /// # Errors
-    /// Those of `lseek`. A file system that knows no holes is none of them: all is data.
+    /// Those of `lseek`. A file system without holes is no error: all of the file is data.
     pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
         let seek = |to| rustix::fs::seek(&self.handle.fd, to);
         let (mut start, mut end) = (at, at);
@@ -308,16 +308,16 @@ impl<'a> Source<'a> {
                 Err(Errno::INVAL) => return Ok(Some(at..u64::MAX)),
                 Err(e) => return Err(e),
             };
-            // Where that is at the data's start, somebody has made a hole of it since.
+            // A hole at the very start of the data was made by another program just now: look again.
             end = match seek(SeekFrom::Hole(start)) {
-                // Cut short since: what is left is as a hole, and the file has changed.
+                // The file was cut short just now: the rest counts as a hole, and the file as changed.
                 Err(Errno::NXIO) => return Ok(None),
                 other => other?,
             };
             looks -= 1;
         }
         seek(SeekFrom::Start(start))?;
-        // Of a hole that comes as often as it is looked for, the zeros are read.
+        // Holes that keep coming are read as zeros.
         Ok(Some(start..if end > start { end } else { u64::MAX }))
     }
 }
@@ -336,11 +336,12 @@ impl Handle {
         })
     }
 
-    /// Reads `len` bytes at `offset` into the front of `buf`; fewer where it ends. Of what comes from the disk, past
-    /// the page cache where the place and `buf` allow that; then `buf` is written to up to the next page's end.
+    /// Reads `len` bytes at `offset` into the front of `buf`; returns the bytes that were read, fewer at the file's
+    /// end. Bytes that come from the disk are read past the page cache where offset and `buf` allow that; then `buf` is
+    /// written to up to the end of the next page.
     ///
     /// # Errors
-    /// Those of the system, as `IO` for a bad sector; what `buf` holds then means nothing.
+    /// Those of the system, such as `IO` for a bad sector; then the contents of `buf` mean nothing.
     pub fn fill(
         &self,
         buf: &mut [u8],
@@ -359,7 +360,7 @@ impl Handle {
                         .min(filled + (len - filled).next_multiple_of(DIRECT_ALIGN));
                     let part = &mut buf[filled..end];
                     match unless_interrupted(|| rustix::io::pread(direct, &mut *part, at)) {
-                        // The device wants a coarser place than a page.
+                        // The device needs a coarser alignment than a page.
                         Err(Errno::INVAL) => self.read_at(&mut buf[filled..len], at)?,
                         other => other?.min(len - filled),
                     }
@@ -374,7 +375,7 @@ impl Handle {
         Ok(filled)
     }
 
-    /// The handle past the page cache, if a read there is worth it.
+    /// Returns the handle past the page cache, if a read of this place is worth it.
     fn direct_for(&self, buf: &[u8], len: usize, offset: u64) -> Option<&OwnedFd> {
         let aligned = (offset as usize | buf.as_ptr().addr()).is_multiple_of(DIRECT_ALIGN)
             && len.next_multiple_of(DIRECT_ALIGN) <= buf.len();
@@ -384,7 +385,7 @@ impl Handle {
         let open = || {
             let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
             let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
-            // Only its owner may read a file without a trace.
+            // Only the file's owner may open it with `NOATIME`.
             let open = |more| rustix::fs::open(&path, flags | more, Mode::empty());
             open(OFlags::NOATIME)
                 .or_else(|_| open(OFlags::empty()))
@@ -393,7 +394,7 @@ impl Handle {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// How much of this is in RAM; `None` where the kernel does not say.
+    /// Returns how much of this range is in RAM; `None` where the kernel does not say.
     pub fn cached(&self, offset: u64, len: usize) -> Option<Cached> {
         let cached = onefold_io::os::cached_bytes(self.fd.as_fd(), offset, len as u64)?;
         Some(match cached {
@@ -403,7 +404,7 @@ impl Handle {
         })
     }
 
-    /// `len` bytes from `offset` on, which begins a page, where they are in RAM; `None` where that cannot be.
+    /// Maps `len` bytes from `offset` on, which must begin a page; `None` where that is not possible.
     pub fn window(&self, offset: u64, len: usize) -> Option<FileWindow> {
         FileWindow::map(self.fd.as_fd(), offset, len)
     }
@@ -413,7 +414,7 @@ impl Handle {
     }
 }
 
-/// Waits until a read would not: bytes, an end or an error are there.
+/// Waits until a read would not block: bytes, an end or an error are there.
 fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
     let look = Timespec {
         tv_sec: 0,
@@ -432,8 +433,8 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
     Err(Errno::CANCELED)
 }
 
-/// Cuts as much of `data` as is sure: all of it where the stream ends with it, else until less than a longest chunk is
-/// left. Appends the chunks' lengths; returns how many bytes they cover.
+/// Cuts `data` as far as the cuts are certain: all of it where the stream ends with it, else until less than a longest
+/// chunk is left. Appends the chunks' lengths; returns how many bytes they cover.
 pub fn cut(chunker: &mut dyn Chunker, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
     chunker.cuts(data, ends, &mut |len| lengths.push(len as u32))
 }

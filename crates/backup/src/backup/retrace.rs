@@ -1,11 +1,11 @@
 //! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and
-//! looked up. Where the snapshot has no digest of it, it is fingerprinted along that one's cuts if it lies in the page
-//! cache.
+//! looked up. Where the snapshot has no digest of the file, and the file lies in the page cache, it is fingerprinted
+//! along the snapshot's cuts.
 //!
-//! What always holds: all of the file's data is read, and has the digest that the trace says or, where it says none,
-//! each chunk the fingerprint, and its holes are where the trace has them, so that what is kept is what is there. At
-//! the first chunk or hole that differs, or chunk whose container nobody vouches for, or at the end if the digest is
-//! another, the file begins anew ([`PartSender::settle`]) and is cut as any other.
+//! Invariant: all of the file's data is read, and has the trace's digest or, where the trace has none, each
+//! chunk has the trace's fingerprint; and its holes are where the trace has them. So the content that is kept is the
+//! file's. The file begins anew ([`PartSender::settle`]) and is cut as any other at the first chunk or hole that
+//! differs, at the first chunk in a container that the session does not vouch for, or at the end if the digest differs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,37 +24,37 @@ use super::windows::Windows;
 use crate::content::Ahead;
 use crate::{Content, Item};
 
-/// A stretch of a file to verify.
+/// A stretch of a file that a worker verifies.
 pub struct Stretch {
     bytes: Bytes,
     len: usize,
     proof: Proof,
-    /// Some stretch of the file was not what the trace says.
+    /// Set once some stretch of the file differs from the trace.
     differs: Arc<AtomicBool>,
     done: Sender<Done>,
 }
 
-/// What shows that a stretch is what the trace says.
+/// The means to verify a stretch against the trace.
 enum Proof {
-    /// These chunks, one after the other.
+    /// Chunks, one after another, whose fingerprints the stretch must have.
     Chunks(Vec<ChunkRef>),
     /// The digest of the whole file.
     Digest,
 }
 
-/// A stretch that was verified.
+/// A stretch after it was verified.
 pub struct Retraced {
-    /// Where it was seen, if that may turn out to be torn.
+    /// Window that the bytes were seen in, if it may turn out to be torn.
     pub window: Option<Arc<Held>>,
     pub len: usize,
     pub found: Found,
 }
 
-/// What a stretch turned out to be.
+/// Result of verifying a stretch.
 pub enum Found {
-    /// What the trace says; where that is to show in the file's digest, this part of it.
+    /// The stretch is what the trace says, or adds this part to the file's digest.
     Same(Option<digest::Part>),
-    /// Something else, or gone.
+    /// The stretch differs from the trace, or is gone.
     Other,
 }
 
@@ -67,25 +67,25 @@ struct Followed<'a> {
     differs: Arc<AtomicBool>,
     /// Bytes of the file that are sent.
     at: u64,
-    /// Bytes that the trace has passed.
+    /// Bytes of data that were passed in the trace.
     passed: u64,
 }
 
 impl Reader<'_> {
-    /// A trace to follow through this file.
+    /// Finds a trace to follow through this file.
     pub(super) fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
         let (size, mtime) = (source.stat.size, source.stat.mtime);
         if size < TRACED_BYTES_MIN || !self.traces.is_followed() {
             return None;
         }
-        // Of what is on the disk a digest alone takes less time.
+        // For a file on the disk only a digest takes less time than cutting it.
         let is_cached = source.is_nearly_cached();
         if !is_cached && !self.traces.may_have_digests() {
             return None;
         }
         let trace = match hint {
             Hint::Same(content) => content,
-            // To read it twice takes longer than to cut it.
+            // To read a file on the disk twice takes longer than to cut it.
             Hint::Touched(content) => Some(content).filter(|_| is_cached)?,
             Hint::Nothing => {
                 let data_bytes = source.data_bytes_max();
@@ -99,8 +99,8 @@ impl Reader<'_> {
         (is_of_use && spans == Some(size)).then_some(trace)
     }
 
-    /// Sends the file's stretches along `trace`; whether that led to its end. What comes of each, the store is told: if
-    /// all are the same, the file has the trace's content.
+    /// Sends the file's stretches along `trace`; returns whether the trace led to the file's end. The store receives
+    /// the result of each: if all are the same, the file has the trace's content.
     pub(super) fn retrace(
         &self,
         source: &Source<'_>,
@@ -120,7 +120,8 @@ impl Reader<'_> {
             let Ok(data) = source.run_from(followed.at) else {
                 return Ok(false);
             };
-            // Of data right behind data there was a hole between when the end of the first was asked for.
+            // Two runs of data without a hole between them mean that there was a hole when the first one's end was
+            // asked for.
             let is_there = match data.start > followed.at {
                 true => self.pass_hole(&mut followed, data.start)?,
                 false => followed.at == 0,
@@ -129,11 +130,11 @@ impl Reader<'_> {
                 return Ok(false);
             }
         }
-        // That all is sent nobody is told yet: files behind this one leave it the room that it needs to begin anew.
+        // The place in the queue is not marked as sent yet: files behind this one leave it the room to begin anew.
         Ok(self.vouch(&mut followed) && followed.trace.peek().is_none())
     }
 
-    /// Sends a hole, up to `end`, if the trace has it.
+    /// Sends a hole that reaches up to `end`; returns whether the trace has the same hole.
     fn pass_hole(&self, followed: &mut Followed<'_>, end: u64) -> Result<bool, Abandoned> {
         let len = end - followed.at;
         let is_there = self.vouch(followed)
@@ -146,7 +147,7 @@ impl Reader<'_> {
         Ok(is_there)
     }
 
-    /// Sends the stretches of data that has no holes; whether the trace led to its end.
+    /// Sends the stretches of a run of data without holes; returns whether the trace led to its end.
     fn retrace_run(
         &self,
         followed: &mut Followed<'_>,
@@ -188,14 +189,15 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The next stretch of a file of which the digest is known, while `left` bytes of data are left.
+    /// Returns the next stretch of a file whose digest is known, with `left` bytes of data left.
     fn digested(&self, followed: &mut Followed<'_>, left: u64) -> Option<(Proof, usize)> {
-        // What was sent is digested meanwhile.
+        // The trace is read on while workers digest the stretches that were sent.
         let len = left.min(LONG_SEGMENT_BYTES as u64) as usize;
         self.vouch(followed).then_some((Proof::Digest, len))
     }
 
-    /// Whether all that the trace has of what was sent is to be counted on. A trace that cannot be read leads nowhere.
+    /// Whether all chunks that the trace has of the sent bytes can be counted on. A trace that cannot be read cannot
+    /// be.
     fn vouch(&self, followed: &mut Followed<'_>) -> bool {
         let Followed {
             trace, at, passed, ..
@@ -203,7 +205,7 @@ impl Reader<'_> {
         self.traces.vouch(trace, passed, *at).unwrap_or(false)
     }
 
-    /// The next stretch where the fingerprints of chunks are known.
+    /// Returns the next stretch of a file where only the fingerprints of chunks are known.
     fn fingerprinted(&self, followed: &mut Followed<'_>) -> Option<(Proof, usize)> {
         let chunks = self.traces.follow(&mut followed.trace).ok()??;
         let len = chunks.iter().map(|chunk| chunk.len as usize).sum();
@@ -211,7 +213,8 @@ impl Reader<'_> {
         Some((Proof::Chunks(chunks), len))
     }
 
-    /// Where a stretch is, and who is to see to it; `None` where it cannot be mapped and is of no use otherwise.
+    /// Returns where the stretch's bytes are, and the queue for it; `None` where it would have to be mapped and cannot
+    /// be.
     fn place<'q>(
         &'q self,
         windows: &mut Windows<'_>,
@@ -221,7 +224,7 @@ impl Reader<'_> {
     ) -> Option<(Bytes, &'q Sender<Task>)> {
         let file = windows.file.clone();
         let cached = match proof {
-            // Nearly all of such a file is.
+            // Nearly all of a file that is fingerprinted along its cuts is cached.
             Proof::Chunks(_) => Some(Cached::Whole),
             Proof::Digest => file.cached(at, len),
         };
@@ -248,7 +251,8 @@ impl Worker<'_> {
             done,
         } = stretch;
         let got = match bytes {
-            // One of long chunks may be longer than any buffer. What is not there any more has changed.
+            // A stretch of long chunks may be longer than any buffer, so it is not read. Bytes that vanished count as
+            // changed.
             Bytes::Mapped(view) => Got::mapped(view, len).ok(),
             bytes => {
                 let (got, filled) = self.get(bytes, len);
@@ -266,7 +270,7 @@ impl Worker<'_> {
         if let Some(buffer) = window.take_if(|held| held.is_steady()) {
             self.buffers.put(buffer);
         }
-        // Whoever waited for it gave up.
+        // The receiver may have given up.
         let _ = done.send(Done::Retraced(Retraced { window, len, found }));
     }
 

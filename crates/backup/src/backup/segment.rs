@@ -1,12 +1,12 @@
-//! Segments of a large file: read side by side, cut one after the other, fingerprinted side by side.
+//! Segments of a large file: read side by side, cut one after another, fingerprinted side by side.
 //!
-//! One thread takes a segment all the way, so that what it read is still in its core's cache when it is cut and
+//! One thread takes a segment all the way, so that its bytes are still in the core's cache when it is cut and
 //! fingerprinted; and as several threads do so, the disk has several reads to do at once. Only the cuts depend on the
-//! segment before: what cuts goes from segment to segment as a baton. Segments that wait for the disk and those that
-//! are there already have threads of their own: many that wait; and those that copy or map fewer than there are cores,
-//! since the store's thread helps them, and more would only push each other out of the cores and their caches. Each
-//! queue is taken in the order in which it was filled, and a segment is sent after the one before it: of all that is
-//! unfinished, the segment that was sent first waits for nobody, and a thread has it or is free for it.
+//! segment before: the cutter goes from segment to segment as a baton. Segments that wait for the disk and segments in
+//! RAM have threads of their own: many threads wait for the disk; fewer threads than cores copy or map, since the
+//! store's thread helps them, and more would only push each other out of the cores and their caches. Each queue is
+//! taken in the order in which it was filled, and a segment is sent after the one before it: of all unfinished
+//! segments, the one that was sent first never has to wait, and a thread has it or is free for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,48 +28,48 @@ use super::source::{Abandoned, pieces};
 use super::turns::Turns;
 use super::windows::{View, Windows};
 
-/// Chunks of a large file's segment: they fill what is held from `start` on. Nothing need be held where there are none.
+/// Chunks of a large file's segment: they fill `held` from `start` on. `held` may be `None` where there are no chunks.
 pub struct Segment {
     pub held: Option<Arc<Held>>,
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
-    /// Of the bytes that were read for it, carried ones not counted, if that was wanted and nobody can have changed
-    /// them since.
+    /// Digest of the bytes that were read for the segment, without carried ones. `None` where no digest was wanted, or
+    /// another program may have changed the bytes since.
     pub digest: Option<digest::Part>,
 }
 
 impl Segment {
-    /// Of its chunks.
+    /// Lengths of the chunks, in bytes.
     pub fn lengths(&self) -> impl Iterator<Item = u32> {
         self.chunks.iter().map(|(_, len)| *len)
     }
 
-    /// Of its chunks.
+    /// Bytes of all chunks together.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, len)| u64::from(*len)).sum()
     }
 }
 
-/// What a thread made of a segment.
+/// Result of a task.
 pub enum Done {
-    /// It was cut.
+    /// A segment that was cut.
     Cut(Segment),
-    /// It was verified along a trace.
+    /// A stretch that was verified along a trace.
     Retraced(Retraced),
 }
 
-/// A channel for one result.
+/// Makes a channel for one result.
 pub fn slot<T>() -> (Sender<T>, Receiver<T>) {
     bounded(1)
 }
 
-/// What cuts files, one after the other.
+/// Cuts files, one after another.
 pub struct Cutter {
     chunker: Box<dyn Chunker>,
-    /// The name of the file.
+    /// Name of the current file.
     name: Vec<u8>,
-    /// Nothing of it has been cut yet.
+    /// Whether nothing of the file has been cut yet.
     begins: bool,
 }
 
@@ -82,14 +82,14 @@ impl Cutter {
         }
     }
 
-    /// A file of this name is cut next.
+    /// Begins a file of this name.
     pub fn begin(&mut self, name: &[u8]) {
         self.name.clear();
         self.name.extend_from_slice(name);
         self.begins = true;
     }
 
-    /// As [`cut`]; tells the chunker before of a file that begins here.
+    /// Cuts as [`cut`] does; at the beginning of a file, the chunker gets the file's hints first.
     pub fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
         if std::mem::take(&mut self.begins) {
             self.chunker.begin(&Hints::of(&self.name, data));
@@ -105,26 +105,26 @@ impl Cutter {
     }
 }
 
-/// Goes from segment to segment of a range: whoever has it cuts.
+/// Passed from segment to segment of a range: the thread that has it cuts.
 struct Baton {
     cutter: Arc<Mutex<Cutter>>,
-    /// Bytes before the segment that are not cut yet, fewer than a longest chunk has: where they are held.
+    /// Bytes before the segment that are not cut yet, fewer than a longest chunk, and where they are held.
     carried: Option<Carried>,
-    /// Where the range really ended, or why it could not be read on.
+    /// Offset where the range really ended, or why it could not be read on.
     end: Option<Result<u64, Errno>>,
 }
 
-/// Where a segment's bytes are.
+/// Bytes of a segment before they are read, and where they are.
 pub(super) enum Bytes {
-    /// In a file, from here on; whether on the disk, as far as the kernel tells.
+    /// Bytes of a file from this offset on; `true` where they are on the disk, as far as the kernel tells.
     At(Arc<Handle>, u64, bool),
-    /// Read already: so many, from here in this buffer.
+    /// Bytes that were read already: the buffer, the offset in it, and their number.
     Here(Buffer, usize, usize),
-    /// In RAM, and likely to be stored already.
+    /// Bytes in RAM that are mapped, and likely to be stored already.
     Mapped(View),
 }
 
-/// What a thread is to do with a segment.
+/// A piece of work for a thread that takes segments.
 pub enum Task {
     Cut(Cut),
     Retrace(Stretch),
@@ -133,12 +133,12 @@ pub enum Task {
 /// A segment to read, cut and fingerprint.
 pub struct Cut {
     bytes: Bytes,
-    /// Where it begins in the file, and where it ends if the file does not end before.
+    /// Range of the segment in the file, in bytes; the end counts if the file does not end before.
     range: Range<u64>,
-    /// The range ends with it.
+    /// Whether the range ends with this segment.
     is_last: bool,
     is_digested: bool,
-    /// Nothing of the range is wanted any more.
+    /// Set once nothing more of the range is wanted.
     over: Arc<AtomicBool>,
     /// See [`Segments`].
     carries_much: Arc<AtomicBool>,
@@ -147,12 +147,12 @@ pub struct Cut {
     done: Sender<Done>,
 }
 
-/// Where segments wait for a thread.
+/// Queues in which segments wait for a thread.
 #[derive(Clone)]
 pub struct Queues {
-    /// Those whose bytes come from the disk.
+    /// Segments whose bytes come from the disk.
     pub cold: Sender<Task>,
-    /// Those whose bytes are in RAM.
+    /// Segments whose bytes are in RAM.
     pub cached: Sender<Task>,
 }
 
@@ -166,14 +166,14 @@ pub struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Works until nobody sends any more.
+    /// Works until all senders are gone.
     pub fn run(self) {
         for task in &self.tasks {
             self.take(task);
         }
     }
 
-    /// Does what waits longest, if anything does; whether it did.
+    /// Does the task that waits longest, if there is any; returns whether it did.
     pub fn help(&self) -> bool {
         let task = self.tasks.try_recv();
         task.map(|task| self.take(task)).is_ok()
@@ -196,7 +196,7 @@ impl Worker<'_> {
             }
             _ => None,
         };
-        // The thread that had it died: the scope that holds the threads tells.
+        // The thread that had the baton died: the scope that holds the threads reports it.
         let Ok(mut baton) = task.before.recv() else {
             return;
         };
@@ -222,7 +222,7 @@ impl Worker<'_> {
                 },
             }
             task.over.store(baton.end.is_some(), Relaxed);
-            // Whoever waited for this or for the segment gave up: so does this.
+            // The next segment, or the receiver, may have given up; then the range is abandoned.
             let _ = task.after.send(baton);
             let bytes = held.as_ref().map_or(&[][..], |held| &held[start..]);
             let found = self
@@ -239,8 +239,8 @@ impl Worker<'_> {
         let _ = task.done.send(Done::Cut(segment));
     }
 
-    /// Holds a segment's bytes, and says how many there were of those wanted, which are no more than a buffer has room
-    /// for.
+    /// Gets a segment's bytes, and says how many of the `want` bytes there were; `want` is at most the room of a
+    /// buffer.
     pub(super) fn get(&self, bytes: Bytes, want: usize) -> (Got, Result<usize, Errno>) {
         let (file, at, from_disk) = match bytes {
             Bytes::Here(buffer, fresh, filled) => return (Got::buffer(buffer, fresh), Ok(filled)),
@@ -255,8 +255,8 @@ impl Worker<'_> {
         (Got::buffer(buffer, fresh), filled)
     }
 
-    /// What was carried and the `filled` bytes of the segment behind it, in one piece: what is held, and where in it
-    /// they are.
+    /// Joins the carried bytes and the `filled` bytes of the segment behind them in one piece. Returns the memory that
+    /// holds them, and their range in it.
     fn join(
         &self,
         carried: Option<Carried>,
@@ -277,8 +277,8 @@ impl Worker<'_> {
         Ok((got.held, start..got.fresh + filled))
     }
 
-    /// The same where there is no room before the segment for what was carried: the segment goes behind that, where
-    /// nobody else holds it, or both go elsewhere. What is mapped is read.
+    /// Does the same where the segment has no room before it for the carried bytes: the segment is copied behind them,
+    /// if this thread alone holds them, or both go to another buffer. A mapped segment is read.
     fn gather(
         &self,
         (before, bytes): Carried,
@@ -308,22 +308,22 @@ impl Worker<'_> {
     }
 }
 
-/// Bytes that are not cut yet: what holds them, and where.
+/// Bytes that are not cut yet: the memory that holds them, and their range in it.
 type Carried = (Arc<Held>, Range<usize>);
 
-/// A segment's bytes.
+/// Bytes of a segment once they are there.
 pub(super) struct Got {
     pub held: Held,
-    /// Where in what is held they begin.
+    /// Offset of the bytes in `held`.
     pub fresh: usize,
-    /// Bytes before them that what is carried may take.
+    /// Room before the bytes for carried ones, in bytes.
     room: usize,
-    /// Where they can be read, if they are mapped.
+    /// File and offset that the bytes can be read from, if they are mapped.
     again: Option<(Arc<Handle>, u64)>,
 }
 
 impl Got {
-    /// What is seen of a view; the view back where some of it is not there.
+    /// Makes the bytes of a view available; gives the view back where some of it is not there.
     pub fn mapped(view: View, want: usize) -> Result<Self, View> {
         if !view.populate(want) {
             return Err(view);
@@ -347,8 +347,9 @@ impl Got {
 }
 
 impl Baton {
-    /// Cuts these bytes, which begin with what was carried, as far as is sure. Gives back what holds the chunks; if
-    /// there is none, it is carried on, but a window is given back all the same: the store looks whether it is torn.
+    /// Cuts these bytes, which begin with the carried ones, as far as the cuts are certain. Returns the memory that
+    /// holds the chunks. Memory without a finished chunk is carried on, but a window is returned all the same: the
+    /// store looks whether it is torn.
     fn cut(
         &mut self,
         held: Held,
@@ -371,24 +372,24 @@ impl Baton {
     }
 }
 
-/// Gives out the segments of a range.
+/// Sends out the segments of a range.
 pub struct Segments<'a> {
     pub cutter: &'a Arc<Mutex<Cutter>>,
     pub buffers: &'a Buffers,
     pub queues: &'a Queues,
-    /// Whether what comes next is likely to be stored already; `None` if nothing is to be mapped.
+    /// Whether the next data is likely to be stored already; `None` if nothing is to be mapped.
     pub outlook: Option<&'a Outlook>,
     pub parts: &'a PartSender,
-    /// The file's digest is wanted.
+    /// Whether the file's digest is wanted.
     pub is_digested: bool,
-    /// Lately more was carried from segment to segment than nearly always: long chunks. It tells of some segments ago,
-    /// or of the file before.
+    /// Whether more was carried lately from segment to segment than in nearly all streams: chunks are long. The value
+    /// is that of some segments ago, or of the file before.
     pub carries_much: &'a Arc<AtomicBool>,
 }
 
 impl<'a> Segments<'a> {
-    /// What to read at `at`, how much of `left` bytes, `short` of them where that is as good, and who is to do that;
-    /// `carried` bytes are likely to be carried into it.
+    /// Chooses the bytes to read at `at`, their number, and the queue for them: up to `left` bytes, or `short` where
+    /// that is as good; `carried` bytes are likely to be carried into the segment.
     fn next(
         &self,
         windows: &mut Windows<'_>,
@@ -416,7 +417,7 @@ impl<'a> Segments<'a> {
         (Bytes::At(file.clone(), at, from_disk), want, queue)
     }
 
-    /// Sends this range of the file; gives where it really ended.
+    /// Sends this range of the file; returns the offset where it really ended.
     pub fn send(
         &self,
         source: &Source<'_>,
@@ -433,7 +434,7 @@ impl<'a> Segments<'a> {
         let mut at = range.start;
         loop {
             let left = (range.end - at).try_into().unwrap_or(usize::MAX);
-            // The more is carried, the longer are segments, for it is copied into each.
+            // The more is carried, the longer are segments, since carried bytes are copied into each.
             let (carried, short) = match self.carries_much.load(Relaxed) {
                 true => (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES),
                 false => (self.buffers.carried_bytes(), SEGMENT_BYTES),

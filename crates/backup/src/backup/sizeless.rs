@@ -1,5 +1,5 @@
-//! File systems whose files may say that they are empty and are not: those that the kernel makes up (/proc, /sys), and
-//! those of programs.
+//! File systems whose files may claim to be empty and are not: those that the kernel makes up (/proc, /sys), and those
+//! in user space.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use rustix::fs::{Mode, OFlags};
 /// `f_type` of file systems in user space.
 const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 
-/// What is known of file systems, by device.
+/// Whether a file system hides sizes, by device.
 #[derive(Default)]
 pub struct Sizeless(Mutex<HashMap<u64, bool>>);
 
 impl Sizeless {
-    /// Whether the file `name` in `dir`, on `device`, may hold more than it says. What cannot be asked is taken for an
-    /// ordinary one.
+    /// Whether the file `name` in `dir`, on `device`, may hold more than its size says. A file system that cannot be
+    /// asked counts as an ordinary one.
     pub fn may_hide(&self, dir: &OwnedFd, name: &[u8], device: u64) -> bool {
         *self.0.lock().entry(device).or_insert_with(|| {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

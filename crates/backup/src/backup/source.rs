@@ -1,11 +1,11 @@
 //! Reader threads: small files whole, many in one job; large files in segments that other threads read.
 //!
 //! Small files are cut and fingerprinted by the thread that read them, while their bytes are in its cache. A reader of
-//! a large file gives out its segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A
-//! file of a job that grew since it was looked at or has many attributes, and those behind it, are read as large ones
-//! by the job's reader: what was reserved holds for what was said. Who waits for whom: a reader of a large file waits
-//! until the store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store waits
-//! for readers and segments; segments wait for segments before them. So nothing waits in a circle.
+//! a large file sends out its segments ([`super::segment`]), so that a single file keeps the disk and all cores busy. A
+//! file of a job that grew since it was looked at, or has many attributes, is read as a large one by the job's reader,
+//! and so are the files behind it: what was reserved holds for the sizes that were known. A reader of a large file
+//! waits until the store has taken earlier segments, its own or those of files before it ([`super::ahead`]); the store
+//! waits for readers and segments; segments wait for segments before them. So no threads wait in a circle.
 
 mod small;
 
@@ -32,23 +32,23 @@ use crate::meta::Stat;
 use crate::walk::opened::{self, Opened};
 use crate::{Content, Progress, Xattrs};
 
-/// Small files up to this many bytes together make one job; larger ones stand alone.
+/// Bytes of small files that make one job; larger files stand alone.
 pub const JOB_BYTES: usize = 128 << 10;
-/// Files in one job at most: a job is what one thread does while others do others.
+/// Most files in one job: other threads are to have work meanwhile.
 pub const JOB_FILES: usize = 48;
-/// A job of files of 8 KiB has so many.
+/// Likely number of files in a job, as of files of 8 KiB.
 pub const FILES_LIKELY: usize = 16;
-/// What the attributes of a job's files take at most, beside what is reserved for it: so many are most of their labels
-/// and lists of rights.
+/// Most bytes of attributes of a job's files, beside what is reserved for the job: enough for the labels and access
+/// control lists of most files.
 const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
-/// Files from this size on are read in segments.
+/// Size from which on a file is read in segments, in bytes.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;
 const _: () = assert!(
     LARGE_BYTES == opened::SMALL_BYTES,
     "no other is opened for nothing"
 );
 
-/// What follows in a file's content.
+/// The next part of a file's content.
 pub enum Part {
     /// A chunk: the next `len` bytes of the buffer.
     Chunk(u32),
@@ -56,20 +56,20 @@ pub enum Part {
     Hole(u64),
 }
 
-/// A file that was read to its end.
+/// Result of reading a file to its end.
 pub struct FileEnd {
-    /// As it was while it was read.
+    /// Result of `stat` while the file was read.
     pub stat: Stat,
     /// Its extended attributes, or why they cannot be had.
     pub xattrs: Result<Xattrs, Errno>,
-    /// Somebody wrote while it was read, each time it was tried.
+    /// Whether another program wrote each time that the file was read.
     pub changed: bool,
-    /// What it has, if it was verified along a trace.
+    /// The file's content, if it was verified along a trace.
     pub retraced: Option<Content>,
 }
 
 impl FileEnd {
-    /// What it takes in RAM beside itself.
+    /// Heap bytes of the attributes.
     pub fn bytes(&self) -> usize {
         self.xattrs.as_ref().map_or(0, xattrs_bytes)
     }
@@ -79,37 +79,37 @@ impl FileEnd {
 pub struct SmallFile {
     pub end: FileEnd,
     pub packing: Packing,
-    /// How many of the job's it has.
+    /// Number of the job's parts that belong to this file.
     pub parts: usize,
 }
 
-/// A job of small files, done: chunks of all files in order fill the buffer from its start.
+/// A finished job of small files: chunks of all files in order fill the buffer from its start.
 #[derive(Default)]
 pub struct SmallDone {
     pub buffer: Vec<u8>,
     pub files: Vec<Result<SmallFile, Errno>>,
-    /// Those of all files, in order.
+    /// Parts of all files, in order.
     pub parts: Vec<Part>,
-    /// Those of all chunks, in order.
+    /// Fingerprints of all chunks, in order.
     pub fingerprints: Vec<Fingerprint>,
-    /// The files behind those, one after the other, as large ones: from the first one on that does not fit, since it
-    /// grew or has too many attributes.
+    /// Channel of the other files of the job, read one after another as large ones: from the first file on that does
+    /// not fit, since it grew or has too many attributes.
     pub rest: Option<PartReceiver>,
 }
 
 /// Small files to read.
 #[derive(Default)]
 pub struct Wanted {
-    /// Their folders, each with how many of the files lie in it.
+    /// Folders of the files, each with the number of files that lie in it.
     dirs: Vec<(Arc<OwnedFd>, usize)>,
-    /// Their names, one behind the other.
+    /// Names of the files, one behind another.
     names: Vec<u8>,
     files: Vec<WantedFile>,
 }
 
 struct WantedFile {
     name_end: usize,
-    /// The file as it was found, if it is open since.
+    /// The file and its `stat`, if it is open already.
     opened: Option<(Opened, Stat)>,
 }
 
@@ -137,24 +137,24 @@ impl Wanted {
         self.files.is_empty()
     }
 
-    /// Folders that are open for it, at most.
+    /// Upper bound of the folders that are open for the job.
     pub fn dirs(&self) -> usize {
         self.dirs.len()
     }
 
-    /// Whether it is the folder of the last file.
+    /// Whether `dir` is the folder of the last file.
     pub fn is_last_dir(&self, dir: &Arc<OwnedFd>) -> bool {
         let last = self.dirs.last();
         last.is_some_and(|(last, _)| Arc::ptr_eq(last, dir))
     }
 
-    /// Files that are open for it.
+    /// Number of the job's files that are open.
     pub fn opened(&self) -> usize {
         let is_open = |file: &&WantedFile| file.opened.is_some();
         self.files.iter().filter(is_open).count()
     }
 
-    /// The files with their folders and names; what is open is handed over.
+    /// Gives the files with their folders and names, and hands over the open ones.
     fn iter(&mut self) -> impl Iterator<Item = (&OwnedFd, &[u8], Option<(Opened, Stat)>)> {
         let dirs = self.dirs.iter();
         let dirs = dirs.flat_map(|(dir, count)| std::iter::repeat_n(&**dir, *count));
@@ -167,7 +167,7 @@ impl Wanted {
     }
 }
 
-/// What a reader thread is to do.
+/// A piece of work for a reader thread.
 pub enum Work {
     /// Small files.
     Small {
@@ -198,7 +198,7 @@ pub enum Work {
     },
 }
 
-/// The chunks of these lengths that fill `buffer` from its start.
+/// Splits the front of `buffer` into chunks of these lengths.
 pub fn pieces(
     mut buffer: &[u8],
     lengths: impl Iterator<Item = u32>,
@@ -213,7 +213,7 @@ pub fn pieces(
 /// A reader thread.
 pub struct Reader<'a> {
     pub cutter: Arc<Mutex<Cutter>>,
-    /// Of the chunks that were cut last.
+    /// Lengths of the chunks that were cut last, in bytes.
     pub lengths: Vec<u32>,
     pub fingerprinter: Fingerprinter,
     pub buffers: &'a Buffers,
@@ -229,7 +229,7 @@ pub struct Reader<'a> {
 pub struct Abandoned;
 
 impl Reader<'_> {
-    /// Works until nobody sends any more.
+    /// Works until all senders are gone.
     pub fn run(mut self, work: &Receiver<Work>) {
         for work in work {
             match work {
@@ -241,7 +241,7 @@ impl Reader<'_> {
                     let mut result = self.small(&mut wanted, buffer_bytes);
                     let read = result.files.len();
                     let parts = (read < wanted.len()).then(|| {
-                        // One segment at a time, beside the budget.
+                        // The rest is read one segment at a time, outside of the budget.
                         let (parts, receiver) = large_channel(&Ahead::new(1));
                         result.rest = Some(receiver);
                         parts
@@ -288,7 +288,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A file of this name is cut next.
+    /// Notes that a file of this name is cut next.
     fn begins(&self, name: &[u8]) {
         self.cutter.lock().begin(name);
     }
@@ -357,7 +357,7 @@ impl Reader<'_> {
         self.begins(name);
         let maps = source.stat.size >= WINDOW_BYTES as u64;
         let content = self.large_content(&source, parts, maps)?;
-        // What is mapped is looked at until it is settled.
+        // Mapped bytes must not vanish until the store has taken them.
         let is_stored = parts.settle(None)?;
         let mut result = content.and_then(|()| source.changed());
         if !is_stored || result == Ok(true) {
@@ -378,8 +378,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// What is looked at where it is mapped may turn out to be gone by the time that the store wants it
-    /// ([`PartSender::settle`]).
+    /// Reads a large file's content. Mapped bytes may vanish before the store has taken them ([`PartSender::settle`]).
     fn large_content(
         &mut self,
         source: &Source,
@@ -400,7 +399,8 @@ impl Reader<'_> {
                 return Ok(Ok(()));
             }
             let segments = Segments {
-                // Of data right behind data there was a hole between when the end of the first was asked for.
+                // Two runs of data without a hole between them mean that there was a hole when the first one's end was
+                // asked for.
                 is_digested: source.stat.size >= TRACED_BYTES_MIN && (hole > 0 || at == 0),
                 ..self.segments(parts, maps)
             };

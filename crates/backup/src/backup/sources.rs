@@ -1,4 +1,4 @@
-//! Which of the sources can be backed up: told before anything is walked, since of none no snapshot is made.
+//! Checks which sources can be backed up, before anything is walked: without any, no snapshot is made.
 
 use std::borrow::Cow;
 
@@ -10,28 +10,28 @@ use crate::meta::Stat;
 use crate::walk::{self, Moved, Walk, check_depths, is_below_left_out};
 use crate::{Error, Result, path};
 
-/// What to back up. There may be hundreds of thousands of paths: where all are sound, each is here once.
+/// Sources of a backup. There may be hundreds of thousands of paths: where all can be backed up, each is here once.
 pub(super) struct Sources {
     all: Vec<Vec<u8>>,
-    /// Those that can be backed up, where not all can be.
+    /// Paths that can be backed up, where some cannot.
     sound: Option<Vec<Vec<u8>>>,
-    /// Where they are, if they are to be what [`all`](Self::all) says and are elsewhere.
+    /// Sources that are stored under other paths than their own; [`all`](Self::all) has the paths that are stored.
     moved: Vec<Moved>,
-    /// How many are not there, or cannot be looked at.
+    /// Number of sources that are not there, or cannot be looked at.
     pub missing: u64,
 }
 
-/// What is wrong with a source.
+/// The reason why a source cannot be backed up.
 enum Fault {
     Missing(Errno),
     OfItself,
 }
 
-/// For who wants to know it before anything is done.
+/// Checks `paths` as a backup would, for callers that need the answer before anything is done.
 ///
 /// # Errors
-/// [`Error::NoSource`]: none of them is there, as far as anybody can see, or none that is not left out as a folder.
-/// [`Error::Usage`]: one has too many folders above it.
+/// [`Error::NoSource`]: no path is there, as far as can be seen, or only such as lie in folders that are left out.
+/// [`Error::Usage`]: a path has too many folders above it.
 pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
     check_depths(paths)?;
     let mut eye = Eye::new(excludes);
@@ -45,7 +45,7 @@ pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
 }
 
 impl Sources {
-    /// Of a stream, which has the one path.
+    /// Makes the source of a stream, which is stored at `path`.
     pub fn of_stream(path: &[u8]) -> Self {
         Self {
             all: vec![path::clean(path)],
@@ -55,10 +55,11 @@ impl Sources {
         }
     }
 
-    /// Looks at what is to have other paths.
+    /// Looks at sources that are stored under other paths.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find), of a single one of them too: who says where each belongs means them all.
+    /// Those of [`find`](Self::find), even where only one source fails: a user who says where each belongs means them
+    /// all.
     pub fn find_moved(mut moved: Vec<Moved>, excludes: &Excludes) -> Result<Self> {
         for source in &mut moved {
             source.from = path::clean(&source.from);
@@ -74,7 +75,7 @@ impl Sources {
         })
     }
 
-    /// The walk of all.
+    /// Starts the walk of all sources.
     ///
     /// # Errors
     /// Those of [`Walk::start`] and [`Walk::start_moved`].
@@ -85,11 +86,11 @@ impl Sources {
         }
     }
 
-    /// Looks at the paths.
+    /// Looks at the paths, and finds out which can be backed up.
     ///
     /// # Errors
-    /// [`Error::NoSource`]: none of them is there, as far as anybody can see, or none that is not left out as a folder.
-    /// [`Error::Usage`]: one has too many folders above it.
+    /// [`Error::NoSource`]: no path is there, as far as can be seen, or only such as lie in folders that are left out.
+    /// [`Error::Usage`]: a path has too many folders above it.
     pub fn find(mut all: Vec<Vec<u8>>, excludes: &Excludes) -> Result<Self> {
         for path in &mut all {
             if let Cow::Owned(clean) = path::cleaned(path) {
@@ -123,27 +124,27 @@ impl Sources {
         })
     }
 
-    /// All, sorted: each is walked, so that one that cannot be backed up is told.
+    /// All paths, sorted. Each of them is walked, so that the walk reports those that cannot be backed up.
     pub fn all(&self) -> &[Vec<u8>] {
         &self.all
     }
 
-    /// Those that can be backed up. The snapshot names no others: with a name corrected, the next backup is one of the
-    /// same paths as those before the mistake.
+    /// Paths that can be backed up. The snapshot names no others: once a mistyped path is corrected, the next backup
+    /// has the same paths as those before the mistake.
     pub fn sound(&self) -> &[Vec<u8>] {
         self.sound.as_ref().unwrap_or(&self.all)
     }
 
-    /// As [`Sources::sound`].
+    /// Returns the paths of [`Sources::sound`].
     pub fn into_sound(self) -> Vec<Vec<u8>> {
         self.sound.unwrap_or(self.all)
     }
 }
 
-/// Looks at sources, one after the other.
+/// Looks at sources, one after another.
 struct Eye<'a> {
     excludes: &'a Excludes,
-    /// The folder that was asked of last, and whether it is left out: there may be many sources, of few folders.
+    /// Folder that was asked about last, and whether it is left out: there may be many sources in few folders.
     last: Option<(Vec<u8>, bool)>,
 }
 
@@ -158,7 +159,7 @@ impl<'a> Eye<'a> {
     fn look(&mut self, path: &[u8]) -> Option<Fault> {
         let stat = match Stat::at(CWD, or_root(path), false) {
             Ok(stat) => stat,
-            // Such a path has to be walked, name by name.
+            // A path that is too long for one call must be walked, name by name.
             Err(Errno::NAMETOOLONG) => return None,
             Err(e) => return Some(Fault::Missing(e)),
         };
@@ -167,7 +168,7 @@ impl<'a> Eye<'a> {
         is_of_itself.then_some(Fault::OfItself)
     }
 
-    /// Whether the folder, or one above it, is left out under whatever name.
+    /// Whether the folder, or one above it, is left out, under any name.
     fn is_left_out(&mut self, folder: &[u8]) -> bool {
         if let Some((last, is_out)) = &self.last
             && last == folder
@@ -175,7 +176,7 @@ impl<'a> Eye<'a> {
             return *is_out;
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // One that cannot be opened is met again by the walk.
+        // The walk reports a folder that cannot be opened.
         let is_out = rustix::fs::openat(CWD, or_root(folder), flags, Mode::empty())
             .is_ok_and(|folder| is_below_left_out(folder, self.excludes));
         self.last = Some((folder.to_vec(), is_out));
@@ -187,7 +188,7 @@ fn or_root(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"/" } else { path }
 }
 
-/// Why there is nothing to back up; of several sources, what is worse than a typing error is told.
+/// Says why there is nothing to back up: a fault other than a mistyped path comes first.
 fn why_none(faults: &[(&[u8], Fault)]) -> String {
     let is_typo = |fault: &Fault| matches!(fault, Fault::Missing(Errno::NOENT | Errno::NOTDIR));
     match faults.iter().find(|(_, fault)| !is_typo(fault)) {

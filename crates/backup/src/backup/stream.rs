@@ -1,4 +1,4 @@
-//! A stream on its way to being one file of a snapshot.
+//! Makes one file of a snapshot from a stream.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,8 @@ use super::source::Work;
 use crate::meta::Stat;
 use crate::{Entry, Kind, path};
 
-/// The steps of a stream: the folders above its path, and one file. Waits for the finisher where there are many.
+/// Sends the steps of a stream: the folders above its path, and one file. Waits where the finisher has many steps to
+/// take.
 pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
     let Planner {
         options,
@@ -45,7 +46,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
             before: None,
             link: None,
         };
-        // Where the finisher has ended, nobody takes it.
+        // Where the finisher has ended, the step is dropped.
         let _ = steps.send(Step::Entries {
             entries: Entries::one(&folder.into(), planned),
             job,

@@ -1,9 +1,10 @@
-//! What an earlier snapshot has of large files that look the same: traces to go along ([`super::retrace`]).
+//! Traces: contents that an earlier snapshot has of large files that look the same, to be followed
+//! ([`super::retrace`]).
 //!
-//! A file is looked for at its own path first, then among all of the snapshot by size and time of change, so that what
-//! was moved, or copied with its times, is found. A trace is a guess that is verified.
+//! A trace is looked for at the file's own path first, then among all files of the snapshot by size and time of change,
+//! so that files that were moved, or copied with their times, are found. A trace is a guess that is verified.
 //!
-//! RAM: the tops of a thousand recipes at most, some MiB; a reader with its caches; and a leaf at a time.
+//! RAM: at most a thousand tops of recipes, some MiB; a reader with its caches; and a leaf at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,48 +18,50 @@ use crate::content::Ahead;
 use crate::tree::{Tree, read_leaf};
 use crate::{Content, Entry, Flags, Item, Kind, Progress, Result, Time};
 
-/// Smaller files are cut anew.
+/// Least size of a traced file, in bytes: smaller files are cut anew.
 pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
-/// Leaves are read once those who ask are so many times as long together: by then what they cost, with the recipes of
-/// small files that go with them, is little beside reading the files (estimated, not measured).
+/// Leaves are read once the files that ask for a trace are this many times as long as the leaves: by then the cost of
+/// the leaves, with the recipes of small files that go with them, is little beside reading the files (estimated, not
+/// measured).
 const LEAVES_SHARE: u64 = 1024;
-/// Contents that are remembered at most.
+/// Most contents that are remembered.
 const REMEMBERED_MAX: usize = 1024;
-/// Chunks that are followed at a time: what they are called takes RAM until they are seen.
+/// Most chunks that are followed at a time: their references take RAM until their bytes are verified.
 const STRETCH_CHUNKS_MAX: usize = 1024;
 
-/// Finds traces and follows them. Shared by those who read.
+/// Finds traces and follows them. All readers share it.
 pub struct Traces<'a> {
     session: &'a Session,
     is_followed: bool,
     may_have_digests: bool,
     known: Mutex<Known>,
-    /// Made when it is first needed. One for all, since blocks of metadata are large.
+    /// Reader of metadata, made when it is first needed. There is one for all threads, since blocks of metadata are
+    /// large.
     reader: Mutex<Option<ChunkReader>>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Where to look; taken once its leaves are read.
+    /// The snapshot's tree; taken once its leaves are read.
     tree: Option<Arc<Tree>>,
-    /// Of all who asked so far.
+    /// Bytes of data of all files that asked for a trace so far.
     asked_bytes: u64,
-    /// Those of one size and time of change that have different contents.
+    /// Contents that are remembered, by size and time of change; different ones may have both in common.
     by_looks: HashMap<Looks, Vec<Remembered>>,
-    /// All of these.
+    /// Number of contents in `by_looks`.
     remembered: usize,
 }
 
-/// What the parent says of a large file that is about to be read.
+/// The parent's opinion of a large file that is about to be read.
 pub enum Hint {
-    /// Nothing that helps: it may be as one elsewhere that looks the same.
+    /// The parent has no entry that helps: a file elsewhere may look the same.
     Nothing,
-    /// It has this, if all that `stat` gives can be believed.
+    /// The file has this content, if all that `stat` gives can be trusted.
     Same(Content),
-    /// It had this. Its size and time of change are the same, but not its ctime: it was given another owner or name, or
-    /// was written by a program that puts the time of change back.
+    /// The parent has this content. Size and time of change are the same, but the ctime is not: the file got another
+    /// owner or name, or was written by a program that puts the time of change back.
     Touched(Content),
-    /// It had what is not where the parent says any more.
+    /// Chunks of the parent's content are not where the parent says any more.
     Lost,
 }
 
@@ -71,7 +74,7 @@ struct Remembered {
 }
 
 impl<'a> Traces<'a> {
-    /// Those of this snapshot. `may_have_digests`: the repository has a secret key.
+    /// Finds traces in `tree`. `may_have_digests`: the repository has a secret key.
     pub fn new(session: &'a Session, tree: Option<Arc<Tree>>, may_have_digests: bool) -> Self {
         let known = Known {
             tree,
@@ -86,7 +89,7 @@ impl<'a> Traces<'a> {
         }
     }
 
-    /// None is found.
+    /// Finds no traces.
     pub fn none(session: &'a Session) -> Self {
         Self {
             is_followed: false,
@@ -94,18 +97,18 @@ impl<'a> Traces<'a> {
         }
     }
 
-    /// Whether there is any use in looking for one.
+    /// Whether traces are looked for at all.
     pub fn is_followed(&self) -> bool {
         self.is_followed
     }
 
-    /// Whether what is found may be known by its digest.
+    /// Whether files may be verified by their digest.
     pub fn may_have_digests(&self) -> bool {
         self.may_have_digests
     }
 
-    /// A content that a file of this size, time of change and name may have: of what looks the same, that of this name
-    /// or the only one. Whoever asks is about to read the file's `data_bytes`.
+    /// Returns a content that a file of this size, time of change and name may have: among contents that look the same,
+    /// the one of this name, or the only one. The caller is about to read `data_bytes` of the file.
     pub fn find(
         &self,
         looks: Looks,
@@ -119,23 +122,23 @@ impl<'a> Traces<'a> {
         let tree = known.tree.take_if(|it| leaves_bytes(it) <= affordable);
         let is_first = tree.is_some();
         if let Some(tree) = tree {
-            // What cannot be read is as good as not there.
+            // A tree that cannot be read counts as not there.
             let _ = self.with_reader(|reader| known.remember(&tree, reader, progress));
         }
         let found = known.choose(looks, name).cloned();
         if is_first && found.is_none() {
-            // Among new files it may be needed no more.
+            // Among new files the reader may not be needed any more.
             *self.reader.lock() = None;
         }
         found
     }
 
-    /// What looks so is taken for no file any more: it turned out another for one.
+    /// Forgets contents of this size and time of change: one of them turned out to differ from its file.
     pub fn forget(&self, looks: Looks) {
         self.known.lock().by_looks.remove(&looks);
     }
 
-    /// The next chunks of a trace, as long as a segment together; `None` where there are none to be counted on before a
+    /// Returns the next chunks of a trace, together as long as a segment; `None` where no reliable chunks come before a
     /// hole or the end.
     ///
     /// # Errors
@@ -160,8 +163,8 @@ impl<'a> Traces<'a> {
         Ok((!chunks.is_empty()).then_some(chunks))
     }
 
-    /// Passes the data that a trace has up to where it covers `until` bytes, of which it has passed `bytes`; whether
-    /// all of that is to be counted on.
+    /// Passes the data of a trace up to where it covers `until` bytes; `bytes` are passed already. Returns whether all
+    /// of the data can be counted on.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -178,7 +181,7 @@ impl<'a> Traces<'a> {
         Ok(true)
     }
 
-    /// Passes a hole of `len` bytes; whether there is one as long.
+    /// Passes a hole; returns whether the trace has one of `len` bytes.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -190,8 +193,8 @@ impl<'a> Traces<'a> {
         Ok(is_there)
     }
 
-    /// The next hole of a trace, or data that is to be counted on; `vouched` is the container that somebody vouches
-    /// for.
+    /// Returns the next hole of a trace, or data that can be counted on; `vouched` is the container that the session
+    /// vouched for last.
     fn next(&self, trace: &mut Ahead, vouched: &mut Option<ContainerId>) -> Result<Option<Item>> {
         while let Some((depth, item)) = trace.peek() {
             let Some(chunk) = item.chunk() else {
@@ -213,14 +216,14 @@ impl<'a> Traces<'a> {
         let mut reader = self.reader.lock();
         match &mut *reader {
             Some(reader) => read(reader),
-            // The planner's reader of metadata has its cache at the same time.
+            // The reader is made only now, since the planner's reader of metadata has its cache at the same time.
             none => read(none.insert(self.session.data_reader()?)),
         }
     }
 }
 
 impl Known {
-    /// Remembers what is large enough, up to the limit, while somebody still wants to know.
+    /// Remembers contents of large files, up to the limit, until the backup is cancelled.
     fn remember(
         &mut self,
         tree: &Tree,
@@ -254,7 +257,7 @@ impl Known {
         if let [one] = &alike[..] {
             return Some(&one.content);
         }
-        // As many parts of an archive are, unpacked at once.
+        // Many parts of an archive, unpacked at once, look alike.
         let mut named = alike.iter().filter(|it| it.name == name);
         let one = named.next().filter(|_| named.next().is_none());
         one.map(|it| &it.content)

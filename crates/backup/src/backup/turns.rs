@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// Turns to compute: fewer than threads that read, so that what one has in a core's cache is not pushed out by others.
+/// Turns to compute: fewer than threads that read, so that other threads do not push data out of a core's cache.
 #[derive(Clone)]
 pub struct Turns(Sender<()>, Receiver<()>);
 
@@ -15,16 +15,16 @@ impl Turns {
         Self(sender, receiver)
     }
 
-    /// Whoever has a turn waits for nobody.
+    /// Runs `compute` in a turn. `compute` must not wait for other threads.
     pub(super) fn with<T>(&self, compute: impl FnOnce() -> T) -> T {
-        // Both ends are here: neither fails.
+        // Both ends of the channel are here, so receiving cannot fail.
         let _ = self.1.recv();
         let _turn = Turn(&self.0);
         compute()
     }
 }
 
-/// Goes back when it is dropped, by a panic too.
+/// Gives the turn back when it is dropped, by a panic too.
 struct Turn<'a>(&'a Sender<()>);
 
 impl Drop for Turn<'_> {

@@ -1,23 +1,22 @@
-//! Whether an entry is what the parent snapshot says of it, told by what `stat` gives.
+//! Decides from what `stat` gives whether an entry is as the parent snapshot has it.
 //!
 //! Times on disk come in steps: a clock tick of up to 10 ms on Linux's own file systems, whole seconds or two on
-//! others. A file that was read and then changed within one step looks as if it had not changed, for ever. So an entry
-//! whose ctime lies less than a step before the parent began to read, or after that, is not taken on trust: it is read
-//! once more, as git does with its index ("racily clean"). The next snapshot begins later, and trusts it.
+//! others. A file that was read and then changed within one step looks unchanged for ever. So an entry whose ctime lies
+//! less than a step before the parent began to read, or after that, is not trusted: it is read once more, as git does
+//! with its index ("racily clean"). The next snapshot begins later, and trusts it.
 //!
-//! What always holds: what is trusted has not changed since it was read, as far as the file system's ctime can be
-//! believed.
+//! Invariant: trusted files have not changed since they were read, as far as the file system's ctime can be believed.
 
 use super::Options;
 use super::traces::Hint;
 use crate::{Content, Entry, Flags, Time};
 
-/// More than one tick of the kernel's clock (10 ms at 100 Hz).
+/// Step of the kernel's clock, in nanoseconds: more than one tick (10 ms at 100 Hz).
 const STEP_NS: u64 = 20_000_000;
-/// Where a time has no nanoseconds the file system may count in twos of seconds, as FAT does.
+/// Step of times without nanoseconds, in nanoseconds: the file system may count in twos of seconds, as FAT does.
 const COARSE_STEP_NS: u64 = 2_000_000_000;
 
-/// Whether nothing that `options` look at differs.
+/// Whether size, times and inode are those of the parent's entry, as far as `options` look at them.
 pub fn looks_unchanged(options: &Options, now: &Entry, before: &Entry) -> bool {
     (now.size, now.mtime) == (before.size, before.mtime)
         && (options.ignore_ctime || now.ctime == before.ctime)
@@ -27,7 +26,8 @@ pub fn looks_unchanged(options: &Options, now: &Entry, before: &Entry) -> bool {
         && !before.flags.has(Flags::UNLISTED)
 }
 
-/// Whether a change after the parent read it would show. The parent began at `started_ns`, 0 where that is not known.
+/// Whether a change after the parent read the file would show in its times. The parent began to read at `started_ns`, 0
+/// where that is not known.
 pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
     let time = if options.ignore_ctime {
         before.mtime
@@ -42,34 +42,34 @@ pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
     started_ns == 0 || nanos(time).saturating_add(step) <= started_ns
 }
 
-/// What the parent says of an entry that is read.
+/// The parent's entry of a file that is read.
 pub struct Before {
     pub entry: Box<Entry>,
     looks: Looks,
 }
 
-/// What an entry looks like beside the parent's.
+/// The kind of difference between an entry and the parent's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looks {
     Changed,
-    /// It may have changed without a sign.
+    /// The entry looks the same, but may have changed without a sign.
     Doubtful,
-    /// It would not be read, were all of its chunks where the parent says: what `stat` gives tells whether it changed.
+    /// The entry looks the same, and is read only because chunks are not where the parent says.
     Unchanged,
 }
 
 impl Before {
-    /// Of an entry that has changed.
+    /// Wraps the parent's entry of a file that has changed.
     pub fn changed(entry: Entry) -> Self {
         Self::new(entry, Looks::Changed)
     }
 
-    /// Of one that may have changed without a sign.
+    /// Wraps the parent's entry of a file that may have changed without a sign.
     pub fn doubtful(entry: Entry) -> Self {
         Self::new(entry, Looks::Doubtful)
     }
 
-    /// Of one that has not changed, and some of whose chunks a repair or a sweep has moved, or are lost.
+    /// Wraps the parent's entry of a file that has not changed, and some of whose chunks were moved or are lost.
     pub fn trusted(entry: Entry) -> Self {
         Self::new(entry, Looks::Unchanged)
     }
@@ -81,7 +81,7 @@ impl Before {
         }
     }
 
-    /// What this says of the entry as it is `now`, before it is read.
+    /// Returns the hint for a reader about to read the file, whose entry is `now`.
     pub fn hint(&self, now: &Entry) -> Hint {
         let content = || self.entry.content.clone();
         let looks = |entry: &Entry| (entry.size, entry.mtime, entry.inode);
@@ -93,8 +93,8 @@ impl Before {
         }
     }
 
-    /// Whether the entry, as it was read `now`, is the same. Where its chunks lie says nothing of that: a repair or a
-    /// sweep moves them.
+    /// Returns whether the file, as it was read `now`, is unchanged. The places of its chunks do not count: a repair or
+    /// a sweep moves them.
     pub fn agrees_with(mut self, now: &mut Entry) -> bool {
         let agrees = match self.looks {
             Looks::Changed => false,
@@ -119,7 +119,7 @@ impl Before {
     }
 }
 
-/// Nanoseconds since 1970; 0 for all that was before.
+/// Converts a time to nanoseconds since 1970; 0 for times before.
 pub fn nanos(time: Time) -> u64 {
     (time.secs.max(0) as u64)
         .saturating_mul(1_000_000_000)
@@ -142,7 +142,7 @@ mod tests {
         assert!(settled(99, 979_000_000));
         assert!(!settled(99, 981_000_000));
         assert!(!settled(100, 1));
-        // A file system of whole seconds.
+        // On a file system of whole seconds.
         assert!(settled(98, 0));
         assert!(!settled(99, 0));
     }

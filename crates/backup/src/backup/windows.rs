@@ -1,9 +1,8 @@
-//! Windows of a large file: its segments that are in the page cache, looked at where they are.
+//! Windows of a large file: parts of it in the page cache that are looked at in place.
 //!
-//! A re-read of what is stored already only needs fingerprints, and copying costs as much time as they do. Always
-//! holds: what is in a window counts for nothing that is kept. A chunk that turns out to be new is copied, and its copy
-//! must have the fingerprint that was looked up; if it has not, or the window was torn, the file is read again, by
-//! copying.
+//! A re-read of stored data only needs fingerprints, and copying costs as much time as they do. Invariant: nothing that
+//! is kept relies on bytes in a window. A chunk that turns out to be new is copied, and the copy must have the
+//! fingerprint that was looked up. If it has not, or the window was torn, the file is read again, by copying.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,37 +11,37 @@ use onefold_io::os::{FileWindow, PAGES_BYTES};
 
 use super::read::Handle;
 
-/// Bytes of a window, about, and the size from which on files are mapped: large enough that mapping costs little, small
-/// enough that what is mapped of a file (it counts as the process's memory) is little more than what is on its way to
-/// the store.
+/// Approximate size of a window, and the file size from which on files are mapped, in bytes: large enough that mapping
+/// costs little, and small enough that the mapped bytes of a file (they count as the process's memory) are few more
+/// than those on their way to the store.
 pub const WINDOW_BYTES: usize = 8 << 20;
 
-/// The windows of a range, one after the other.
+/// The windows of a range, one after another.
 pub struct Windows<'a> {
     pub file: &'a Arc<Handle>,
     range: Range<u64>,
-    /// The current one, and where in the file it begins.
+    /// The current window, and its offset in the file.
     window: Option<(Arc<FileWindow>, u64)>,
-    /// The file allows none.
+    /// Whether the file cannot be mapped.
     is_refused: bool,
 }
 
 /// A segment in a window.
 pub struct View {
     pub window: Arc<FileWindow>,
-    /// Where it begins in the window.
+    /// Offset of the segment in the window.
     pub start: usize,
-    /// Bytes of the range before it in the window.
+    /// Bytes of the range in the window before the segment.
     pub room: usize,
-    /// Of those, the ones next to it that no segment before has had there.
+    /// Bytes right before the segment, within `room`, that no segment before had in this window.
     missing: usize,
-    /// The file, and where it begins there.
+    /// The file, and the segment's offset in it.
     pub file: Arc<Handle>,
     pub at: u64,
 }
 
 impl<'a> Windows<'a> {
-    /// None yet.
+    /// Makes a sequence that has no window yet.
     pub fn new(file: &'a Arc<Handle>, range: Range<u64>) -> Self {
         Self {
             file,
@@ -52,15 +51,16 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// The segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may be
-    /// there, which some file systems fill when it is looked at in a mapping. `None` where the file cannot be mapped.
+    /// Returns the segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may
+    /// be there, which some file systems fill when it is looked at in a mapping. `None` where the file cannot be
+    /// mapped.
     pub fn view(&mut self, at: u64, len: usize, carried: usize) -> Option<View> {
         let first = at.saturating_sub(carried as u64).max(self.range.start);
         let end = at + len as u64;
         let holds = |(window, start): &&(Arc<FileWindow>, u64)| {
             *start <= first && end <= start + window.len() as u64
         };
-        // Of what a window holds, each segment is had there once.
+        // Segments before this one had their bytes in the current window already.
         let (window, start, first) = match self.window.as_ref().filter(holds) {
             Some((window, start)) => (window.clone(), *start, at),
             None => {
@@ -78,7 +78,7 @@ impl<'a> Windows<'a> {
         })
     }
 
-    /// The next window, from the page of `first` on: what begins at `at`, at least to `end`.
+    /// Opens the next window, from the page of `first` on: it holds `at`, and reaches at least to `end`.
     fn open(&mut self, first: u64, at: u64, end: u64) -> Option<(Arc<FileWindow>, u64)> {
         if self.is_refused {
             return None;
@@ -93,8 +93,8 @@ impl<'a> Windows<'a> {
 }
 
 impl View {
-    /// Has its `len` bytes there, and those before it that it may need and no segment before has had there; whether
-    /// they all are.
+    /// Brings the segment's `len` bytes, and the bytes before it that no segment before had in this window, into RAM;
+    /// returns whether they all are there.
     pub fn populate(&self, len: usize) -> bool {
         let first = self.start - self.missing;
         self.window.populate(first..self.start + len)

@@ -1,4 +1,4 @@
-//! What becomes of a batch's notes once the references to its chunks are there: recipes, entries and counts, in order.
+//! Carries out a batch's notes once the references to its chunks are there: recipes, entries and counts, in order.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -79,7 +79,7 @@ impl Finisher<'_> {
         }
     }
 
-    /// A file that was read and has its content.
+    /// Finishes a file that was read and has its content.
     fn file(&mut self, folder: &[u8], mut planned: Planned) -> Result<()> {
         let items = planned.entry.content.items.iter();
         planned.entry.size = items.map(Item::span).sum();
@@ -90,7 +90,7 @@ impl Finisher<'_> {
         self.done(folder, planned, new_bytes)
     }
 
-    /// Where there is no room to remember, the names to come say that they could not be read.
+    /// Runs `remember`. Where there is no room to remember, further names of files are reported as not read.
     fn remembered(&mut self, remember: impl FnOnce(&mut FirstNames) -> Result<()>) {
         if let Err(e) = remember(&mut self.links) {
             self.events
@@ -99,8 +99,8 @@ impl Finisher<'_> {
         }
     }
 
-    /// Another name of a file that was read before. What stood under the first name may not have been that file any
-    /// more.
+    /// Fills in a further name of a file that was read before. The file under the first name may have been another one
+    /// by then.
     fn recall(&mut self, folder: &[u8], planned: &mut Planned) {
         let recall = |names| self.links.recall(names, &mut planned.entry);
         match planned.link.map(recall) {
@@ -166,7 +166,7 @@ impl Finisher<'_> {
     }
 }
 
-/// Leaves what `stat` said, and no content.
+/// Flags an entry as not read: it keeps what `stat` said, and has no content.
 pub(super) fn mark_unreadable(planned: &mut Planned) {
     let entry = &mut planned.entry;
     entry.flags = Flags::UNREADABLE;

@@ -1,22 +1,22 @@
-//! What a long chunk that changed in place still has of the chunks that were there.
+//! Compares a long chunk that changed in place with the chunks that lay there, to keep what is the same.
 //!
-//! It is compared with them byte by byte, in blocks of 4 KiB. Always holds: what is kept has the very bytes of a chunk
-//! that can be read, and that this session may refer to.
+//! Bytes are compared in blocks of 4 KiB. Always holds: kept parts have the very bytes of a chunk that can be read, and
+//! that this session may refer to.
 
 use onefold_store::{ChunkReader, Session};
 
 use super::{NewChunk, Part, Place};
 use crate::Result;
 
-/// What is compared at once, in bytes: databases and disks change pages of so many.
+/// Block of comparison, in bytes: databases and disks change pages of this size.
 const COMPARED_BYTES: usize = 4 << 10;
-/// Less than this is not worth an item of a recipe, and the reading of a long chunk for it.
+/// Least bytes of a part that is kept: less is not worth an item of a recipe, and the reading of a long chunk for it.
 const KEPT_BYTES_MIN: usize = 64 << 10;
-/// So many parts of a chunk are kept at most: each costs a restore what a chunk costs.
+/// Most parts of one chunk that are kept: each costs a restore as much as a chunk.
 const PARTS_MAX: usize = 64;
 
-/// The parts of `new` that are the same in what the parent has there; `None` where they are less than half of it, or
-/// too many.
+/// Returns the parts of `new` that are the same in the parent's chunks there; `None` where they are less than half of
+/// it, or too many.
 pub(super) fn kept(
     new: &NewChunk<'_>,
     former: &[Place],
@@ -56,7 +56,7 @@ pub(super) fn kept(
     Ok(is_worth_it.then_some(parts))
 }
 
-/// Where two texts of one length are the same, for long enough.
+/// Returns the ranges where two byte strings of one length are the same, for long enough.
 fn equal_runs(new: &[u8], old: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
     let blocks = new.chunks(COMPARED_BYTES).zip(old.chunks(COMPARED_BYTES));
     let equal: Vec<(bool, usize)> = blocks.map(|(new, old)| (new == old, new.len())).collect();

@@ -1,5 +1,4 @@
-//! What goes together to the store: entries of folders that follow each other, and the small ones of their files that
-//! one job reads.
+//! Batches for the store: entries of folders that follow each other, and those of their small files that one job reads.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,24 +9,24 @@ use crate::meta::Stat;
 use crate::open_files;
 use crate::walk::opened::Opened;
 
-/// Entries that go together to the store. Many steps wait for it.
+/// Most entries in one step: small enough that the store need not wait long for a step.
 const STEP_ENTRIES: usize = 64;
 
-/// What a folder and a file that are open for a job count for in the budget of small files, so that no more are than
-/// may be.
+/// Bytes that an open folder and an open file count as in the budget of small files, so that no more are open than
+/// allowed.
 #[derive(Clone, Copy)]
 pub struct OpenBytes {
     dir: usize,
     file: usize,
 }
 
-/// What a job counts for at most because of what is open for it, but for one with a single folder.
+/// Most bytes that a job counts as because of its open files, except a job with a single folder.
 const OPEN_BYTES_MAX: usize = LARGE_BYTES as usize;
-/// What a file counts for at most: where few may be open, others wait beside them.
+/// Most bytes that an open file counts as: where few files may be open, jobs also wait for places.
 const FILE_BYTES_MAX: usize = 16 << 10;
 
 impl OpenBytes {
-    /// Of so many bytes in flight.
+    /// Shares out a budget of `bytes_in_flight` among the files and folders that may be open.
     pub fn of(bytes_in_flight: usize) -> Self {
         Self {
             dir: bytes_in_flight / open_files::folders_ahead_max(),
@@ -35,17 +34,17 @@ impl OpenBytes {
         }
     }
 
-    /// Folders of a job.
+    /// Most folders of one job.
     pub fn dirs_max(&self) -> usize {
         (OPEN_BYTES_MAX / self.dir.max(1)).max(1)
     }
 
-    /// What a job counts for at most because of what is open for it.
+    /// Most bytes that a job counts as because of its open files.
     pub fn job_max(&self) -> usize {
         OPEN_BYTES_MAX.max(self.dir)
     }
 
-    /// What this one does.
+    /// Bytes that this job counts as because of its open files.
     pub fn of_job(&self, wanted: &Wanted) -> usize {
         let files = (wanted.opened() * self.file).min(OPEN_BYTES_MAX);
         files.max(wanted.dirs() * self.dir)
@@ -56,12 +55,12 @@ impl OpenBytes {
 #[derive(Default)]
 pub struct Entries {
     entries: Vec<Planned>,
-    /// Each with how many of the entries lie in it.
+    /// Folders, each with the number of entries that lie in it.
     folders: Vec<(Arc<[u8]>, usize)>,
 }
 
 impl Entries {
-    /// A single one.
+    /// Makes a list of a single entry.
     pub fn one(folder: &Arc<[u8]>, planned: Planned) -> Self {
         Self {
             entries: vec![planned],
@@ -69,19 +68,19 @@ impl Entries {
         }
     }
 
-    /// The folder that the first one lies in.
+    /// Folder of the first entry.
     pub fn first_folder(&self) -> Option<&Arc<[u8]>> {
         self.folders.first().map(|(folder, _)| folder)
     }
 
-    /// Each with its folder.
+    /// Gives each entry with its folder.
     pub fn into_iter(self) -> impl Iterator<Item = (Arc<[u8]>, Planned)> {
         let folders = self.folders.into_iter();
         let folders = folders.flat_map(|(folder, count)| std::iter::repeat_n(folder, count));
         folders.zip(self.entries)
     }
 
-    /// Gives the bytes of the folder's path where it was none of these before.
+    /// Adds an entry. Returns the bytes of the folder's path if the folder is new here, else 0.
     fn push(&mut self, folder: &Arc<[u8]>, planned: Planned) -> usize {
         if self.entries.is_empty() {
             self.entries.reserve_exact(FILES_LIKELY);
@@ -100,14 +99,14 @@ impl Entries {
     }
 }
 
-/// Collected until it is enough for a step.
+/// Entries that are collected until they are enough for a step.
 #[derive(Default)]
 pub(super) struct Batch {
     entries: Entries,
     wanted: Wanted,
-    /// Of the files.
+    /// Bytes of the files to read.
     file_bytes: u64,
-    /// What the entries have with them, and the paths of the folders, which stay as long as they do.
+    /// Heap bytes of the entries, and bytes of the folders' paths, which live as long.
     entry_bytes: usize,
 }
 
@@ -116,12 +115,12 @@ impl Batch {
         self.entries.entries.is_empty()
     }
 
-    /// Whether no more entries are to come.
+    /// Whether the batch takes no more entries.
     pub fn is_full(&self) -> bool {
         self.entries.entries.len() >= STEP_ENTRIES || self.entry_bytes >= STEP_BYTES
     }
 
-    /// Whether its job takes a file more of so many bytes in `dir`, and is then of no more than so many folders.
+    /// Whether the batch's job takes one more file of `bytes` bytes in `dir`, and then has at most `dirs_max` folders.
     pub fn has_room_for(&self, bytes: u64, dir: &Arc<OwnedFd>, dirs_max: usize) -> bool {
         self.wanted.len() < JOB_FILES
             && (self.wanted.dirs() < dirs_max || self.wanted.is_last_dir(dir))
@@ -134,7 +133,7 @@ impl Batch {
         self.entry_bytes += self.entries.push(folder, planned);
     }
 
-    /// The file which `planned`, that is pushed next, stands for.
+    /// Adds the file of `planned`, which is pushed next, to the job.
     pub fn want(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -185,7 +184,7 @@ mod tests {
         assert!(batch.has_room_for(1, &second, 2) && !batch.has_room_for(1, &first, 2));
     }
 
-    /// Whoever waits with a batch begun leaves room for a job.
+    /// The finisher, which may wait with a batch begun, relies on this bound to leave room for a job.
     #[test]
     fn no_job_counts_for_more_than_is_said_because_of_what_is_open() {
         for (dir_bytes, file) in [(1 << 10, 100), (32 << 10, FILE_BYTES_MAX), (2 << 20, 1)] {

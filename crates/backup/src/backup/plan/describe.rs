@@ -1,4 +1,4 @@
-//! What a backup asks of entries that are not read: targets and attributes.
+//! Looks up what a backup needs of entries that are not read: targets and attributes.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use crate::meta::{link_target, xattrs_at, xattrs_error};
 use crate::{Content, Entry, Error, Flags, Kind, path};
 
 impl Planner<'_> {
-    /// Fills in what `stat` does not say.
+    /// Fills in the parts of an entry that `stat` does not give.
     pub(super) fn describe(
         &self,
         whereabouts: Whereabouts<'_>,
@@ -41,7 +41,7 @@ impl Planner<'_> {
             Ok(xattrs) => entry.xattrs = xattrs.into(),
             Err(_) if !whereabouts.is_entered => {}
             Err(e) => {
-                // All else that is known of it is kept.
+                // All other parts of the entry are kept.
                 entry.flags.0 |= match entry.kind {
                     Kind::Dir => Flags::UNREADABLE.0,
                     _ => Flags::UNLISTED.0,

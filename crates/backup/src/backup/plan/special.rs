@@ -1,4 +1,4 @@
-//! Devices and pipes that were named and are read as streams: each becomes a file of its name.
+//! Devices and pipes that were named as sources and are read as streams: each becomes a file of its name.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::meta::Stat;
 use crate::{Change, Kind, Progress};
 
 impl Planner<'_> {
-    /// `change`: whether the parent has a file there. How long it is and whether it is as it was, nothing tells.
+    /// Plans such a file; `change` says whether the parent has a file there. Its length, and whether it is unchanged,
+    /// cannot be known.
     pub(super) fn special(
         &self,
         dir: &Arc<OwnedFd>,

@@ -1,4 +1,4 @@
-//! What steps take of the budget.
+//! Tests of the bytes that steps take from the budget.
 
 use crossbeam_channel::unbounded;
 use onefold_io::{Dir, MemDir};
@@ -9,7 +9,7 @@ use crate::Silent;
 use crate::walk;
 use onefold_chunk::fixed::Fixed;
 
-/// All steps of a backup of `folder`.
+/// Returns all steps of a backup of `folder`.
 fn steps(folder: &std::path::Path) -> Vec<Step> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
     let mut init = InitOptions::new("test", 1);

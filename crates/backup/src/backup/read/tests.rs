@@ -1,4 +1,4 @@
-//! Where data begins and ends while others make holes, and what tells that somebody wrote.
+//! Tests of where data begins and ends while other programs make holes, and of what shows that a file was written to.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 const SIZE: u64 = 1 << 20;
 const TAIL: &[u8] = b"the end";
 
-/// What all runs of data hold, as a backup meets them.
+/// Returns the bytes of all runs of data, as a backup reads them.
 fn data_of(source: &mut Source<'_>) -> Vec<u8> {
     let mut data = Vec::new();
     let mut at = 0;
@@ -64,7 +64,7 @@ fn what_lies_behind_a_hole_that_is_made_while_it_is_looked_for_is_data_all_the_s
     });
 }
 
-/// The snapshot has the ctime of before: by that the next backup reads the file.
+/// The snapshot has the earlier ctime: so the next backup reads the file.
 #[test]
 fn a_file_whose_time_of_change_was_put_back_has_its_earlier_ctime() {
     let folder = tempfile::tempdir().expect("folder");
@@ -81,7 +81,7 @@ fn a_file_whose_time_of_change_was_put_back_has_its_earlier_ctime() {
         file.write_all_at(b"other", 0).expect("write");
         assert!(source.changed().expect("stat"), "its time is another one");
         file.set_modified(time).expect("set");
-        // A tick of the clock may not have passed.
+        // Try again where the clock has not ticked yet.
         if Stat::of(&file).expect("stat").ctime != before.ctime {
             break;
         }

@@ -1,4 +1,4 @@
-//! Stretches that are not what they were.
+//! Tests of stretches that differ from their trace.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Large files from RAM, from the disk and mapped, and streams: all are cut as in one piece.
+//! Tests of large files from RAM, from the disk and mapped, and of streams: all are cut as in one piece.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ use super::*;
 use crate::Progress;
 use crate::meta::Stat;
 
-/// What comes of a range of a file: its chunks, how many segments were mapped, and where it ended.
+/// Reads a range of a file: returns its chunks, how many segments were mapped, and where it ended.
 fn read(
     chunker: Box<dyn Chunker>,
     source: Source<'_>,
@@ -88,7 +88,7 @@ fn chunkers() -> impl Iterator<Item = Box<dyn Chunker>> {
     names.map(|name| by_name(name, 8192, None).unwrap())
 }
 
-/// Bytes that look random, between others that do not.
+/// Makes bytes that look random, between others that do not.
 fn mixed() -> Vec<u8> {
     let word = |i: u32| i.wrapping_mul(0x9e37_79b1).to_be_bytes();
     let mut bytes: Vec<u8> = (0..3_600_001u32).flat_map(word).collect();
@@ -97,8 +97,8 @@ fn mixed() -> Vec<u8> {
     bytes
 }
 
-/// A file shorter than it was said to be ends where it ends, cut as in one piece: from RAM, copied or mapped, from the
-/// disk, and partly from each; chunks that are shorter than a segment, and those that are longer.
+/// A file shorter than its `stat` said is cut to its real end, as in one piece: from RAM, copied or mapped, from the
+/// disk, and partly from each; with chunks shorter than a segment, and longer ones.
 #[test]
 fn a_file_that_shrank_is_cut_to_its_end() {
     let bytes = mixed();
@@ -156,7 +156,7 @@ fn a_stream_is_cut_as_in_one_piece() {
     }
 }
 
-/// What lies behind the end of a file that was cut short while it was read has no part in its digest.
+/// Bytes behind the end of a file that was cut short while it was read have no part in its digest.
 #[test]
 fn behind_the_end_nothing_is_digested() {
     let chunker = || chunkers().next().unwrap();
@@ -202,7 +202,7 @@ fn behind_the_end_nothing_is_digested() {
     assert_eq!(found, [(false, true), (false, true), (true, false)]);
 }
 
-/// A failed read ends the range and is told.
+/// A failed read ends the range and is reported.
 #[test]
 fn a_failed_read_is_told() {
     for chunker in chunkers() {

@@ -1,4 +1,4 @@
-//! Small files: those of a job are read into one buffer, one after the other, and cut and fingerprinted there.
+//! Reads small files: those of a job go into one buffer, one after another, and are cut and fingerprinted there.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -10,7 +10,7 @@ use crate::meta::Stat;
 use crate::walk::opened::Opened;
 
 impl Reader<'_> {
-    /// Reads the files up to the first one that does not fit into what is reserved for all.
+    /// Reads the files up to the first one that does not fit into the reserved room.
     pub(super) fn small(&mut self, wanted: &mut Wanted, buffer_bytes: usize) -> SmallDone {
         let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
         let mut files = Vec::with_capacity(wanted.len());
@@ -53,7 +53,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The file; `None` where it does not fit into the room, or is not what it was when it was opened.
+    /// Reads a file that is open already; `None` where it does not fit into the room, or has changed since it was
+    /// opened.
     fn as_found(
         &mut self,
         (dir, name): (&OwnedFd, &[u8]),
@@ -77,7 +78,7 @@ impl Reader<'_> {
         None
     }
 
-    /// The file; `None` where it does not fit into the room, which is as it was then.
+    /// Reads a file; `None` where it does not fit, and then the room is as before.
     fn small_file(
         &mut self,
         (name, mut source): (&[u8], Source),
@@ -92,7 +93,8 @@ impl Reader<'_> {
         Ok(fits.then(|| self.whole(source, room.since(before), changed)))
     }
 
-    /// Whether it fits, and whether somebody wrote each time.
+    /// Reads a file, and once more if another program wrote meanwhile. Returns whether it fits, and whether it was
+    /// written to each time.
     fn small_file_from(
         &mut self,
         (name, source): (&[u8], &mut Source),
@@ -113,7 +115,7 @@ impl Reader<'_> {
         Ok((fits, source.changed()?))
     }
 
-    /// A file that was read to its end, and has so many parts.
+    /// Describes a file of `parts` parts that was read to its end.
     fn whole(&self, source: Source, parts: usize, changed: bool) -> SmallFile {
         SmallFile {
             end: FileEnd {
@@ -127,9 +129,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the whole file into the room; `false` where it does not fit.
+    /// Reads the whole file into the room; returns `false` where it does not fit.
     fn small_content(&mut self, source: &Source, room: &mut Room) -> Result<bool, Errno> {
-        // What is longer than memory is none that fits.
+        // A file larger than the address space does not fit.
         let size = usize::try_from(source.stat.size).unwrap_or(usize::MAX);
         if !source.may_have_holes() {
             let left = room.left();
@@ -164,7 +166,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Cuts the next so many bytes of the room.
+    /// Cuts the next `bytes` bytes of the room.
     fn cut(&mut self, bytes: usize, room: &mut Room) {
         let data = &room.left()[..bytes];
         self.lengths.clear();
@@ -173,23 +175,23 @@ impl Reader<'_> {
     }
 }
 
-/// Reads what a file has that said it is empty: somebody may have written since. Those of /proc, which say so always,
-/// are read as large ones. `None`: it has more than fits.
+/// Reads a file that claims to be empty, since another program may have written to it. Files of /proc always claim so,
+/// and are read as large ones. `None`: the file does not fit.
 fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno> {
     let used = source.read_fully(room)?;
     let is_all = used < room.len() || source.read(&mut [0])? == 0;
     Ok(is_all.then_some(used))
 }
 
-/// What a job's files are read to, one after the other.
+/// Memory that a job's files are read to, one after another.
 struct Room {
     buffer: Vec<u8>,
-    /// How much of it is filled.
+    /// Bytes of the buffer that are filled.
     used: usize,
     parts: Vec<Part>,
 }
 
-/// How much of a room is filled.
+/// State of a room before a file was read.
 #[derive(Clone, Copy)]
 struct Filled {
     bytes: usize,
@@ -221,14 +223,14 @@ impl Room {
         self.used += bytes;
     }
 
-    /// A hole of no length is none.
+    /// Adds a hole, unless its length is 0.
     fn hole(&mut self, len: u64) {
         if len > 0 {
             self.parts.push(Part::Hole(len));
         }
     }
 
-    /// Parts since then.
+    /// Number of parts that were added since `before`.
     fn since(&self, before: Filled) -> usize {
         self.parts.len() - before.parts
     }

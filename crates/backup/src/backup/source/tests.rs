@@ -1,4 +1,4 @@
-//! What a job of small files reads, and what it hands on.
+//! Tests of which small files a job reads, and which it hands on as large ones.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::backup::segment::{Worker, slot};
 use crate::backup::turns::Turns;
 use crate::walk::opened::OpenFiles;
 
-/// One that nobody asks.
+/// Opens a session of an empty repository, which is not used.
 fn session() -> Session {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
     let mut init = InitOptions::new("test", 1);
@@ -32,7 +32,7 @@ fn wanted(folder: &Path, names: &[&str]) -> Wanted {
     wanted
 }
 
-/// How many of the first files a job with room for `buffer_bytes` reads, and whether it hands on the others.
+/// Reads a job with room for `buffer_bytes`; returns its result, and how many of the first files it read.
 fn read(folder: &Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize) {
     read_wanted(wanted(folder, names), buffer_bytes)
 }
@@ -76,7 +76,7 @@ fn read_wanted(wanted: Wanted, buffer_bytes: usize) -> (SmallDone, usize) {
         }
         scope.spawn(move || reader.run(&jobs));
         let mut done: SmallDone = result.recv().expect("done");
-        // Nobody takes the rest: that lets the reader go.
+        // Dropping the rest ends the reader.
         let is_handed_on = done.rest.take().is_some();
         assert_eq!(is_handed_on, done.files.len() < count);
         let reserved = buffers.size_for(buffer_bytes);
@@ -99,9 +99,9 @@ fn files_that_grew_take_no_more_than_was_reserved() {
     write("c", 2 * JOB_BYTES);
     assert_eq!(read(&names).1, 2);
     assert_eq!(read(&["c"]).1, 0);
-    // One that is not there is none that grew.
+    // A missing file counts as read, not as one that grew.
     assert_eq!(read(&["a", "none", "b", "c"]).1, 3);
-    // What fills all of it.
+    // A file that fills the whole room.
     write("c", JOB_BYTES - 2000);
     write("d", 0);
     let (done, files) = read(&names);
@@ -144,7 +144,7 @@ fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
         let (stat, opened) = place.open(&dir, name.as_bytes()).expect("open");
         wanted.push(&dir, name.as_bytes(), Some((opened.expect("small"), stat)));
     }
-    // Times come in steps.
+    // File times have steps: wait until a change shows.
     std::thread::sleep(std::time::Duration::from_millis(30));
     fs::remove_file(path("deleted")).expect("delete");
     fs::write(path("grown"), "new and longer than before").expect("write");
