@@ -1,7 +1,7 @@
 //! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over
 //! unread.
 //!
-//! What always holds: what one of the two backups could not read or list is not called removed, added or changed, but
+//! Invariant: what one of the two backups could not read or list is not called removed, added or changed, but
 //! unknown. Where either snapshot has such entries, no leaf is passed over, since what is missing may be below a folder
 //! that stands in one.
 

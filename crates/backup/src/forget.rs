@@ -1,6 +1,6 @@
 //! Which snapshots to keep: restic's rules, as a pure function of the snapshots, the policy and a time zone.
 //!
-//! What always holds: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest
+//! Invariant: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest
 //! snapshot of a group is kept by every rule that counts.
 
 use std::cmp::Reverse;

@@ -5,7 +5,7 @@
 //! its file: copies of a tree made of hard links (`cp -al`, rsnapshot) have all of their first names in one folder and
 //! all the others in folders that come much later.
 //!
-//! What always holds: a value is found as often as names were to come, then it is gone.
+//! Invariant: a value is found as often as names were to come, then it is gone.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry as Place, RandomState};

@@ -1,6 +1,6 @@
 //! Repairing a snapshot: a new one without what is lost, which can be read whole.
 //!
-//! What always holds: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in
+//! Invariant: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in
 //! part, is an entry that could not be read; a folder whose names may be lost is one that could not be listed. So
 //! `diff` and `restore --delete` treat what is lost as they treat what a backup failed to read: as unknown, not as
 //! removed. What the device does not give now is not lost for that: the next try, or the next cable, may bring it. It

@@ -5,7 +5,7 @@
 //! repository that fits a window is read once in all. Small files are written, closed and given their metadata in one
 //! go; folders get theirs when everything in them is there.
 //!
-//! What always holds: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked
+//! Invariant: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked
 //! before it is written; a path that fails is reported and the rest goes on.
 
 pub(crate) mod acl;

@@ -1,6 +1,6 @@
 //! The walk: everything below the sources, in the order of snapshots, looked at by several threads at once.
 //!
-//! What always holds: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is
+//! Invariant: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is
 //! opened relative to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames
 //! under way lead astray; RAM is bounded by the look-ahead and by the depth of the tree (a name a level), not by its
 //! size. One folder with millions of names is read in passes, each of which keeps the next names in order.

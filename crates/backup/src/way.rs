@@ -4,7 +4,7 @@
 //! A folder's own entry stands among its siblings, what is in it follows when all of them have passed, and where
 //! nothing is in it nothing follows.
 //!
-//! What always holds: every folder that is met is entered once and left once, or passed over once, in the order of the
+//! Invariant: every folder that is met is entered once and left once, or passed over once, in the order of the
 //! walk. RAM is bounded by the depth of the tree: of each folder on the way some subfolders to come are kept, and the
 //! snapshot gives the others when it is their turn.
 

@@ -1,6 +1,6 @@
 //! What is said where a signal ended a verb: what it was, what holds all the same, and what to do next.
 //!
-//! What always holds: it says only what is so wherever the signal fell, since nobody asks where that was.
+//! Invariant: it says only what is so wherever the signal fell, since nobody asks where that was.
 
 use std::fs::File;
 use std::io::Write;

@@ -5,7 +5,7 @@
 //!                    └─▶ out (results), progress (bar or JSON lines), error ─▶ exit code
 //! ```
 //!
-//! What always holds: results go to standard output and everything else to standard error; an error is printed once, by
+//! Invariant: results go to standard output and everything else to standard error; an error is printed once, by
 //! `main`; the clock, the host and the user are asked for here and passed down.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say. Holes are holes in
 //! the archive, too ([`sparse`](super::sparse)).
 //!
-//! What always holds: all that is in a folder follows the folder, before anything else does: a reader sets a folder's
+//! Invariant: all that is in a folder follows the folder, before anything else does: a reader sets a folder's
 //! mode and times when something else comes, and could not write into it then. RAM is bounded, whatever the number of
 //! files and of folders.
 

@@ -1,6 +1,6 @@
 //! A folder of a snapshot as a zip archive, written in one go to a stream that cannot seek.
 //!
-//! What always holds: RAM is bounded, whatever the number and the size of the files, since the central directory grows
+//! Invariant: RAM is bounded, whatever the number and the size of the files, since the central directory grows
 //! in a temporary file; names are the bytes they were, and said to be UTF-8 only where they are. Sizes beyond 32 bits,
 //! and more entries than 16 bits count, take zip64's records (PKWARE's APPNOTE 6.3.9 §4.3–4.5; times and owners as
 //! Info-ZIP's `proginfo/extrafld.txt` has them). Why not a crate: those that stream keep all of the directory in RAM,

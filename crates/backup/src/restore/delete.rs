@@ -1,6 +1,6 @@
 //! Removing what is in restored folders of the target and not in the snapshot.
 //!
-//! What always holds: only folders that the snapshot has are looked into, each opened beneath the target; a name that
+//! Invariant: only folders that the snapshot has are looked into, each opened beneath the target; a name that
 //! the snapshot's folder has is removed only where it is a folder here and none there; nothing is removed where the
 //! backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller
 //! keeps. Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.

@@ -1,6 +1,6 @@
 //! Files, links, pipes and devices with several names: the first is restored, the others are linked to it.
 //!
-//! What always holds: a name is linked only to a file of the same size and time. A snapshot is taken while the system
+//! Invariant: a name is linked only to a file of the same size and time. A snapshot is taken while the system
 //! goes on, so that an inode may have been freed and given to another file, or its content changed, between two names;
 //! such a name gets the content that was read under it.
 

@@ -1,6 +1,6 @@
 //! Removing a name of the target with everything below it.
 //!
-//! What always holds: nothing is removed from another file system than the one that the name stands in, nor from a
+//! Invariant: nothing is removed from another file system than the one that the name stands in, nor from a
 //! folder that is kept; what holds such a folder stays too. What fails is told and counted, and the rest goes on.
 
 use std::os::fd::{AsFd, BorrowedFd};

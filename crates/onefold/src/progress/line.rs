@@ -1,6 +1,6 @@
 //! The line at the bottom of the terminal, and everything else that wants to be printed meanwhile.
 //!
-//! What always holds: one line, never wider than the terminal, so that it can be written over; written in one go, over
+//! Invariant: one line, never wider than the terminal, so that it can be written over; written in one go, over
 //! what was there, and only if it is another: nothing flickers. The cursor is never hidden, so whatever ends the
 //! program leaves a sound terminal.
 

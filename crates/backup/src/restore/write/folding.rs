@@ -1,7 +1,7 @@
 //! Targets that take two names for one: file systems that ignore case (FAT, exFAT, many that are not Linux's own,
 //! folders of ext4 with `casefold`) or cut dots off the end of a name.
 //!
-//! What always holds: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What
+//! Invariant: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What
 //! answers to that name and has another is another file of the snapshot, which was just made, or the user's. It stays,
 //! and that is an error.
 

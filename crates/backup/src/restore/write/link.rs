@@ -1,6 +1,6 @@
 //! Further names of files that were restored before.
 //!
-//! What always holds: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to
+//! Invariant: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to
 //! what happened to stand under the first name.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
