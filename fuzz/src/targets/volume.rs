@@ -5,6 +5,8 @@ use std::sync::Arc;
 use onefold_io::{Dir, Disk, MemDir, MemDisk};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
+use onefold_volume::log::Layout;
+use onefold_volume::log::formats::{Format, example, mend_map_page, verify};
 use onefold_volume::{Key, MetadataBackend};
 
 use super::{Reach, Target};
@@ -46,7 +48,31 @@ pub fn targets() -> Vec<Target> {
         })
         .mended(mend::frames(INRAM.magic))
         .allowing(1 << 30),
+        log("map page", Format::MapPage, vec![example(Format::MapPage)]).mended(mend_map_page),
+        log("manifest", Format::Manifest, vec![golden("log-manifest-2")]).mended(mend::frame),
+        log("zones", Format::Zones, vec![example(Format::Zones)]).mended(mend::frame),
+        log(
+            "relocations",
+            Format::Relocations,
+            vec![example(Format::Relocations)],
+        )
+        .mended(mend::frame),
+        log("group", Format::Group, vec![golden("log-group-1")]).mended(mend::frame),
     ]
+}
+
+/// A format of the engine `log`.
+fn log(name: &str, format: Format, seeds: Vec<Vec<u8>>) -> Target {
+    let layout = Layout::new(1 << 30, 4096).expect("large enough");
+    Target::new(&format!("volume/log {name}"), seeds, move |bytes| {
+        Reach::of(&verify(format, bytes, &layout))
+    })
+}
+
+/// What was once written.
+fn golden(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/volume/testdata");
+    std::fs::read(std::path::Path::new(folder).join(name)).expect("the golden file is there")
 }
 
 fn config(volume: &str, data_path: &str) -> Vec<u8> {

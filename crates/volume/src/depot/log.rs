@@ -7,18 +7,11 @@ use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::{Dir, Disk};
 
 use super::config::{Config, HEAD_BYTES};
-use crate::log::{DiskPart, Layout, LogEngine, LogOptions};
+use crate::log::{Budget, DiskPart, Layout, LogEngine, LogOptions};
 use crate::{Engine, Error, Result};
 
 /// The hash index's folder in the depot's.
 const INDEX: &str = "index";
-/// RAM of the hash index, in bytes: three quarters of a byte a page of the data device, within these.
-const INDEX_RAM_MIN: u64 = 16 << 20;
-const INDEX_RAM_MAX: u64 = 1 << 30;
-/// RAM of the caches of rows and of checks, in bytes each.
-const CACHE_BYTES: usize = 8 << 20;
-/// Journal that recovery may have to read, in bytes.
-const CHECKPOINT_BYTES: u64 = 1 << 30;
 
 /// Bytes of the data device that hold a volume of this size, with room for cleaning: small zones have large tables.
 pub fn roomy(volume_bytes: u64) -> u64 {
@@ -38,10 +31,15 @@ pub fn zone_bytes(config: &Config) -> Result<u64> {
 /// Makes the engine's files.
 ///
 /// # Errors
-/// A device failed.
-pub fn create(folder: &Arc<dyn Dir>, config: &Config, disk: Arc<dyn Disk>) -> Result<()> {
+/// [`Error::Invalid`] where `ram_bytes` are too few; a device failed.
+pub fn create(
+    folder: &Arc<dyn Dir>,
+    config: &Config,
+    disk: Arc<dyn Disk>,
+    ram_bytes: Option<u64>,
+) -> Result<()> {
     Strata::delete(&*folder.subdir(INDEX)?).map_err(index_failed)?;
-    let options = options(folder, config, true)?;
+    let options = options(folder, config, true, ram_bytes)?;
     LogEngine::create(
         Arc::clone(folder),
         zones(config, disk),
@@ -51,17 +49,18 @@ pub fn create(folder: &Arc<dyn Dir>, config: &Config, disk: Arc<dyn Disk>) -> Re
     Ok(())
 }
 
-/// Opens the engine.
+/// Opens the engine, with a budget of `ram_bytes`, or a byte a page.
 ///
 /// # Errors
-/// The depot is damaged, or a device failed.
+/// [`Error::Invalid`] where the budget is too small; the depot is damaged, or a device failed.
 pub fn open(
     folder: &Arc<dyn Dir>,
     config: &Config,
     disk: Arc<dyn Disk>,
     is_inline: bool,
+    ram_bytes: Option<u64>,
 ) -> Result<Box<dyn Engine>> {
-    let options = options(folder, config, is_inline)?;
+    let options = options(folder, config, is_inline, ram_bytes)?;
     let engine = LogEngine::open(Arc::clone(folder), zones(config, disk), options)?;
     Ok(Box::new(engine))
 }
@@ -70,23 +69,29 @@ fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(DiskPart::new(disk, HEAD_BYTES, config.capacity_bytes))
 }
 
-fn options(folder: &Arc<dyn Dir>, config: &Config, is_inline: bool) -> Result<LogOptions> {
+fn options(
+    folder: &Arc<dyn Dir>,
+    config: &Config,
+    is_inline: bool,
+    ram_bytes: Option<u64>,
+) -> Result<LogOptions> {
     let key = config.hash_key;
+    let ram_bytes = ram_bytes.unwrap_or_else(|| Budget::default_bytes(config.capacity_bytes));
+    let layout = Layout::new(config.capacity_bytes, config.chunk_bytes)?;
+    let budget = Budget::divide(ram_bytes, &layout)?;
     Ok(LogOptions {
         depot: config.depot,
         fingerprint: Arc::new(move |chunks| fingerprints(Some(&key), chunks.iter().copied())),
-        index: index(folder, config, is_inline)?,
-        cache_bytes: CACHE_BYTES,
-        checkpoint_bytes: CHECKPOINT_BYTES,
+        index: index(folder, budget.index_bytes, is_inline)?,
+        sizes: budget.sizes,
     })
 }
 
 /// The hash index; one that cannot be used is thrown away, and the engine fills a new one from its zones.
-fn index(folder: &Arc<dyn Dir>, config: &Config, is_inline: bool) -> Result<Box<dyn ChunkIndex>> {
+fn index(folder: &Arc<dyn Dir>, ram_bytes: u64, is_inline: bool) -> Result<Box<dyn ChunkIndex>> {
     let dir = folder.subdir(INDEX)?;
-    let pages = config.capacity_bytes / 4096;
     let options = StrataOptions {
-        ram_budget_bytes: (pages * 3 / 4).clamp(INDEX_RAM_MIN, INDEX_RAM_MAX) as usize,
+        ram_budget_bytes: ram_bytes as usize,
         background_merges: !is_inline,
         // A depot has one owner.
         unique: 1,

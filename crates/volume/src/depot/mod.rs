@@ -5,7 +5,7 @@
 //! lock                  held by the owner
 //! data                  chunks, unless a device was given
 //! meta                  saved metadata of the backend `inram`
-//! manifest, index/      map, zones and hash index of the engine `log`
+//! manifest, map/, zones-*, relocations-*, index/        map, zones and hash index of the engine `log`
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```
 
@@ -54,6 +54,8 @@ pub struct CreateOptions {
     pub data_path: Option<String>,
     /// Use a data device that does not begin with zeros.
     pub overwrite: bool,
+    /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
+    pub ram_bytes: Option<u64>,
     /// The depot's name: random.
     pub depot: [u8; 16],
     /// Key of the fingerprints: random, and secret.
@@ -73,6 +75,7 @@ impl CreateOptions {
             capacity_bytes: None,
             data_path: None,
             overwrite: false,
+            ram_bytes: None,
             depot,
             hash_key,
             devices: system_devices(),
@@ -160,7 +163,7 @@ impl Depot {
         config.check()?;
         data::write_head(&*data.disk, &config)?;
         if config.engine == EngineKind::Log {
-            log::create(folder, &config, data.disk)?;
+            log::create(folder, &config, data.disk, options.ram_bytes)?;
         }
         let encoded = config.encode();
         // The copy first: where `config` is, all else is there.
@@ -180,7 +183,7 @@ impl Depot {
         let lock = lock(&*folder)?;
         let disk = data::open(&*folder, &options.devices, &config)?;
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
-        let engine = open_engine(&folder, &config, disk, options.front.inline)?;
+        let engine = open_engine(&folder, &config, disk, &options)?;
         if is_saved_at_close(&config) && !lost_unsaved {
             folder.create(UNSAVED)?;
             folder.sync()?;
@@ -283,6 +286,9 @@ impl Depot {
 pub struct OpenOptions {
     /// How its front works.
     pub front: Options,
+    /// RAM of hash index, map and caches of the engine `log`, in bytes; `None`: a byte for each 4 KiB of the data device,
+    /// and 64 MiB at least.
+    pub ram_bytes: Option<u64>,
     /// How devices are opened.
     pub devices: OpenDevice,
 }
@@ -291,6 +297,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             front: Options::default(),
+            ram_bytes: None,
             devices: system_devices(),
         }
     }
@@ -356,11 +363,12 @@ fn open_engine(
     folder: &Arc<dyn Dir>,
     config: &Config,
     disk: Arc<dyn Disk>,
-    is_inline: bool,
+    options: &OpenOptions,
 ) -> Result<Box<dyn Engine>> {
     check_built(config.engine)?;
+    let is_inline = options.front.inline;
     if config.engine == EngineKind::Log {
-        return log::open(folder, config, disk, is_inline);
+        return log::open(folder, config, disk, is_inline, options.ram_bytes);
     }
     let save_at = match is_saved_at_close(config) {
         true => SaveAt::Close,

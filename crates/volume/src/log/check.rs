@@ -3,6 +3,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 use super::layout::{Address, PAGE_BYTES};
+use super::map::run_page::RunId;
 
 /// CRC-32C of the page's address and bytes. A page that a device wrote to another place, or an older page in its place,
 /// has another check.
@@ -12,6 +13,15 @@ pub fn page_check(address: Address, page: &[u8]) -> u32 {
     digest.update(&address.zone.0.to_le_bytes());
     digest.update(&address.page.to_le_bytes());
     digest.update(page);
+    digest.finalize() as u32
+}
+
+/// CRC-32C of a run's number, the page's number in the run, and the bytes of the page behind its check.
+pub fn run_page_check(run: RunId, page: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&run.0.to_le_bytes());
+    digest.update(&page.to_le_bytes());
+    digest.update(bytes);
     digest.finalize() as u32
 }
 

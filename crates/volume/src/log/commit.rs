@@ -1,11 +1,7 @@
-//! Zones of the journal, flushes and checkpoints: what is durable when.
-//!
-//! A flush closes the group and syncs the data device once. A checkpoint goes: group closed → data synced → index
-//! durable → manifest replaced. Recovery then begins at the manifest's position.
+//! Zones of the journal, and flushes. A flush closes the group and syncs the data device once.
 
 use std::collections::HashMap;
 
-use super::manifest::{Manifest, Position};
 use super::writer::{LogEngine, Need, OpenZone};
 use super::zone::{Stream, ZoneHeader, ZoneTable};
 use crate::{Error, Result};
@@ -21,64 +17,6 @@ impl LogEngine {
             self.durable = self.sequence - 1;
         }
         Ok(())
-    }
-
-    /// Makes the maps durable, so that recovery need not read the journal written so far.
-    pub(super) fn checkpoint(&mut self) -> Result<()> {
-        self.close_group()?;
-        let synced = self.shared.data.sync().map_err(Error::from);
-        self.fail(synced)?;
-        self.durable = self.sequence - 1;
-        if self.index.checkpoint().is_err() {
-            self.totals.index_failures += 1;
-        }
-        let manifest = self.manifest();
-        let written = manifest.write(&*self.dir);
-        self.fail(written)?;
-        self.generation = manifest.generation;
-        self.log_bytes = 0;
-        self.totals.checkpoints += 1;
-        Ok(())
-    }
-
-    /// The state as a manifest. No group is pending.
-    fn manifest(&mut self) -> Manifest {
-        let mut zones = self.shared.zones.write();
-        let position = match &self.zone {
-            Some(zone) => Position {
-                no: zone.no,
-                zone: zone.id,
-                page: zone.page,
-            },
-            None => {
-                // The log begins anew in the next zone: its id is fixed now, and its header need not name the one before.
-                self.last_zone = None;
-                Position {
-                    no: zones
-                        .next_journal()
-                        .expect("the place of the next zone is chosen ahead"),
-                    zone: *self.begin.get_or_insert_with(|| zones.new_id()),
-                    page: 0,
-                }
-            }
-        };
-        let mut heads: Vec<_> = (self.shared.maps.read().iter())
-            .map(|(head, map)| (*head, map.clone()))
-            .collect();
-        heads.sort_by_key(|(head, _)| *head);
-        Manifest {
-            layout: self.shared.layout,
-            generation: self.generation + 1,
-            sequence: self.sequence - 1,
-            ids_reserved: zones.ids_reserved(),
-            position,
-            zones: zones
-                .listed()
-                .into_iter()
-                .filter(|zone| !self.condemned.contains(&zone.id))
-                .collect(),
-            heads,
-        }
     }
 
     /// Writes the table of the open zone, which takes no more groups.

@@ -1,5 +1,6 @@
 //! How full the device is, what is kept for whom, and the engine's counters.
 
+use super::map::memtable::ENTRY_RAM_BYTES;
 use super::writer::{LogEngine, Need};
 use crate::{EngineStats, Error, FreeSpace, Result};
 
@@ -17,8 +18,10 @@ const ZONES_KEPT_PER_MILLE: u32 = 30;
 pub(super) struct Totals {
     pub unique: u64,
     pub duplicate: u64,
+    /// Chunks that were stored or found.
+    pub writes: u64,
+    /// Those that are known to have had a chunk in their place: the map is not read for that, merges find it out later.
     pub overwritten: u64,
-    pub new: u64,
     pub zero: u64,
     pub discarded: u64,
     pub groups: u64,
@@ -34,8 +37,10 @@ pub(super) struct Totals {
     pub zones_freed: u64,
     /// Victims that cleaning left alone because a page of theirs is damaged.
     pub zones_damaged: u64,
-    /// Chunks that lost a mapping since cleaning last looked: an upper bound of new garbage.
-    pub unmapped_since_mark: u64,
+    /// Chunks whose mapping changed since cleaning last looked: an upper bound of new garbage.
+    pub changed_since_mark: u64,
+    /// LBNs that several levels of the map had a chunk for when cleaning last looked, and merges did not find yet.
+    pub hidden: u64,
     /// Pages of garbage that cleaning saw and left.
     pub garbage_left: u64,
 }
@@ -73,11 +78,17 @@ impl LogEngine {
 
     /// Whether there is likely garbage of a zone or more.
     pub(super) fn is_worth_cleaning(&self) -> bool {
-        let pages = self.totals.unmapped_since_mark * u64::from(self.shared.layout.chunk_pages);
+        let pages = self.totals.changed_since_mark * u64::from(self.shared.layout.chunk_pages);
         pages + self.totals.garbage_left >= u64::from(self.shared.layout.groups_end() / 2)
     }
 
-    /// Space in chunks. What is reclaimable is exact as of the last cleaning, and estimated from overwrites since.
+    /// Chunks that the zones in use hold at most.
+    pub(super) fn stored_chunks(&self) -> u64 {
+        let used = self.shared.layout.zones - self.shared.zones.read().free();
+        u64::from(used) * self.shared.layout.chunks_a_zone()
+    }
+
+    /// Space in chunks. What is reclaimable is exact as of the last cleaning, and an upper bound from changes since.
     ///
     /// A chunk that is flushed alone takes a page for its group besides, so only half of what is free may be promised
     /// before it is written.
@@ -91,10 +102,9 @@ impl LogEngine {
         FreeSpace {
             total: u64::from(layout.zones) * a_zone,
             free: u64::from(usable) * a_zone,
-            reclaimable: if self.is_worth_cleaning() {
-                self.totals.unmapped_since_mark + garbage
-            } else {
-                0
+            reclaimable: match self.is_worth_cleaning() {
+                true => (self.totals.changed_since_mark + garbage).min(self.stored_chunks()),
+                false => 0,
             },
             reserved: u64::from(kept) * a_zone,
             claimable_data: u64::from(usable.saturating_sub(kept)) * a_zone / 2,
@@ -106,24 +116,23 @@ impl LogEngine {
     pub(super) fn figures(&self) -> EngineStats {
         let totals = &self.totals;
         let (hash_entries, index_ram, index_reads) = self.index.figures();
-        let maps = self.shared.maps.read();
-        let mapped: u64 = maps.values().map(|map| map.mapped()).sum();
-        let extents: usize = maps.values().map(|map| map.extents()).sum();
-        let zones = self.shared.zones.read();
-        let used = u64::from(self.shared.layout.zones - zones.free());
+        let map = self.map_figures();
         EngineStats {
             unique_writes: totals.unique,
             duplicate_writes: totals.duplicate,
             overwrites: totals.overwritten,
-            new_writes: totals.new,
+            new_writes: totals.writes.saturating_sub(totals.overwritten),
             zero_writes: totals.zero,
             discards: totals.discarded,
-            mapped_lbns: mapped,
-            stored_chunks: used * self.shared.layout.chunks_a_zone(),
+            mapped_lbns: map.mapped.saturating_sub(totals.hidden),
+            stored_chunks: self.stored_chunks(),
             hash_entries,
             ram_bytes: vec![
                 ("index", index_ram),
-                ("block map", extents as u64 * EXTENT_RAM_BYTES),
+                ("memtables", map.memtable_entries * ENTRY_RAM_BYTES as u64),
+                ("map runs", map.run_ram_bytes),
+                ("map pages", self.shared.map_pages.ram_bytes()),
+                ("zones", map.zone_ram_bytes),
                 ("rows and checks", self.shared.tables.ram_bytes()),
             ],
             counters: vec![
@@ -138,11 +147,39 @@ impl LogEngine {
                 ("pages copied", totals.pages_copied),
                 ("zones freed", totals.zones_freed),
                 ("damaged zones left alone", totals.zones_damaged),
-                ("extents", extents as u64),
+                ("extents", map.memtable_entries + map.run_extents),
+                ("map runs", map.runs),
+                ("map page reads", self.shared.map_pages.reads()),
+                ("relocations", map.relocations),
             ],
         }
     }
+
+    fn map_figures(&self) -> MapFigures {
+        let mut figures = MapFigures::default();
+        for map in self.shared.maps.read().values() {
+            figures.memtable_entries += map.memtable.len() as u64;
+            figures.mapped += map.memtable.mapped() + map.levels.mapped();
+            figures.run_extents += map.levels.extents();
+            figures.runs += map.levels.runs().count() as u64;
+            let ram = map.levels.runs().map(|run| run.ram_bytes());
+            figures.run_ram_bytes += ram.sum::<u64>();
+        }
+        let zones = self.shared.zones.read();
+        figures.relocations = zones.relocations.len() as u64;
+        figures.zone_ram_bytes = zones.ram_bytes();
+        figures
+    }
 }
 
-/// RAM of an extent in a B-tree map, in bytes: key, value, and the share of half-filled nodes.
-const EXTENT_RAM_BYTES: u64 = 48;
+#[derive(Default)]
+struct MapFigures {
+    memtable_entries: u64,
+    /// LBNs that memtables and runs map, some of them several times.
+    mapped: u64,
+    run_extents: u64,
+    runs: u64,
+    run_ram_bytes: u64,
+    relocations: u64,
+    zone_ram_bytes: u64,
+}

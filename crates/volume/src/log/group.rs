@@ -198,7 +198,7 @@ pub fn decode_group(bytes: &[u8], page: u32, place: &str, offset: u64) -> Result
 fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) -> Result<Entry> {
     let head = HeadId(reader.varint_max(u64::from(u32::MAX))? as u32);
     let lbn = expected.wrapping_add(unzigzag(reader.varint()?) as u64);
-    let chunks = reader.varint()?;
+    let chunks = reader.varint_max(i64::MAX as u64)?;
     let Some(end) = lbn.checked_add(chunks) else {
         return Err(reader
             .damaged(format!("{chunks} chunks at {lbn} go beyond every volume"))

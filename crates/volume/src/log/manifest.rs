@@ -2,28 +2,33 @@
 //! groups.
 //!
 //! ```text
-//! manifest  := frame 1FVMANIF
-//! payload   := zone_pages:u32 zones:u32 chunk_pages:u32 generation:u64 sequence:u64 ids_reserved:u64 position zones:varint zone* heads:varint head*
-//! position  := no:u32 zone:u64 page:u32       page 0: the zone has no header yet, and the log begins there
-//! zone      := no:varint (difference to the one before) id:u64 stream:u8 pages_used:varint
-//! head      := head:varint extents:varint (lbn:varint (difference to the end before) chunks:varint zone:varint page:varint)*
+//! manifest := frame 1FVMANIF
+//! payload  := zone_pages:u32 zones:u32 chunk_pages:u32 generation:u64 sequence:u64 ids_reserved:u64 position
+//!             next_run:u64 zone_list:u64 changes relocations:u64 heads:varint head*
+//! position := no:u32 zone:u64 page:u32       page 0: the zone has no header yet, and the log begins there
+//! head     := head:varint recent:varint level{recent} level level
+//! level    := runs:varint run*
+//! run      := id:varint first:varint (difference to the end before) lbns:varint mapped:varint holes:varint
+//!             extents:varint pages:varint
 //! ```
 //!
-//! The map stands in it whole, so a checkpoint costs as much as the map is large. It is written beside the old one,
-//! synced, and renamed over it.
+//! It names files and holds no map, so it stays small: some 15 bytes for each 4 MiB of map. `zone_list` and
+//! `relocations` are the generations in the names of `zones-<g>` and `relocations-<g>`, or 0 where there is no such file.
 
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
 use onefold_io::{Dir, replace_file};
 
-use super::extent_map::{Extent, ExtentMap};
-use super::layout::{Address, Layout, ZoneId, ZoneNo};
-use super::zone::Stream;
+use super::layout::{Layout, ZoneId, ZoneNo};
+use super::map::levels::ListedLevels;
+use super::map::run::ListedRun;
+use super::map::run_page::RunId;
+use super::zone_list::{ZoneChange, put_changes, take_changes};
 use crate::{HeadId, Result};
 
 const KIND: FrameKind = FrameKind {
     magic: *b"1FVMANIF",
-    version: 1,
+    version: 2,
 };
 
 /// The manifest's name in the depot's folder.
@@ -41,21 +46,8 @@ pub struct Position {
     pub page: u32,
 }
 
-/// A zone that holds data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ListedZone {
-    /// Its place.
-    pub no: ZoneNo,
-    /// The filling.
-    pub id: ZoneId,
-    /// Who filled it.
-    pub stream: Stream,
-    /// Pages behind the last one written.
-    pub pages_used: u32,
-}
-
 /// State of a depot at one moment.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
     /// Sizes of zones and chunks, chosen when the depot was created.
     pub layout: Layout,
@@ -67,10 +59,16 @@ pub struct Manifest {
     pub ids_reserved: u64,
     /// Where the log goes on.
     pub position: Position,
-    /// Zones that hold data, by place.
-    pub zones: Vec<ListedZone>,
+    /// Runs from this number on were not listed yet.
+    pub next_run: u64,
+    /// Generation of the file of zones; 0: there is none, and no zone holds data but for the changes.
+    pub zone_list: u64,
+    /// Zones that changed since, by place.
+    pub zone_changes: Vec<ZoneChange>,
+    /// Generation of the file of relocations; 0: there are none.
+    pub relocations: u64,
     /// The block maps.
-    pub heads: Vec<(HeadId, ExtentMap)>,
+    pub heads: Vec<(HeadId, ListedLevels)>,
 }
 
 impl Manifest {
@@ -87,20 +85,14 @@ impl Manifest {
     /// # Errors
     /// It is missing, or not what was written: [`Damaged`](crate::Error::Damaged).
     pub fn read(dir: &dyn Dir) -> Result<Self> {
-        let disk = dir.open(NAME)?;
-        let mut bytes = vec![0; usize::try_from(disk.len()?).unwrap_or(usize::MAX)];
-        disk.read_at(&mut bytes, 0)?;
-        Self::decode(&bytes)
+        Self::decode(&read_file(dir, NAME)?)
     }
 
     /// The manifest as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for number in [
-            self.layout.zone_pages,
-            self.layout.zones,
-            self.layout.chunk_pages,
-        ] {
+        let layout = &self.layout;
+        for number in [layout.zone_pages, layout.zones, layout.chunk_pages] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         for number in [self.generation, self.sequence, self.ids_reserved] {
@@ -109,18 +101,21 @@ impl Manifest {
         out.extend_from_slice(&self.position.no.0.to_le_bytes());
         out.extend_from_slice(&self.position.zone.0.to_le_bytes());
         out.extend_from_slice(&self.position.page.to_le_bytes());
-        put_varint(&mut out, self.zones.len() as u64);
-        let mut last = 0;
-        for zone in &self.zones {
-            put_varint(&mut out, u64::from(zone.no.0 - last));
-            last = zone.no.0;
-            out.extend_from_slice(&zone.id.0.to_le_bytes());
-            out.push(u8::from(zone.stream == Stream::Copied));
-            put_varint(&mut out, u64::from(zone.pages_used));
+        for number in [self.next_run, self.zone_list] {
+            out.extend_from_slice(&number.to_le_bytes());
         }
+        put_changes(&mut out, &self.zone_changes);
+        out.extend_from_slice(&self.relocations.to_le_bytes());
         put_varint(&mut out, self.heads.len() as u64);
-        for (head, map) in &self.heads {
-            encode_head(&mut out, *head, map);
+        for (head, levels) in &self.heads {
+            put_varint(&mut out, u64::from(head.0));
+            put_varint(&mut out, levels.recent.len() as u64);
+            levels
+                .recent
+                .iter()
+                .for_each(|runs| put_level(&mut out, runs));
+            put_level(&mut out, &levels.middle);
+            put_level(&mut out, &levels.base);
         }
         encode_frame(KIND, &out)
     }
@@ -131,135 +126,151 @@ impl Manifest {
     /// [`Damaged`](crate::Error::Damaged): they are not what was written, or say what cannot be.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = ByteReader::new(decode_whole(KIND, bytes, NAME, 0)?, NAME, 0);
+        let reader = &mut reader;
         let layout = Layout {
             zone_pages: reader.u32()?,
             zones: reader.u32()?,
             chunk_pages: reader.u32()?,
         };
         if !layout.is_sound() {
-            return Err(reader
-                .damaged(format!("{layout:?} is no layout of a device"))
-                .into());
+            let what = format!("{layout:?} is no layout of a device");
+            return Err(reader.damaged(what).into());
         }
-        let layout = &layout;
-        let (generation, sequence, ids_reserved) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let position = Position {
-            no: ZoneNo(reader.u32()?),
-            zone: ZoneId(reader.u64()?),
-            page: reader.u32()?,
+        let manifest = Self {
+            layout,
+            generation: reader.u64()?,
+            sequence: reader.u64()?,
+            ids_reserved: reader.u64()?,
+            position: take_position(reader, &layout)?,
+            next_run: reader.u64()?,
+            zone_list: reader.u64()?,
+            zone_changes: take_changes(reader, &layout)?,
+            relocations: reader.u64()?,
+            heads: (0..reader.count(4)?)
+                .map(|_| take_head(reader))
+                .collect::<Result<_>>()?,
         };
-        if position.no.0 >= layout.zones || position.page > layout.groups_end() {
-            return Err(reader
-                .damaged(format!(
-                    "the log goes on in {position:?}, which is not on the device"
-                ))
-                .into());
-        }
-        let mut last = 0u64;
-        let zones = (0..reader.count(11)?)
-            .map(|_| decode_zone(&mut reader, &mut last, layout))
-            .collect::<Result<_>>()?;
-        let heads = (0..reader.count(2)?)
-            .map(|_| decode_head(&mut reader, layout))
-            .collect::<Result<_>>()?;
         reader.end()?;
-        Ok(Self {
-            layout: *layout,
-            generation,
-            sequence,
-            ids_reserved,
-            position,
-            zones,
-            heads,
-        })
+        Ok(manifest)
     }
 }
 
-fn decode_zone(reader: &mut ByteReader<'_>, last: &mut u64, layout: &Layout) -> Result<ListedZone> {
-    *last = last.saturating_add(reader.varint()?);
-    if *last >= u64::from(layout.zones) {
-        return Err(reader
-            .damaged(format!("zone {last} is not on the device"))
-            .into());
-    }
-    Ok(ListedZone {
-        no: ZoneNo(*last as u32),
-        id: ZoneId(reader.u64()?),
-        stream: if reader.u8()? == 1 {
-            Stream::Copied
-        } else {
-            Stream::Journal
-        },
-        pages_used: reader.varint_max(u64::from(layout.zone_pages))? as u32,
-    })
+/// All bytes of a file in the depot's folder.
+///
+/// # Errors
+/// It is missing, or the device failed.
+pub fn read_file(dir: &dyn Dir, name: &str) -> Result<Vec<u8>> {
+    let disk = dir.open(name)?;
+    let mut bytes = vec![0; usize::try_from(disk.len()?).unwrap_or(usize::MAX)];
+    disk.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
-fn encode_head(out: &mut Vec<u8>, head: HeadId, map: &ExtentMap) {
-    put_varint(out, u64::from(head.0));
-    put_varint(out, map.extents() as u64);
+fn take_position(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Position> {
+    let position = Position {
+        no: ZoneNo(reader.u32()?),
+        zone: ZoneId(reader.u64()?),
+        page: reader.u32()?,
+    };
+    if position.no.0 >= layout.zones || position.page > layout.groups_end() {
+        let what = format!("the log goes on in {position:?}, which is not on the device");
+        return Err(reader.damaged(what).into());
+    }
+    Ok(position)
+}
+
+fn put_level(out: &mut Vec<u8>, runs: &[ListedRun]) {
+    put_varint(out, runs.len() as u64);
     let mut last = 0;
-    for (lbn, Extent { chunks, target }) in map.iter() {
-        put_varint(out, lbn - last);
-        last = lbn + chunks;
-        put_varint(out, chunks);
-        put_varint(out, target.zone.0);
-        put_varint(out, u64::from(target.page));
+    for run in runs {
+        for number in [
+            run.id.0,
+            run.first - last,
+            run.end - run.first,
+            run.mapped,
+            run.holes,
+            run.extents,
+            u64::from(run.pages),
+        ] {
+            put_varint(out, number);
+        }
+        last = run.end;
     }
 }
 
-fn decode_head(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<(HeadId, ExtentMap)> {
+fn take_head(reader: &mut ByteReader<'_>) -> Result<(HeadId, ListedLevels)> {
     let head = HeadId(reader.varint_max(u64::from(u32::MAX))? as u32);
-    let mut map = ExtentMap::default();
+    let levels = ListedLevels {
+        recent: (0..reader.count(1)?)
+            .map(|_| take_level(reader))
+            .collect::<Result<_>>()?,
+        middle: take_level(reader)?,
+        base: take_level(reader)?,
+    };
+    Ok((head, levels))
+}
+
+fn take_level(reader: &mut ByteReader<'_>) -> Result<Vec<ListedRun>> {
     let mut last = 0u64;
-    for _ in 0..reader.count(4)? {
-        let (ahead, chunks) = (reader.varint()?, reader.varint()?);
-        let zone = ZoneId(reader.varint_max(i64::MAX as u64)?);
-        let page = reader.varint_max(u64::from(layout.groups_end()))?;
-        let pages = chunks.saturating_mul(u64::from(layout.chunk_pages));
-        let end = last
-            .checked_add(ahead)
-            .and_then(|lbn| lbn.checked_add(chunks));
-        let Some(end) =
-            end.filter(|_| chunks > 0 && page + pages <= u64::from(layout.groups_end()))
-        else {
-            return Err(reader
-                .damaged(format!(
-                    "{chunks} chunks from page {page} on do not fit into a zone"
-                ))
-                .into());
-        };
-        let target = Address {
-            zone,
-            page: page as u32,
-        };
-        map.set(end - chunks, chunks, Some(target), layout.chunk_pages);
-        last = end;
-    }
-    Ok((head, map))
+    (0..reader.count(7)?)
+        .map(|_| {
+            let (id, ahead, lbns) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            let first = last.checked_add(ahead);
+            let end = first.and_then(|first| first.checked_add(lbns));
+            let (mapped, holes, extents) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            let pages = reader.varint_max(u64::from(u32::MAX))? as u32;
+            let is_sound = mapped.checked_add(holes).is_some_and(|sum| sum <= lbns);
+            let (Some(first), Some(end)) = (first, end.filter(|_| is_sound && pages > 0)) else {
+                let what = format!("run {id} has {mapped} of {lbns} LBNs in {pages} pages");
+                return Err(reader.damaged(what).into());
+            };
+            last = end;
+            Ok(ListedRun {
+                id: RunId(id),
+                first,
+                end,
+                mapped,
+                holes,
+                extents,
+                pages,
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::zone::Stream;
+    use super::super::zone_list::ListedZone;
     use super::*;
     use onefold_io::Random;
 
-    fn some_manifest(random: &mut Random, layout: &Layout) -> Manifest {
-        let mut map = ExtentMap::default();
-        for _ in 0..200 {
-            let target = Address {
-                zone: ZoneId(random.below(1 << 40)),
-                page: 1 + random.below(40) as u32,
-            };
-            map.set(
-                random.below(1 << 30),
-                1 + random.below(10),
-                Some(target),
-                layout.chunk_pages,
-            );
+    fn some_level(random: &mut Random) -> Vec<ListedRun> {
+        let mut last = 0;
+        let mut runs = Vec::new();
+        for _ in 0..random.below(5) {
+            let first = last + random.below(1 << 40);
+            last = first + 1000 + random.below(1 << 40);
+            runs.push(ListedRun {
+                id: RunId(random.below(1 << 40)),
+                first,
+                end: last,
+                mapped: random.below(500),
+                holes: random.below(500),
+                extents: random.below(900),
+                pages: 1 + random.below(1024) as u32,
+            });
         }
-        let zones = (0..layout.zones)
-            .filter(|_| random.one_in(2))
-            .collect::<Vec<_>>();
+        runs
+    }
+
+    fn some_manifest(random: &mut Random, layout: &Layout) -> Manifest {
+        let levels = ListedLevels {
+            recent: (0..random.below(4)).map(|_| some_level(random)).collect(),
+            middle: some_level(random),
+            base: some_level(random),
+        };
+        let changed: Vec<u32> = (0..layout.zones).filter(|_| random.one_in(2)).collect();
         Manifest {
             layout: *layout,
             generation: random.next(),
@@ -270,19 +281,21 @@ mod tests {
                 zone: ZoneId(random.next()),
                 page: 7,
             },
-            zones: (zones.into_iter())
-                .map(|no| ListedZone {
-                    no: ZoneNo(no),
-                    id: ZoneId(random.next()),
-                    stream: if random.one_in(2) {
-                        Stream::Copied
-                    } else {
-                        Stream::Journal
-                    },
-                    pages_used: random.below(60) as u32,
+            next_run: random.next(),
+            zone_list: random.next(),
+            zone_changes: (changed.into_iter())
+                .map(|no| match random.one_in(3) {
+                    true => ZoneChange::Free(ZoneNo(no)),
+                    false => ZoneChange::Filled(ListedZone {
+                        no: ZoneNo(no),
+                        id: ZoneId(random.next() | 1),
+                        stream: Stream::Copied,
+                        pages_used: random.below(60) as u32,
+                    }),
                 })
                 .collect(),
-            heads: vec![(HeadId(0), map), (HeadId(9), ExtentMap::default())],
+            relocations: random.next(),
+            heads: vec![(HeadId(0), levels), (HeadId(9), ListedLevels::default())],
         }
     }
 

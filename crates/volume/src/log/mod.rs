@@ -4,8 +4,9 @@
 //! ```text
 //! write ─▶ known? (pending group, open zone, hash index + rows) ─▶ group ─▶ zone      the map names the chunk
 //! flush ─▶ close the group, one sync
+//! checkpoint ─▶ memtables become runs of the map, manifest
 //! open  ─▶ manifest ─▶ replay of the groups behind its position
-//! clean ─▶ mark from the maps, copy what lives, sync, manifest, free
+//! clean ─▶ checkpoint, mark from the maps, copy what lives, sync, manifest with relocations, free
 //! ```
 //!
 //! There are no reference counts: what no map names is garbage, and cleaning finds that out by reading the maps. An
@@ -15,24 +16,32 @@
 //! Always holds: a page is named by a durable manifest or a durable group only after it was synced itself; a zone is
 //! filled anew only after a durable manifest without it; an id is given once.
 
+mod budget;
 mod check;
+mod checkpoint;
 mod clean;
 mod commit;
-mod extent_map;
+mod copy;
 mod figures;
+pub mod formats;
 mod group;
 mod hash_index;
 mod layout;
 mod manifest;
+mod map;
+mod mark;
 mod part;
 mod reader;
 mod recover;
+mod relocations;
 mod shared;
+mod sizes;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
 mod zone;
+mod zone_list;
 mod zones;
 
 use std::ops::Range;
@@ -46,9 +55,12 @@ use crate::{
     ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace, HashedChunk, HeadId, Result,
     Sequence,
 };
+pub use budget::Budget;
 pub use layout::Layout;
+pub use map::settle::MergeSizes;
 pub use part::DiskPart;
 use reader::LogReader;
+pub use sizes::LogSizes;
 pub use writer::LogEngine;
 
 /// Names chunks: the depot's hash with the depot's key.
@@ -62,10 +74,8 @@ pub struct LogOptions {
     pub fingerprint: Fingerprinter,
     /// The hash index, perhaps empty: what it does not know is stored again.
     pub index: Box<dyn ChunkIndex>,
-    /// RAM of the caches of rows and of checks, in bytes each.
-    pub cache_bytes: usize,
-    /// Journal that recovery may have to read, in bytes: then a checkpoint is made.
-    pub checkpoint_bytes: u64,
+    /// How large its parts may become.
+    pub sizes: LogSizes,
 }
 
 impl LogEngine {

@@ -7,6 +7,8 @@ use onefold_io::ReadAt;
 
 use super::check::page_check;
 use super::layout::{Address, PAGE_BYTES, ZoneNo};
+use super::map::extent::Extent;
+use super::map::levels::Levels;
 use super::shared::Shared;
 use crate::{ChunkRead, ChunkReader, Error, ExtentKind, HeadId, Result};
 
@@ -22,6 +24,8 @@ pub struct LogReader(pub Arc<Shared>);
 enum Outcome {
     /// The buffer holds it.
     Whole,
+    /// A map says that it lies there.
+    Mapped(Address),
     /// It is to be read from this place.
     At(Address, ZoneNo),
     /// It was moved meanwhile, or is damaged: the words say what was found.
@@ -38,7 +42,7 @@ impl ChunkReader for LogReader {
             if attempt > 1 {
                 self.0.data.forget_cached();
             }
-            self.resolve(head, reads, &mut outcomes);
+            self.resolve(head, reads, &mut outcomes)?;
             self.read_resolved(reads, &outcomes)?;
             self.verify(reads, &mut outcomes);
             if outcomes
@@ -58,74 +62,154 @@ impl ChunkReader for LogReader {
         lbns: Range<u64>,
         visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
     ) -> Result<()> {
+        // Neighbours of one kind are told together.
+        let mut last: Option<(Range<u64>, ExtentKind)> = None;
+        let mut goes_on = true;
         let mut at = lbns.start;
-        while at < lbns.end {
-            let next = self
-                .next_mapped(head, at)
-                .filter(|next| next.start < lbns.end);
-            let Some(next) = next else {
-                visit(at..lbns.end, ExtentKind::Hole);
-                return Ok(());
+        while at < lbns.end && goes_on {
+            let (window, levels) = self.window(head, at..lbns.end);
+            at = window.last().map_or(lbns.end, |(lbns, _)| lbns.end);
+            let mut tell = |extent: Extent| {
+                if !goes_on {
+                    return false;
+                }
+                let kind = match extent.target {
+                    Some(_) => ExtentKind::Data,
+                    None => ExtentKind::Hole,
+                };
+                match &mut last {
+                    Some((lbns, known)) if *known == kind => lbns.end = extent.end(),
+                    last => {
+                        let told = last.replace((extent.lbn..extent.end(), kind));
+                        goes_on &= told.is_none_or(|(lbns, kind)| visit(lbns, kind));
+                    }
+                }
+                goes_on
             };
-            if next.start > at && !visit(at..next.start, ExtentKind::Hole) {
-                return Ok(());
+            for (lbns, extent) in window {
+                match extent {
+                    Some(extent) => _ = tell(extent),
+                    None => levels.visit(lbns, &self.0.map_pages, &mut tell)?,
+                }
             }
-            at = next.end.min(lbns.end);
-            if !visit(next.start..at, ExtentKind::Data) {
-                return Ok(());
-            }
+        }
+        if let Some((lbns, kind)) = last.filter(|_| goes_on) {
+            visit(lbns, kind);
         }
         Ok(())
     }
 }
 
+/// What the memtable says of neighbouring LBNs, or that it says nothing.
+type Window = Vec<(Range<u64>, Option<Extent>)>;
+
+/// Parts of a window at most: the maps are locked while it is taken.
+const WINDOW_PARTS_MAX: usize = 1024;
+
 impl LogReader {
-    /// The first stretch of mapped LBNs that ends behind `lbn`, joined over neighbouring extents.
-    fn next_mapped(&self, head: HeadId, lbn: u64) -> Option<Range<u64>> {
+    /// What the memtable says of the first LBNs of `lbns`, and the levels below it at that moment.
+    fn window(&self, head: HeadId, lbns: Range<u64>) -> (Window, Arc<Levels>) {
         let maps = self.0.maps.read();
-        let map = maps.get(&head)?;
-        let (start, extent) = map.next_from(lbn, self.0.layout.chunk_pages)?;
-        let mut end = start + extent.chunks;
-        while let Some((next, extent)) = map.next_from(end, self.0.layout.chunk_pages)
-            && next == end
-        {
-            end += extent.chunks;
-        }
-        Some(start..end)
+        let Some(map) = maps.get(&head) else {
+            return (vec![(lbns, None)], Arc::default());
+        };
+        let mut window = Window::new();
+        map.memtable.visit(lbns, &mut |lbns, extent| {
+            window.push((lbns, extent));
+            window.len() < WINDOW_PARTS_MAX
+        });
+        (window, Arc::clone(&map.levels))
     }
 
     /// Finds where each chunk lies that is not whole yet; holes and chunks of the open group are read at once.
-    fn resolve(&self, head: HeadId, reads: &mut [ChunkRead<'_>], outcomes: &mut [Vec<Outcome>]) {
-        let layout = self.0.layout;
-        let open = self.0.open_group.read();
-        let maps = self.0.maps.read();
+    fn resolve(
+        &self,
+        head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        outcomes: &mut [Vec<Outcome>],
+    ) -> Result<()> {
+        let (gaps, levels) = self.resolve_newest(head, reads, outcomes);
+        for (place, lbns) in gaps {
+            let (read, outcomes) = (&mut reads[place], &mut outcomes[place]);
+            levels.visit(lbns, &self.0.map_pages, &mut |extent| {
+                self.note(extent, read, outcomes, &[]);
+                true
+            })?;
+        }
         let zones = self.0.zones.read();
-        let map = maps.get(&head);
-        for (read, outcomes) in reads.iter_mut().zip(outcomes) {
-            let chunks = read.buffer.chunks_exact_mut(layout.chunk_bytes());
-            for ((lbn, buffer), outcome) in (read.lbn.0..).zip(chunks).zip(outcomes) {
-                if *outcome == Outcome::Whole {
-                    continue;
-                }
-                *outcome = match map.and_then(|map| map.get(lbn, layout.chunk_pages)) {
-                    None => {
-                        buffer.fill(0);
-                        Outcome::Whole
-                    }
-                    Some(address) if address.zone.is_pending() => {
-                        let start = address.page as usize * PAGE_BYTES;
-                        buffer.copy_from_slice(&open.data[start..start + layout.chunk_bytes()]);
-                        Outcome::Whole
-                    }
-                    Some(address) => match zones.get(address.zone) {
-                        Some(info) => Outcome::At(address, info.no),
-                        None => Outcome::Again(format!(
-                            "mapped to zone {}, which is not there",
-                            address.zone.0
-                        )),
-                    },
+        for outcome in outcomes.iter_mut().flatten() {
+            if let Outcome::Mapped(address) = *outcome {
+                *outcome = match zones.locate(address) {
+                    Some((address, no)) => Outcome::At(address, no),
+                    None => Outcome::Again(format!(
+                        "mapped to zone {}, which is not there",
+                        address.zone.0
+                    )),
                 };
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what memtable and open group know, and returns the LBNs of which they know nothing, by read.
+    fn resolve_newest(
+        &self,
+        head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        outcomes: &mut [Vec<Outcome>],
+    ) -> (Vec<(usize, Range<u64>)>, Arc<Levels>) {
+        let open = self.0.open_group.read();
+        let maps = self.0.maps.read();
+        let map = maps.get(&head);
+        let mut gaps = Vec::new();
+        for (place, (read, outcomes)) in reads.iter_mut().zip(outcomes).enumerate() {
+            let lbns = read.lbn.0..read.lbn.0 + outcomes.len() as u64;
+            let Some(map) = map else {
+                gaps.push((place, lbns));
+                continue;
+            };
+            map.memtable.visit(lbns, &mut |lbns, extent| {
+                match extent {
+                    Some(extent) => self.note(extent, read, outcomes, &open.data),
+                    None => gaps.push((place, lbns)),
+                }
+                true
+            });
+        }
+        (
+            gaps,
+            map.map_or_else(Arc::default, |map| Arc::clone(&map.levels)),
+        )
+    }
+
+    /// Notes what a map says of some chunks of a read.
+    fn note(
+        &self,
+        extent: Extent,
+        read: &mut ChunkRead<'_>,
+        outcomes: &mut [Outcome],
+        open_data: &[u8],
+    ) {
+        let layout = &self.0.layout;
+        let first = (extent.lbn - read.lbn.0) as usize;
+        let buffers = read.buffer.chunks_exact_mut(layout.chunk_bytes());
+        let chunks = buffers.zip(outcomes).skip(first);
+        for (ahead, (buffer, outcome)) in (0..extent.chunks).zip(chunks) {
+            if *outcome == Outcome::Whole {
+                continue;
+            }
+            *outcome = match extent.target_at(ahead, layout.chunk_pages) {
+                None => {
+                    buffer.fill(0);
+                    Outcome::Whole
+                }
+                Some(address) if address.zone.is_pending() => {
+                    let start = address.page as usize * PAGE_BYTES;
+                    buffer.copy_from_slice(&open_data[start..start + layout.chunk_bytes()]);
+                    Outcome::Whole
+                }
+                Some(address) => Outcome::Mapped(address),
+            };
         }
     }
 

@@ -3,24 +3,31 @@
 //! After recovery the log begins in a new zone, never behind the last group that was found: what lies there may be the
 //! rest of groups that were written and not acknowledged, and must never look like the continuation of new ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, PageBuffer};
 use parking_lot::RwLock;
 
 use super::check::page_check;
+use super::checkpoint::{relocations_name, remove_left_over, zones_name};
 use super::group::{GroupHeader, decode_group};
 use super::hash_index::HashIndex;
 use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
-use super::manifest::{Manifest, Position};
-use super::shared::{OpenGroup, Shared};
+use super::manifest::{Manifest, Position, read_file};
+use super::map::folder::MapFolder;
+use super::map::levels::Levels;
+use super::map::page_cache::PageCache;
+use super::map::run_page::RunId;
+use super::relocations::Relocations;
+use super::shared::{HeadMap, OpenGroup, Shared};
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
 use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
+use super::zone_list::{changed, decode_zones};
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
-use crate::Result;
+use crate::{HeadId, Result};
 
 /// An engine over an empty device.
 pub fn create(
@@ -30,18 +37,18 @@ pub fn create(
     options: LogOptions,
 ) -> Result<LogEngine> {
     let layout = Layout::new(data.len()?, chunk_bytes)?;
-    let zones = Zones::new(&layout, &[], 1);
-    begin(
-        dir,
-        data,
-        layout,
-        zones,
-        HashMap::new(),
-        Vec::new(),
-        0,
-        0,
-        options,
-    )
+    let none = BTreeSet::new();
+    let found = Found {
+        zones: Zones::new(&layout, &[], 1),
+        map_folder: MapFolder::open(&*dir, layout, 1, &none)?,
+        maps: HashMap::new(),
+        replayed: Vec::new(),
+        sequence: 0,
+        generation: 0,
+        zone_list: 0,
+        relocation_list: 0,
+    };
+    begin(dir, data, layout, found, options)
 }
 
 /// The engine as its manifest and journal have it.
@@ -57,7 +64,9 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
             format!("the device ends here, expected {needed} bytes"),
         ));
     }
-    let mut zones = Zones::new(&layout, &manifest.zones, manifest.ids_reserved);
+    remove_left_over(&*dir, &manifest)?;
+    let mut zones = open_zones(&*dir, &manifest)?;
+    let (map_folder, mut maps) = open_maps(&*dir, &manifest)?;
     let mut replay = Replay {
         data: &*data,
         layout,
@@ -69,10 +78,10 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
     };
     replay.run(&manifest.position)?;
     let (sequence, replayed, groups) = (replay.sequence, replay.zones, replay.groups);
-    let mut maps: HashMap<_, _> = manifest.heads.into_iter().collect();
     for entry in groups.iter().flat_map(|group| &group.entries) {
-        let map: &mut super::extent_map::ExtentMap = maps.entry(entry.head).or_default();
-        map.set(entry.lbn, entry.chunks, entry.target, layout.chunk_pages);
+        let map: &mut HeadMap =
+            (maps.entry(entry.head)).or_insert_with(|| HeadMap::new(layout.chunk_pages));
+        Arc::make_mut(&mut map.memtable).set(entry.lbn, entry.chunks, entry.target);
     }
     for (no, table) in &replayed {
         if zones.get(table.zone).is_none() {
@@ -87,50 +96,93 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         }
         zones.seal(table.zone, table.pages_used);
     }
-    begin(
-        dir,
-        data,
-        layout,
+    let found = Found {
         zones,
+        map_folder,
         maps,
         replayed,
         sequence,
-        manifest.generation,
-        options,
-    )
+        generation: manifest.generation,
+        zone_list: manifest.zone_list,
+        relocation_list: manifest.relocations,
+    };
+    begin(dir, data, layout, found, options)
+}
+
+/// The zones, and relocations of those that were freed.
+fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
+    let layout = &manifest.layout;
+    let listed = match manifest.zone_list {
+        0 => Vec::new(),
+        generation => {
+            let name = zones_name(generation);
+            decode_zones(&read_file(dir, &name)?, layout, &name)?
+        }
+    };
+    let listed = changed(listed, &manifest.zone_changes);
+    let mut zones = Zones::new(layout, &listed, manifest.ids_reserved);
+    zones.note_changed(&manifest.zone_changes);
+    if manifest.relocations > 0 {
+        let name = relocations_name(manifest.relocations);
+        zones.relocations = Relocations::decode(&read_file(dir, &name)?, layout, &name)?;
+    }
+    Ok(zones)
+}
+
+/// The maps as of the last checkpoint.
+fn open_maps(dir: &dyn Dir, manifest: &Manifest) -> Result<(MapFolder, HashMap<HeadId, HeadMap>)> {
+    let listed = manifest.heads.iter().flat_map(|(_, levels)| levels.runs());
+    let listed: BTreeSet<RunId> = listed.map(|run| run.id).collect();
+    let folder = MapFolder::open(dir, manifest.layout, manifest.next_run, &listed)?;
+    let mut maps = HashMap::new();
+    for (head, levels) in &manifest.heads {
+        let mut map = HeadMap::new(manifest.layout.chunk_pages);
+        map.levels = Arc::new(Levels::open(&folder, levels)?);
+        maps.insert(*head, map);
+    }
+    Ok((folder, maps))
+}
+
+/// What a depot holds.
+struct Found {
+    zones: Zones,
+    map_folder: MapFolder,
+    maps: HashMap<HeadId, HeadMap>,
+    /// Zones that the journal went through since the last checkpoint, with tables as they should be.
+    replayed: Vec<(ZoneNo, ZoneTable)>,
+    sequence: u64,
+    generation: u64,
+    zone_list: u64,
+    relocation_list: u64,
 }
 
 /// Writes the tables of what was replayed and a manifest with a new place for the log; then the engine may write.
-#[allow(clippy::too_many_arguments)]
 fn begin(
     dir: Arc<dyn Dir>,
     data: Arc<dyn Disk>,
     layout: Layout,
-    mut zones: Zones,
-    maps: HashMap<crate::HeadId, super::extent_map::ExtentMap>,
-    replayed: Vec<(ZoneNo, ZoneTable)>,
-    sequence: u64,
-    generation: u64,
+    found: Found,
     options: LogOptions,
 ) -> Result<LogEngine> {
-    let tables = Tables::new(Arc::clone(&data), layout, options.cache_bytes);
+    let mut zones = found.zones;
+    let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
     let mut index = HashIndex::new(options.index);
-    for (no, table) in replayed {
+    for (no, table) in found.replayed {
         // An index that fails costs duplicates.
         index
             .insert(table.rows.iter().map(|row| row.hash), table.zone)
             .ok();
         tables.write(table, no)?;
     }
+    let listed = zones.listed(&[]);
     if index.is_empty() {
-        for zone in zones.listed() {
+        for zone in &listed {
             let table = tables.read(zone.id, zone.no)?;
             index
                 .insert(table.rows.iter().map(|row| row.hash), zone.id)
                 .ok();
         }
     }
-    let used = zones.listed().len() as u64;
     let Some(_) = zones.choose_next_journal() else {
         return Err(damaged(
             "manifest",
@@ -142,10 +194,11 @@ fn begin(
     let shared = Shared {
         layout,
         data,
-        maps: RwLock::new(maps),
+        maps: RwLock::new(found.maps),
+        map_pages: PageCache::new(options.sizes.map_page_bytes),
         zones: RwLock::new(zones),
         open_group: RwLock::new(OpenGroup {
-            sequence: sequence + 1,
+            sequence: found.sequence + 1,
             data: Vec::new(),
         }),
         open_checks: RwLock::new(HashMap::new()),
@@ -156,13 +209,16 @@ fn begin(
         dir,
         depot: options.depot,
         index,
-        checkpoint_bytes: options.checkpoint_bytes,
+        sizes: options.sizes,
+        map_folder: found.map_folder,
+        zone_list: found.zone_list,
+        relocation_list: found.relocation_list,
         begin,
-        sequence: sequence + 1,
-        generation,
+        sequence: found.sequence + 1,
+        generation: found.generation,
     });
     // Nobody knows yet what of it is garbage: worth a look when space is short.
-    engine.totals.garbage_left = used * u64::from(layout.zone_pages);
+    engine.totals.garbage_left = listed.len() as u64 * u64::from(layout.zone_pages);
     engine.checkpoint()?;
     Ok(engine)
 }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use onefold_io::Disk;
 use parking_lot::RwLock;
 
-use super::extent_map::ExtentMap;
 use super::layout::{Address, Layout, ZoneId};
+use super::map::levels::Levels;
+use super::map::memtable::Memtable;
+use super::map::page_cache::PageCache;
 use super::tables::Tables;
 use super::zones::Zones;
 use crate::HeadId;
@@ -21,7 +23,9 @@ pub struct Shared {
     /// The data device.
     pub data: Arc<dyn Disk>,
     /// The block maps.
-    pub maps: RwLock<HashMap<HeadId, ExtentMap>>,
+    pub maps: RwLock<HashMap<HeadId, HeadMap>>,
+    /// Pages of their runs.
+    pub map_pages: PageCache,
     /// The zones.
     pub zones: RwLock<Zones>,
     /// The group that is not written yet.
@@ -30,6 +34,24 @@ pub struct Shared {
     pub open_checks: RwLock<HashMap<ZoneId, Vec<u32>>>,
     /// Rows and checks of the others.
     pub tables: Tables,
+}
+
+/// The map of one head: what changed since the last checkpoint, and runs.
+pub struct HeadMap {
+    /// The newest changes. Shared while a checkpoint writes them.
+    pub memtable: Arc<Memtable>,
+    /// Everything else. A reader takes the list and asks it without a lock.
+    pub levels: Arc<Levels>,
+}
+
+impl HeadMap {
+    /// A map that maps nothing.
+    pub fn new(chunk_pages: u32) -> Self {
+        Self {
+            memtable: Arc::new(Memtable::new(chunk_pages)),
+            levels: Arc::default(),
+        }
+    }
 }
 
 /// Data of the group that is not written yet. Its chunks have pending addresses.
@@ -41,10 +63,19 @@ pub struct OpenGroup {
 }
 
 impl Shared {
-    /// Maps chunks of a head, and returns how many were mapped before.
+    /// Maps chunks of a head, and returns how many of them are known to have been mapped before: the runs are not asked.
     pub fn map(&self, head: HeadId, lbn: u64, chunks: u64, target: Option<Address>) -> u64 {
         let mut maps = self.maps.write();
-        let map = maps.entry(head).or_default();
-        map.set(lbn, chunks, target, self.layout.chunk_pages)
+        let chunk_pages = self.layout.chunk_pages;
+        let map = maps
+            .entry(head)
+            .or_insert_with(|| HeadMap::new(chunk_pages));
+        Arc::make_mut(&mut map.memtable).set(lbn, chunks, target)
+    }
+
+    /// Entries of all memtables.
+    pub fn memtable_entries(&self) -> usize {
+        let maps = self.maps.read();
+        maps.values().map(|map| map.memtable.len()).sum()
     }
 }

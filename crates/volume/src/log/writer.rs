@@ -10,7 +10,9 @@ use super::figures::Totals;
 use super::group::{Entry, GroupContent, encode_group, header_pages_max};
 use super::hash_index::HashIndex;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
+use super::map::folder::MapFolder;
 use super::shared::Shared;
+use super::sizes::LogSizes;
 use super::zone::{ChunkHash, NO_HASH, Row, chunk_hash};
 use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
 
@@ -25,7 +27,15 @@ pub struct LogEngine {
     pub(super) dir: Arc<dyn Dir>,
     pub(super) depot: [u8; 16],
     pub(super) index: HashIndex,
-    checkpoint_bytes: u64,
+    pub(super) sizes: LogSizes,
+    pub(super) map_folder: MapFolder,
+    /// Generations of the files of zones and of relocations that the manifest names; 0: none.
+    pub(super) zone_list: u64,
+    pub(super) relocation_list: u64,
+    /// Whether relocations changed since their file was written.
+    pub(super) relocations_changed: bool,
+    /// The place at which the next mark goes on with zones in turn.
+    pub(super) mark_turn: ZoneNo,
     /// The zone that groups are appended to.
     pub(super) zone: Option<OpenZone>,
     /// Id of the zone at which the log begins, until that is opened.
@@ -39,8 +49,6 @@ pub struct LogEngine {
     pub(super) durable: u64,
     pub(super) generation: u64,
     pub(super) log_bytes: u64,
-    /// Zones that cleaning has emptied: the next manifest leaves them out.
-    pub(super) condemned: Vec<ZoneId>,
     /// Why the engine takes no writes any more.
     failed: Option<String>,
     pub(super) totals: Totals,
@@ -80,7 +88,10 @@ pub(super) struct Beginning {
     pub dir: Arc<dyn Dir>,
     pub depot: [u8; 16],
     pub index: HashIndex,
-    pub checkpoint_bytes: u64,
+    pub sizes: LogSizes,
+    pub map_folder: MapFolder,
+    pub zone_list: u64,
+    pub relocation_list: u64,
     pub begin: ZoneId,
     pub sequence: u64,
     pub generation: u64,
@@ -93,7 +104,12 @@ impl LogEngine {
             dir: beginning.dir,
             depot: beginning.depot,
             index: beginning.index,
-            checkpoint_bytes: beginning.checkpoint_bytes,
+            sizes: beginning.sizes,
+            map_folder: beginning.map_folder,
+            zone_list: beginning.zone_list,
+            relocation_list: beginning.relocation_list,
+            relocations_changed: false,
+            mark_turn: ZoneNo(0),
             zone: None,
             begin: Some(beginning.begin),
             last_zone: None,
@@ -102,7 +118,6 @@ impl LogEngine {
             durable: beginning.sequence - 1,
             generation: beginning.generation,
             log_bytes: 0,
-            condemned: Vec::new(),
             failed: None,
             totals: Totals::default(),
         }
@@ -149,10 +164,18 @@ impl LogEngine {
                 written => written?,
             }
         }
-        if self.log_bytes >= self.checkpoint_bytes {
-            self.checkpoint()?;
-        }
+        self.checkpoint_if_due()?;
         Ok(refused)
+    }
+
+    /// A checkpoint, where recovery would have much to read otherwise, or memtables are full.
+    fn checkpoint_if_due(&mut self) -> Result<()> {
+        let is_due = self.log_bytes >= self.sizes.checkpoint_bytes
+            || self.shared.memtable_entries() >= self.sizes.memtable_entries;
+        match is_due {
+            true => self.checkpoint(),
+            false => Ok(()),
+        }
     }
 
     /// What the index says of each chunk that is not known otherwise. An index that fails knows nothing.
@@ -199,11 +222,8 @@ impl LogEngine {
                 }
             }
         };
-        let replaced = self.change(chunk.head, chunk.lbn.0, 1, target);
-        match replaced {
-            0 => self.totals.new += 1,
-            _ => self.totals.overwritten += 1,
-        }
+        self.totals.writes += 1;
+        self.totals.overwritten += self.change(chunk.head, chunk.lbn.0, 1, target);
         Ok(())
     }
 
@@ -213,9 +233,8 @@ impl LogEngine {
             return Ok(());
         }
         self.make_room(Need::Journal)?;
-        let replaced = self.change(head, lbns.start, lbns.end - lbns.start, None);
-        self.totals.discarded += replaced;
-        Ok(())
+        self.totals.discarded += self.change(head, lbns.start, lbns.end - lbns.start, None);
+        self.checkpoint_if_due()
     }
 
     /// The chunk, if the pending group or the open zone holds it.
@@ -278,10 +297,12 @@ impl LogEngine {
         })
     }
 
-    /// Changes the map, and notes it in the pending group. Returns how many of the chunks were mapped before.
+    /// Changes the map, and notes it in the pending group. Returns how many of the chunks are known to have been mapped
+    /// before: the runs are not asked.
     fn change(&mut self, head: HeadId, lbn: u64, chunks: u64, target: Option<Address>) -> u64 {
         let replaced = self.shared.map(head, lbn, chunks, target);
-        self.totals.unmapped_since_mark += replaced;
+        let stored = self.stored_chunks();
+        self.totals.changed_since_mark += chunks.min(stored);
         let chunk_pages = self.shared.layout.chunk_pages;
         let follows = |last: &Entry| {
             let goes_on = match (last.target, target) {

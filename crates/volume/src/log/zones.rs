@@ -1,10 +1,13 @@
 //! Which zones hold what: places, fillings, free ones, and ids that may still be given.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::layout::{Layout, ZoneId, ZoneNo};
-use super::manifest::ListedZone;
+use super::layout::{Address, Layout, ZoneId, ZoneNo};
+use super::map::extent::Extent;
+use super::relocations::Relocations;
 use super::zone::Stream;
+use super::zone_list::{ListedZone, ZoneChange};
+use crate::Result;
 
 /// Ids that a manifest reserves at once, so that most zones are opened without writing one.
 const IDS_RESERVED_AT_ONCE: u64 = 1_000_000;
@@ -20,6 +23,11 @@ pub struct Zones {
     next_journal: Option<ZoneNo>,
     next_id: u64,
     ids_reserved: u64,
+    /// Places that changed since the file of zones was written.
+    changed: BTreeSet<ZoneNo>,
+    /// Where the chunks of freed zones are.
+    pub relocations: Relocations,
+    chunk_pages: u32,
 }
 
 /// One filling.
@@ -31,10 +39,12 @@ pub struct ZoneInfo {
     pub stream: Stream,
     /// Pages behind the last one written, once it is full.
     pub pages_used: u32,
+    /// Pages of chunks that lived at the last mark that tracked it; where none did since opening, 0: worth a look.
+    pub live_pages: u32,
 }
 
 impl Zones {
-    /// The zones that a manifest lists, and ids from `next_id` on.
+    /// The zones that a manifest lists, and ids from `next_id` on. None counts as changed.
     pub fn new(layout: &Layout, listed: &[ListedZone], next_id: u64) -> Self {
         let mut zones = Self {
             by_id: HashMap::new(),
@@ -44,16 +54,56 @@ impl Zones {
             next_journal: None,
             next_id,
             ids_reserved: next_id + IDS_RESERVED_AT_ONCE,
+            changed: BTreeSet::new(),
+            relocations: Relocations::default(),
+            chunk_pages: layout.chunk_pages,
         };
         for zone in listed {
             zones.insert(zone.id, zone.no, zone.stream, zone.pages_used);
         }
+        zones
+            .by_id
+            .values_mut()
+            .for_each(|info| info.live_pages = 0);
+        zones.unchanged();
         zones
     }
 
     /// The filling, if the depot holds it.
     pub fn get(&self, id: ZoneId) -> Option<&ZoneInfo> {
         self.by_id.get(&id)
+    }
+
+    /// Where a chunk is that a map says to lie at `address`. `None`: its zone was freed since, and it was not moved.
+    pub fn locate(&self, address: Address) -> Option<(Address, ZoneNo)> {
+        if let Some(info) = self.get(address.zone) {
+            return Some((address, info.no));
+        }
+        let address = self.relocations.resolve(address, self.chunk_pages)?;
+        Some((address, self.get(address.zone)?.no))
+    }
+
+    /// Calls `visit` for the parts of an extent with the addresses at which their chunks are now. A chunk that is
+    /// nowhere any more keeps its address: newer levels of the map hide it.
+    pub fn relocate(
+        &self,
+        extent: Extent,
+        visit: &mut dyn FnMut(Extent) -> Result<()>,
+    ) -> Result<()> {
+        let is_moved = |target: Address| self.get(target.zone).is_none();
+        if self.relocations.len() == 0 || !extent.target.is_some_and(is_moved) {
+            return visit(extent);
+        }
+        for ahead in 0..extent.chunks {
+            let old = extent.target_at(ahead, self.chunk_pages);
+            let new = old.and_then(|old| self.relocations.resolve(old, self.chunk_pages));
+            visit(Extent {
+                lbn: extent.lbn + ahead,
+                chunks: 1,
+                target: new.or(old),
+            })?;
+        }
+        Ok(())
     }
 
     /// The filling at a place.
@@ -71,18 +121,54 @@ impl Zones {
         self.by_id.iter().map(|(id, info)| (*id, info))
     }
 
-    /// The list that a manifest holds, by place.
-    pub fn listed(&self) -> Vec<ListedZone> {
-        let mut listed: Vec<ListedZone> = (self.by_id.iter())
-            .map(|(id, info)| ListedZone {
-                no: info.no,
-                id: *id,
+    /// Every filling but `left_out`, by place.
+    pub fn listed(&self, left_out: &[ZoneId]) -> Vec<ListedZone> {
+        let places = (0..self.by_no.len() as u32).map(ZoneNo);
+        let changes = places.map(|no| self.change(no, left_out));
+        let filled = changes.filter_map(|change| match change {
+            ZoneChange::Filled(zone) => Some(zone),
+            ZoneChange::Free(_) => None,
+        });
+        filled.collect()
+    }
+
+    /// Places that changed since [`unchanged`](Self::unchanged), as if `left_out` were free.
+    pub fn changes(&self, left_out: &[ZoneId]) -> Vec<ZoneChange> {
+        let freed = left_out.iter().filter_map(|id| self.get(*id));
+        let mut places = self.changed.clone();
+        places.extend(freed.map(|info| info.no));
+        let changes = places.into_iter().map(|no| self.change(no, left_out));
+        changes.collect()
+    }
+
+    fn change(&self, no: ZoneNo, left_out: &[ZoneId]) -> ZoneChange {
+        let filling = self.at(no).filter(|id| !left_out.contains(id));
+        match filling.and_then(|id| Some((id, self.get(id)?))) {
+            None => ZoneChange::Free(no),
+            Some((id, info)) => ZoneChange::Filled(ListedZone {
+                no,
+                id,
                 stream: info.stream,
                 pages_used: info.pages_used,
-            })
-            .collect();
-        listed.sort_by_key(|zone| zone.no);
-        listed
+            }),
+        }
+    }
+
+    /// Places whose changes the manifest holds, and not the file of zones.
+    pub fn note_changed(&mut self, changes: &[ZoneChange]) {
+        self.changed.extend(changes.iter().map(ZoneChange::no));
+    }
+
+    /// The file of zones holds all changes.
+    pub fn unchanged(&mut self) {
+        self.changed.clear();
+    }
+
+    /// RAM of the tables of zones and of relocations, in bytes.
+    pub fn ram_bytes(&self) -> u64 {
+        let by_id = self.by_id.capacity() * (size_of::<(ZoneId, ZoneInfo)>() + 1);
+        let by_no = self.by_no.capacity() * size_of::<Option<ZoneId>>();
+        (by_id + by_no + self.changed.len() * 8) as u64 + self.relocations.ram_bytes()
     }
 
     /// Ids below this may be given without another manifest.
@@ -135,6 +221,7 @@ impl Zones {
     /// A place is filled from now on.
     pub fn insert(&mut self, id: ZoneId, no: ZoneNo, stream: Stream, pages_used: u32) {
         debug_assert!(self.at(no).is_none(), "a place has one filling");
+        self.changed.insert(no);
         self.by_no[no.0 as usize] = Some(id);
         self.free -= 1;
         if self.next_journal == Some(no) {
@@ -144,14 +231,24 @@ impl Zones {
             no,
             stream,
             pages_used,
+            // Filled just now: nothing of it is garbage yet.
+            live_pages: u32::MAX,
         };
         self.by_id.insert(id, info);
+    }
+
+    /// Notes how many pages of chunks live.
+    pub fn set_live(&mut self, id: ZoneId, pages: u32) {
+        if let Some(info) = self.by_id.get_mut(&id) {
+            info.live_pages = pages;
+        }
     }
 
     /// Notes that the zone is full.
     pub fn seal(&mut self, id: ZoneId, pages_used: u32) {
         if let Some(info) = self.by_id.get_mut(&id) {
             info.pages_used = pages_used;
+            self.changed.insert(info.no);
         }
     }
 
@@ -159,6 +256,7 @@ impl Zones {
     pub fn remove(&mut self, id: ZoneId) {
         if let Some(info) = self.by_id.remove(&id) {
             self.by_no[info.no.0 as usize] = None;
+            self.changed.insert(info.no);
             self.free += 1;
         }
     }

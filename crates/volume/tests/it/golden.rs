@@ -8,8 +8,9 @@ use onefold_index::RamIndex;
 use onefold_io::{Dir, MemDir};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
-use onefold_volume::log::{LogEngine, LogOptions};
-use onefold_volume::{ChunkContent, Engine, HashedChunk, HeadId, Key, Lbn, MetadataBackend};
+use onefold_volume::log::formats::{self, Format};
+use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
+use onefold_volume::{ChunkContent, Engine, Error, HashedChunk, HeadId, Key, Lbn, MetadataBackend};
 
 fn compare(name: &str, bytes: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -76,12 +77,12 @@ fn golden_log() {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let data = folder.create("data").expect("RAM");
     data.set_len(4 << 20).expect("RAM");
+    let layout = Layout::new(4 << 20, 4096).expect("large enough");
     let options = || LogOptions {
         depot: [0x1D; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(RamIndex::default()),
-        cache_bytes: 1 << 20,
-        checkpoint_bytes: 1 << 20,
+        sizes: Budget::divide(64 << 20, &layout).expect("enough").sizes,
     };
     let mut engine =
         LogEngine::create(Arc::clone(&folder), Arc::clone(&data), 4096, options()).expect("RAM");
@@ -106,9 +107,29 @@ fn golden_log() {
     drop(LogEngine::open(Arc::clone(&folder), Arc::clone(&data), options()).expect("whole"));
     compare("log-zone-footer-1", &frame_in(&*data, (256 << 10) - 4096));
     compare(
-        "log-manifest-1",
+        "log-manifest-2",
         &frame_in(&*folder.open("manifest").expect("there"), 0),
     );
+    let map = folder.open_subdir("map").expect("there");
+    let run = map.open("0000000000000001").expect("there");
+    let mut page = vec![0; 4096];
+    run.read_at(&mut page, 0).expect("a page");
+    let end = page.iter().rposition(|byte| *byte != 0).expect("extents");
+    compare("log-map-page-1", &page[..=end]);
+    compare("log-map-footer-1", &frame_in(&*run, 4096));
+    compare("log-zones-1", &formats::example(Format::Zones));
+    compare("log-relocations-1", &formats::example(Format::Relocations));
+}
+
+/// A depot of the first program that had the engine `log` is refused in words.
+#[test]
+fn a_manifest_of_version_1_is_refused() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/log-manifest-1");
+    let bytes = std::fs::read(path).expect("the golden file is there");
+    let layout = Layout::new(4 << 20, 4096).expect("large enough");
+    let error = formats::verify(Format::Manifest, &bytes, &layout).expect_err("an old one");
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("earlier version"), "{error}");
 }
 
 /// The frame at `offset`, without what follows it.

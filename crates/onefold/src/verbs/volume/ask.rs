@@ -73,7 +73,7 @@ fn ask(folder: &Path, what: &str) -> Result<Value> {
     if let Some(answer) = control::ask(&folder.join("control"), what, json!({}))? {
         return Ok(answer);
     }
-    let source = Source::Depot(Mutex::new(Some(open_depot(folder)?)));
+    let source = Source::Depot(Mutex::new(Some(open_depot(folder, None)?)));
     let unknown = || Err(Error::Failed(format!("there is no \"{what}\"")));
     let answer = requests::handle(&source, what).unwrap_or_else(unknown);
     source.close()?;

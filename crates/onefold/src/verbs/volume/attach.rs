@@ -11,6 +11,7 @@ use super::daemon;
 use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::human;
 use crate::out::Out;
 
 /// Make a volume a block device of this host
@@ -30,6 +31,11 @@ pub struct Args {
     /// Refuse writes to a raw file
     #[arg(long, requires = "raw")]
     pub read_only: bool,
+
+    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for each
+    /// 4 KiB of the data device, and 64 MiB at least)
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, conflicts_with = "raw")]
+    pub ram: Option<u64>,
 
     /// How the kernel is given the device; auto takes the first that is there
     #[arg(long, value_name = "WAY", default_value = "auto")]

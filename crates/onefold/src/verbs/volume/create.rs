@@ -49,6 +49,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "log")]
     pub backend: String,
 
+    /// RAM that `attach` will be given: a depot that needs more is not made
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
+    pub ram: Option<u64>,
+
     /// Size of a chunk: a power of two, 512 to 64K
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "4K")]
     pub chunk_size: u64,
@@ -68,6 +72,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         capacity_bytes: args.capacity,
         data_path: data.map(|path| path.display().to_string()),
         overwrite: args.overwrite,
+        ram_bytes: args.ram,
         ..CreateOptions::new(args.size, entropy.bytes(), entropy.bytes())
     };
     let config = Depot::create(&folder, &options).map_err(|error| naming(error, &args.depot))?;

@@ -33,7 +33,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let why = Via::from(args.via).choose()?;
     let place = Place::take(&args.named.place()?)?;
     let warnings = process::protect();
-    let source = Arc::new(args.named.open("raw", !args.read_only)?);
+    let source = Arc::new(args.named.open("raw", !args.read_only, args.ram)?);
     let device = chosen(&source, args.volume.as_deref())?;
     let attached = place.attach(device.clone(), &args.named.control()?)?;
     let path = attached.device.clone();

@@ -15,6 +15,7 @@ use super::daemon;
 use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::human;
 use crate::out::Out;
 use crate::signal;
 
@@ -37,6 +38,11 @@ pub struct Args {
     /// Refuse writes to a raw file
     #[arg(long, requires = "raw")]
     pub read_only: bool,
+
+    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for each
+    /// 4 KiB of the data device, and 64 MiB at least)
+    #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, conflicts_with = "raw")]
+    pub ram: Option<u64>,
 
     #[command(flatten)]
     pub places: Places,
@@ -88,7 +94,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         }
         _ => None,
     };
-    let source = Arc::new(args.named.open(&args.name, !args.read_only)?);
+    let source = Arc::new(args.named.open(&args.name, !args.read_only, args.ram)?);
     let devices = source.devices();
     let limits = Limits {
         connections_max: args.connections as usize,

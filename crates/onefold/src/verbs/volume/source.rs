@@ -65,13 +65,16 @@ impl Named {
         })
     }
 
-    /// Opens it; `name` is that of a raw file's device.
+    /// Opens it; `name` is that of a raw file's device, `ram_bytes` the budget of a depot.
     ///
     /// # Errors
-    /// It is in use, damaged, or not there.
-    pub fn open(&self, name: &str, is_writable: bool) -> Result<Source> {
+    /// It is in use, damaged, or not there; the budget is too small.
+    pub fn open(&self, name: &str, is_writable: bool, ram_bytes: Option<u64>) -> Result<Source> {
         match &self.depot {
-            Some(folder) => Ok(Source::Depot(Mutex::new(Some(open_depot(folder)?)))),
+            Some(folder) => {
+                let depot = open_depot(folder, ram_bytes)?;
+                Ok(Source::Depot(Mutex::new(Some(depot))))
+            }
             None => {
                 let device = RawDevice::open(self.path(), name, is_writable)?;
                 Ok(Source::Raw(Arc::new(device)))
@@ -83,15 +86,19 @@ impl Named {
 /// Opens the depot in `folder`, alone.
 ///
 /// # Errors
-/// There is none, another process has it open, or it is damaged.
-pub fn open_depot(folder: &Path) -> Result<Depot> {
+/// There is none, another process has it open, or it is damaged; `ram_bytes` are too few.
+pub fn open_depot(folder: &Path, ram_bytes: Option<u64>) -> Result<Depot> {
     let dir = match FileDir::open(folder) {
         Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
             return Err(no_depot(folder));
         }
         other => other.map_err(VolumeError::from)?,
     };
-    let opened = Depot::open(Arc::new(dir), OpenOptions::default());
+    let options = OpenOptions {
+        ram_bytes,
+        ..OpenOptions::default()
+    };
+    let opened = Depot::open(Arc::new(dir), options);
     Ok(opened.map_err(|error| naming(error, folder))?)
 }
 

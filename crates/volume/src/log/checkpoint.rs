@@ -1,0 +1,226 @@
+//! Checkpoints: what the journal says goes into runs of the map, so that recovery need not read it.
+//!
+//! Order: group closed → data synced, since the runs will name it → index durable → runs written and synced → files of
+//! zones and relocations → folders synced → manifest replaced → old files removed. A crash before the manifest leaves
+//! files that no manifest names; opening removes them.
+//!
+//! The cost is that of what changed: a file of zones is written anew only when an eighth of them changed, and one of
+//! relocations when a cleaning changed them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use onefold_io::{Dir, create_anew, remove_if_there};
+
+use super::layout::ZoneId;
+use super::manifest::{Manifest, Position};
+use super::map::memtable::Memtable;
+use super::map::settle::Merger;
+use super::writer::LogEngine;
+use super::zone_list::{ZoneChange, encode_zones};
+use crate::{Error, HeadId, Result};
+
+/// Changes of zones that a manifest holds in any case. Tests write files of zones often.
+const ZONE_CHANGES_MIN: usize = if cfg!(test) { 4 } else { 256 };
+
+/// Name of the file of zones of a generation.
+pub fn zones_name(generation: u64) -> String {
+    format!("zones-{generation:016x}")
+}
+
+/// Name of the file of relocations of a generation.
+pub fn relocations_name(generation: u64) -> String {
+    format!("relocations-{generation:016x}")
+}
+
+/// Removes files of zones and relocations that no manifest names.
+///
+/// # Errors
+/// The folder cannot be read or changed.
+pub fn remove_left_over(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
+    let named = [
+        zones_name(manifest.zone_list),
+        relocations_name(manifest.relocations),
+    ];
+    for entry in dir.list()? {
+        let is_ours = entry.name.starts_with("zones-") || entry.name.starts_with("relocations-");
+        if is_ours && !entry.is_dir && !named.contains(&entry.name) {
+            remove_if_there(dir, &entry.name)?;
+        }
+    }
+    Ok(())
+}
+
+impl LogEngine {
+    /// Makes the maps durable, so that recovery need not read the journal written so far.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        self.checkpoint_without(&[])
+    }
+
+    /// A checkpoint whose manifest leaves out zones that cleaning has emptied. Readers know them until it is durable.
+    pub(super) fn checkpoint_without(&mut self, emptied: &[ZoneId]) -> Result<()> {
+        self.close_group()?;
+        let synced = self.shared.data.sync().map_err(Error::from);
+        self.fail(synced)?;
+        self.durable = self.sequence - 1;
+        if self.index.checkpoint().is_err() {
+            self.totals.index_failures += 1;
+        }
+        let written = self.write_memtables();
+        self.fail(written)?;
+        let written = self.replace_manifest(emptied);
+        self.fail(written)?;
+        self.log_bytes = 0;
+        self.totals.checkpoints += 1;
+        Ok(())
+    }
+
+    /// Makes runs of all memtables, and merges runs where that is due.
+    fn write_memtables(&mut self) -> Result<()> {
+        let heads: Vec<HeadId> = self.shared.maps.read().keys().copied().collect();
+        for head in heads {
+            let (memtable, levels) = {
+                let maps = self.shared.maps.read();
+                let map = &maps[&head];
+                (Arc::clone(&map.memtable), Arc::clone(&map.levels))
+            };
+            if memtable.len() > 0 {
+                let added = self.merging(|merger| merger.add(&levels, &memtable))?;
+                let mut maps = self.shared.maps.write();
+                let map = maps.get_mut(&head).expect("heads are never removed");
+                map.levels = Arc::new(added);
+                map.memtable = Arc::new(Memtable::new(self.shared.layout.chunk_pages));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rewrites all maps, so that they name no zone that was freed; then relocations can go.
+    pub(super) fn rewrite_maps(&mut self) -> Result<()> {
+        let heads: Vec<HeadId> = self.shared.maps.read().keys().copied().collect();
+        for head in heads {
+            let levels = Arc::clone(&self.shared.maps.read()[&head].levels);
+            let merged = self.merging(|merger| merger.merge_all(&levels))?;
+            let mut maps = self.shared.maps.write();
+            let map = maps.get_mut(&head).expect("heads are never removed");
+            map.levels = Arc::new(merged);
+        }
+        Ok(())
+    }
+
+    fn merging<T>(&mut self, act: impl FnOnce(&mut Merger<'_>) -> Result<T>) -> Result<T> {
+        let shared = Arc::clone(&self.shared);
+        let mut merger = Merger {
+            folder: &self.map_folder,
+            sizes: self.sizes.merges,
+            relocate: &|extent, visit| shared.zones.read().relocate(extent, visit),
+            overwritten: 0,
+            discarded: 0,
+        };
+        let done = act(&mut merger)?;
+        let (overwritten, discarded) = (merger.overwritten, merger.discarded);
+        self.totals.overwritten += overwritten;
+        self.totals.discarded += discarded;
+        self.totals.hidden = self.totals.hidden.saturating_sub(overwritten + discarded);
+        Ok(done)
+    }
+
+    /// Writes what the manifest is to name, the manifest, and removes what it names no more.
+    fn replace_manifest(&mut self, emptied: &[ZoneId]) -> Result<()> {
+        let mut manifest = self.manifest(emptied);
+        let runs: BTreeSet<_> = (manifest.heads.iter())
+            .flat_map(|(_, levels)| levels.runs().map(|run| run.id))
+            .collect();
+        let used = self.shared.layout.zones - self.shared.zones.read().free();
+        let is_listed_anew = manifest.zone_changes.len() > ZONE_CHANGES_MIN + used as usize / 8;
+        if is_listed_anew {
+            manifest.zone_list = manifest.generation;
+            manifest.zone_changes = Vec::new();
+            let zones = self.shared.zones.read().listed(emptied);
+            self.write_file(&zones_name(manifest.zone_list), &encode_zones(&zones))?;
+        }
+        if self.relocations_changed {
+            let encoded = {
+                let zones = self.shared.zones.read();
+                (zones.relocations.len() > 0).then(|| zones.relocations.encode())
+            };
+            manifest.relocations = encoded.as_ref().map_or(0, |_| manifest.generation);
+            if let Some(encoded) = encoded {
+                self.write_file(&relocations_name(manifest.relocations), &encoded)?;
+            }
+        }
+        self.map_folder.sync()?;
+        self.dir.sync()?;
+        manifest.write(&*self.dir)?;
+        self.generation = manifest.generation;
+        self.relocations_changed = false;
+        if is_listed_anew {
+            self.shared.zones.write().unchanged();
+        }
+        self.remove_unnamed(&manifest, &runs);
+        Ok(())
+    }
+
+    /// What cannot be removed now is removed at the next opening.
+    fn remove_unnamed(
+        &mut self,
+        manifest: &Manifest,
+        runs: &BTreeSet<super::map::run_page::RunId>,
+    ) {
+        self.map_folder.keep(runs).ok();
+        if self.zone_list != manifest.zone_list {
+            remove_if_there(&*self.dir, &zones_name(self.zone_list)).ok();
+            self.zone_list = manifest.zone_list;
+        }
+        if self.relocation_list != manifest.relocations {
+            remove_if_there(&*self.dir, &relocations_name(self.relocation_list)).ok();
+            self.relocation_list = manifest.relocations;
+        }
+    }
+
+    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let disk = create_anew(&*self.dir, name)?;
+        disk.write_at(bytes, 0)?;
+        Ok(disk.sync()?)
+    }
+
+    /// The state as a manifest. No group is pending, and memtables are empty.
+    fn manifest(&mut self, emptied: &[ZoneId]) -> Manifest {
+        let mut zones = self.shared.zones.write();
+        let position = match &self.zone {
+            Some(zone) => Position {
+                no: zone.no,
+                zone: zone.id,
+                page: zone.page,
+            },
+            None => {
+                // The log begins anew in the next zone: its id is fixed now, and its header need not name the one before.
+                self.last_zone = None;
+                Position {
+                    no: zones
+                        .next_journal()
+                        .expect("the place of the next zone is chosen ahead"),
+                    zone: *self.begin.get_or_insert_with(|| zones.new_id()),
+                    page: 0,
+                }
+            }
+        };
+        let zone_changes: Vec<ZoneChange> = zones.changes(emptied);
+        let mut heads: Vec<_> = (self.shared.maps.read().iter())
+            .map(|(head, map)| (*head, map.levels.listed()))
+            .collect();
+        heads.sort_by_key(|(head, _)| *head);
+        Manifest {
+            layout: self.shared.layout,
+            generation: self.generation + 1,
+            sequence: self.sequence - 1,
+            ids_reserved: zones.ids_reserved(),
+            position,
+            next_run: self.map_folder.next(),
+            zone_list: self.zone_list,
+            zone_changes,
+            relocations: self.relocation_list,
+            heads,
+        }
+    }
+}

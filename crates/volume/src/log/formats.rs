@@ -1,0 +1,121 @@
+//! The decoders of the engine's formats by themselves: for the fuzzer, and for whoever looks into a depot.
+
+use super::group::decode_group;
+use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::manifest::Manifest;
+use super::map::extent::Extent;
+use super::map::run_page::{PageBuilder, RunId, RunPage};
+use super::relocations::Relocations;
+use super::zone::{Stream, ZoneHeader, ZoneTable};
+use super::zone_list::{ListedZone, decode_zones, encode_zones};
+use crate::Result;
+
+/// A format of the engine `log`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// The file `manifest`.
+    Manifest,
+    /// Page 0 of run 1 of the map.
+    MapPage,
+    /// A file of zones.
+    Zones,
+    /// A file of relocations.
+    Relocations,
+    /// A group, which begins at page 1 of a zone.
+    Group,
+    /// A zone's header page.
+    ZoneHeader,
+    /// The table of zone 1.
+    ZoneTable,
+}
+
+/// Whether `bytes` are a value of the format, of a depot with this layout.
+///
+/// # Errors
+/// [`Damaged`](crate::Error::Damaged): they are none, or say what cannot be.
+pub fn verify(format: Format, bytes: &[u8], layout: &Layout) -> Result<()> {
+    match format {
+        Format::Manifest => {
+            let manifest = Manifest::decode(bytes)?;
+            assert_eq!(Manifest::decode(&manifest.encode())?, manifest);
+        }
+        Format::MapPage => {
+            let page = RunPage::decode(bytes.to_vec(), RunId(1), 0, layout, "page")?;
+            let extents: Vec<_> = (0..page.len()).map(|at| page.extent(at)).collect();
+            for (at, extent) in extents.iter().enumerate() {
+                assert_eq!(page.first_behind(extent.lbn), at);
+            }
+        }
+        Format::Zones => drop(decode_zones(bytes, layout, "zones")?),
+        Format::Relocations => {
+            let relocations = Relocations::decode(bytes, layout, "relocations")?;
+            let encoded = relocations.encode();
+            assert_eq!(Relocations::decode(&encoded, layout, "again")?, relocations);
+        }
+        Format::Group => drop(decode_group(bytes, 1, "group", 0)?),
+        Format::ZoneHeader => drop(ZoneHeader::decode(bytes, "header", 0)?),
+        Format::ZoneTable => drop(ZoneTable::decode(bytes, layout, ZoneId(1), "table", 0)?),
+    }
+    Ok(())
+}
+
+/// A small value of a format that stands alone; of the others an empty one.
+pub fn example(format: Format) -> Vec<u8> {
+    match format {
+        Format::MapPage => some_map_page(),
+        Format::Zones => encode_zones(&[
+            some_zone(0, 1, Stream::Journal),
+            some_zone(5, 300, Stream::Copied),
+        ]),
+        Format::Relocations => some_relocations().encode(),
+        _ => Vec::new(),
+    }
+}
+
+fn some_map_page() -> Vec<u8> {
+    let mut builder = PageBuilder::default();
+    for n in 0..100 {
+        let (zone, page) = (ZoneId(1 + n * 7 % 50), 3 + n as u32 % 20);
+        let extent = Extent {
+            lbn: 1000 + n * 9,
+            chunks: 1 + n % 4,
+            target: (n % 5 > 0).then_some(Address { zone, page }),
+        };
+        assert!(builder.push(extent), "a page has room for a hundred");
+    }
+    let mut page = Vec::with_capacity(PAGE_BYTES);
+    builder.finish(RunId(1), 0, &mut page);
+    page
+}
+
+fn some_zone(no: u32, id: u64, stream: Stream) -> ListedZone {
+    ListedZone {
+        no: ZoneNo(no),
+        id: ZoneId(id),
+        stream,
+        pages_used: 60,
+    }
+}
+
+/// Chunks of zone 3 that were moved to two zones.
+fn some_relocations() -> Relocations {
+    let at = |zone, page| Address {
+        zone: ZoneId(zone),
+        page,
+    };
+    let moved = [
+        (at(3, 2), at(9, 1)),
+        (at(3, 5), at(9, 2)),
+        (at(3, 8), at(10, 1)),
+    ];
+    let mut relocations = Relocations::default();
+    relocations.add(&[ZoneId(3)], &moved.into(), 1);
+    relocations
+}
+
+/// Makes the check of a changed map page right again.
+pub fn mend_map_page(page: &mut [u8]) {
+    if let Some((check, rest)) = page.split_first_chunk_mut::<4>() {
+        *check = super::check::run_page_check(RunId(1), 0, rest).to_le_bytes();
+    }
+}

@@ -1,0 +1,239 @@
+//! A run: a file of extents, sorted by LBN and never changed.
+//!
+//! ```text
+//! run     := page* frame(footer)                                                  1FVMAPRN
+//! footer  := run:u64 lbn:u64 end:u64 mapped:u64 holes:u64 extents:u64 pages:varint fence:u64{pages}
+//! ```
+//!
+//! A fence is the first LBN of a page. They are kept in RAM, so that an LBN costs one page read.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
+use onefold_io::varint::{ByteReader, put_varint};
+use onefold_io::{Disk, PageBuffer};
+
+use super::extent::Extent;
+use super::folder::{MapFolder, file_name};
+use super::page_cache::PageCache;
+use super::run_page::{RunId, RunPage};
+use crate::Result;
+use crate::log::layout::{Layout, PAGE_BYTES};
+use crate::log::zone::damaged;
+
+const KIND: FrameKind = FrameKind {
+    magic: *b"1FVMAPRN",
+    version: 1,
+};
+
+/// What a manifest says of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ListedRun {
+    /// Its number.
+    pub id: RunId,
+    /// Its first LBN.
+    pub first: u64,
+    /// The LBN behind its last one.
+    pub end: u64,
+    /// LBNs that it maps to a chunk.
+    pub mapped: u64,
+    /// LBNs of its holes.
+    pub holes: u64,
+    /// Its extents.
+    pub extents: u64,
+    /// Its pages.
+    pub pages: u32,
+}
+
+impl ListedRun {
+    /// Bytes of its pages.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.pages) * PAGE_BYTES as u64
+    }
+
+    /// LBNs from its first to its last.
+    pub fn span(&self) -> Range<u64> {
+        self.first..self.end
+    }
+}
+
+/// An open run.
+pub struct Run {
+    /// What a manifest says of it.
+    pub listed: ListedRun,
+    layout: Layout,
+    disk: Arc<dyn Disk>,
+    /// First LBN of each page.
+    fences: Vec<u64>,
+    /// All pages, where they are kept in RAM.
+    pinned: Vec<Arc<RunPage>>,
+}
+
+/// Whether a run's pages are kept in RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pages {
+    /// All of them.
+    Pinned,
+    /// Those that were used last.
+    Cached,
+}
+
+impl Run {
+    /// Opens a run that a manifest lists.
+    ///
+    /// # Errors
+    /// The file is missing, or not what was written: [`Damaged`](crate::Error::Damaged).
+    pub fn open(folder: &MapFolder, listed: ListedRun, pages: Pages) -> Result<Arc<Self>> {
+        let disk = folder.disk(listed.id)?;
+        let (start, end) = (listed.bytes(), disk.len()?);
+        let bytes_max = 64 + 8 * u64::from(listed.pages) + 64;
+        if end < start || end - start > bytes_max {
+            let what = format!("{end} bytes, expected {start} and a footer");
+            return Err(damaged(&file_name(listed.id), 0, what));
+        }
+        let mut footer = vec![0; (end - start) as usize];
+        disk.read_at(&mut footer, start)?;
+        let fences = decode_footer(&footer, &listed, &file_name(listed.id))?;
+        Self::new(folder, listed, disk, fences, pages)
+    }
+
+    /// A run whose file was written just now.
+    ///
+    /// # Errors
+    /// Its pages cannot be read back, where they are to be kept.
+    pub fn new(
+        folder: &MapFolder,
+        listed: ListedRun,
+        disk: Arc<dyn Disk>,
+        fences: Vec<u64>,
+        pages: Pages,
+    ) -> Result<Arc<Self>> {
+        let mut run = Self {
+            listed,
+            layout: folder.layout,
+            disk,
+            fences,
+            pinned: Vec::new(),
+        };
+        if pages == Pages::Pinned {
+            let read = run.read_pages(0..listed.pages)?;
+            run.pinned = read.into_iter().map(Arc::new).collect();
+        }
+        Ok(Arc::new(run))
+    }
+
+    /// Reads neighbouring pages from the disk, past every cache.
+    ///
+    /// # Errors
+    /// The device failed, or a page is damaged.
+    pub fn read_pages(&self, pages: Range<u32>) -> Result<Vec<RunPage>> {
+        let mut bytes = PageBuffer::zeroed(pages.len() * PAGE_BYTES);
+        self.disk
+            .read_at(&mut bytes, u64::from(pages.start) * PAGE_BYTES as u64)?;
+        let name = file_name(self.listed.id);
+        (pages.zip(bytes.chunks_exact(PAGE_BYTES)))
+            .map(|(no, page)| {
+                RunPage::decode(page.to_vec(), self.listed.id, no, &self.layout, &name)
+            })
+            .collect()
+    }
+
+    /// Calls `visit` for each extent with an LBN in `lbns`, in order and cut to it, until it gives `false`. Returns
+    /// whether it never did.
+    ///
+    /// # Errors
+    /// The device failed, or a page is damaged.
+    pub fn visit(
+        &self,
+        lbns: &Range<u64>,
+        cache: &PageCache,
+        visit: &mut dyn FnMut(Extent) -> Result<bool>,
+    ) -> Result<bool> {
+        let first = self.fences.partition_point(|fence| *fence <= lbns.start);
+        for no in first.saturating_sub(1)..self.fences.len() {
+            if self.fences[no] >= lbns.end {
+                break;
+            }
+            let page = self.page(no as u32, cache)?;
+            for at in page.first_behind(lbns.start)..page.len() {
+                let extent = page.extent(at);
+                if extent.lbn >= lbns.end {
+                    return Ok(true);
+                }
+                if !visit(extent.cut(lbns, self.layout.chunk_pages))? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn page(&self, no: u32, cache: &PageCache) -> Result<Arc<RunPage>> {
+        if let Some(page) = self.pinned.get(no as usize) {
+            return Ok(Arc::clone(page));
+        }
+        cache.get(self.listed.id, no, || {
+            let mut read = self.read_pages(no..no + 1);
+            if read.is_err() {
+                self.disk.forget_cached();
+                read = self.read_pages(no..no + 1);
+            }
+            Ok(read?.remove(0))
+        })
+    }
+
+    /// RAM of fences and of pages that are kept, in bytes.
+    pub fn ram_bytes(&self) -> u64 {
+        let pinned = self.pinned.len() * (PAGE_BYTES + size_of::<RunPage>() + 16);
+        (self.fences.capacity() * 8 + pinned + size_of::<Self>()) as u64
+    }
+}
+
+/// The footer as it lies behind the pages.
+pub fn encode_footer(listed: &ListedRun, fences: &[u64]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(50 + 8 * fences.len());
+    for number in [
+        listed.id.0,
+        listed.first,
+        listed.end,
+        listed.mapped,
+        listed.holes,
+        listed.extents,
+    ] {
+        payload.extend_from_slice(&number.to_le_bytes());
+    }
+    put_varint(&mut payload, fences.len() as u64);
+    for fence in fences {
+        payload.extend_from_slice(&fence.to_le_bytes());
+    }
+    encode_frame(KIND, &payload)
+}
+
+/// The fences, if the footer is that of the run that a manifest lists.
+fn decode_footer(bytes: &[u8], listed: &ListedRun, name: &str) -> Result<Vec<u64>> {
+    let offset = listed.bytes();
+    let payload = decode_whole(KIND, bytes, name, offset)?;
+    let mut reader = ByteReader::new(payload, name, offset);
+    let found = ListedRun {
+        id: RunId(reader.u64()?),
+        first: reader.u64()?,
+        end: reader.u64()?,
+        mapped: reader.u64()?,
+        holes: reader.u64()?,
+        extents: reader.u64()?,
+        pages: listed.pages,
+    };
+    let fences = (0..reader.count(8)?)
+        .map(|_| reader.u64())
+        .collect::<Result<Vec<u64>, _>>()?;
+    reader.end()?;
+    if found != *listed || fences.len() != listed.pages as usize || !fences.is_sorted() {
+        let what = format!(
+            "{found:?} with {} fences, expected {listed:?}",
+            fences.len()
+        );
+        return Err(damaged(name, offset, what));
+    }
+    Ok(fences)
+}

@@ -1,0 +1,22 @@
+//! Sizes of an engine's parts: RAM, and how much is written before a checkpoint.
+
+use super::map::settle::MergeSizes;
+
+/// How large the parts of an engine may become.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSizes {
+    /// The budget that was divided, in bytes.
+    pub ram_bytes: u64,
+    /// Journal that recovery may have to read, in bytes: then a checkpoint is made.
+    pub checkpoint_bytes: u64,
+    /// Extents of all memtables: then a checkpoint is made.
+    pub memtable_entries: usize,
+    /// RAM of the caches of rows and of checks, in bytes each.
+    pub cache_bytes: usize,
+    /// RAM of the cache of map pages, in bytes.
+    pub map_page_bytes: usize,
+    /// Relocations at most: then the map is rewritten.
+    pub relocations_max: usize,
+    /// When levels of the map are merged.
+    pub merges: MergeSizes,
+}
