@@ -21,7 +21,7 @@ pub struct Location {
     pub container: ContainerId,
 }
 
-/// What an index did and holds; counters count from `open`.
+/// Counters since `open`, and the index's present size.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IndexStats {
     /// Entries that `iterate` would give, as far as known without reading (duplicates and removed ones may count).
@@ -30,18 +30,18 @@ pub struct IndexStats {
     pub disk_bytes: u64,
     /// Fingerprints asked for.
     pub lookups: u64,
-    /// Of those, found.
+    /// Lookups that found a location.
     pub hits: u64,
     /// Page reads that lookups caused.
     pub lookup_reads: u64,
-    /// Of those, reads that found nothing (a filter's false positive).
+    /// Page reads of lookups that did not find the key (a filter's false positive).
     pub false_reads: u64,
     /// Bytes written, merges included.
     pub bytes_written: u64,
 }
 
-/// From fingerprints to locations. Advice: it may have forgotten, and what it says is true of a container only while
-/// that exists.
+/// An index from fingerprints to locations. An index is advice: it may have forgotten an entry, and a location is true
+/// only while its container exists.
 pub trait ChunkIndex: Send + Sync {
     /// Fills `found[i]` with the newest location of `keys[i]`, or `None`. Both slices are of one length: a batch of a
     /// stream, some hundreds. Any number of threads may look up at once; a thread's lookups are taken for one stream.
@@ -51,17 +51,17 @@ pub trait ChunkIndex: Send + Sync {
     /// is not what was written. What `found` says then means nothing.
     fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
-    /// The newest word on one key: its container, or `None` where it is to be forgotten. Durable after `checkpoint`.
+    /// Records the newest location of one key: its container, or `None` to forget the key. Durable after `checkpoint`.
     ///
     /// # Errors
     /// A buffer was full and could not be written, [`Error::Io`](crate::Error::Io), or be merged with what is there,
     /// [`Error::Damaged`](crate::Error::Damaged).
     fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
 
-    /// Adds or replaces; the newest location of a fingerprint wins. Durable after `checkpoint`.
+    /// Adds or replaces entries; the newest location of a fingerprint wins. Durable after `checkpoint`.
     ///
     /// # Errors
-    /// Those of [`say`](ChunkIndex::say), of the first entry that fails; those before it are in.
+    /// [`say`](ChunkIndex::say)'s errors for the first entry that fails; entries before it are inserted.
     fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
         entries
             .iter()
@@ -71,7 +71,7 @@ pub trait ChunkIndex: Send + Sync {
     /// Forgets these fingerprints. Durable after `checkpoint`.
     ///
     /// # Errors
-    /// Those of [`say`](ChunkIndex::say), of the first key that fails; those before it are forgotten.
+    /// [`say`](ChunkIndex::say)'s errors for the first key that fails; keys before it are forgotten.
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
@@ -81,7 +81,7 @@ pub trait ChunkIndex: Send + Sync {
     /// retired, that one may be found again, even if `remove` came in between.
     ///
     /// # Errors
-    /// Those of [`say`](ChunkIndex::say), of an index that writes or compacts to note it.
+    /// [`say`](ChunkIndex::say)'s errors, of an index that writes or compacts to note the retirement.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
     /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
@@ -92,8 +92,8 @@ pub trait ChunkIndex: Send + Sync {
     /// background failed with.
     fn checkpoint(&mut self) -> Result<()>;
 
-    /// Sees what other processes made durable since it was opened or made durable or refreshed itself. Nothing to do
-    /// where there is one opener.
+    /// Makes visible what other processes made durable since this index was opened, checkpointed or refreshed. An index
+    /// with one opener has nothing to do.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) or [`Error::Damaged`](crate::Error::Damaged): what others wrote cannot be read;
@@ -102,8 +102,8 @@ pub trait ChunkIndex: Send + Sync {
         Ok(())
     }
 
-    /// How often others were seen to have thrown the index away since it was opened: what it was told before that is
-    /// forgotten, or was told it in another order.
+    /// How often other processes were seen to delete the index and begin a new one since `open`. Entries inserted
+    /// before that are lost, or their order has changed.
     fn times_begun_anew(&self) -> u64 {
         0
     }
@@ -118,7 +118,7 @@ pub trait ChunkIndex: Send + Sync {
     /// RAM held now, in bytes, as an allocator would count it.
     fn ram_bytes(&self) -> usize;
 
-    /// What it did and holds.
+    /// Counters since `open`, and the present size.
     fn stats(&self) -> IndexStats;
 }
 
@@ -127,16 +127,15 @@ pub trait Filter: Send {
     /// Sets `present[i]` where `keys[i]` may be in the set, clears it where it surely is not.
     ///
     /// # Errors
-    /// Of a filter on flash, a page that cannot be read: [`Error::Io`](crate::Error::Io), or
-    /// [`Error::Damaged`](crate::Error::Damaged) where the disk ends before it. `present` then promises nothing.
+    /// A filter on flash fails where a page cannot be read: [`Error::Io`](crate::Error::Io), or
     fn may_contain(&mut self, keys: &[Fingerprint], present: &mut [bool]) -> Result<()>;
 
     /// Adds all `keys`.
     ///
     /// # Errors
-    /// Of a filter on flash, pages cannot be read or written: [`Error::Io`](crate::Error::Io), or
-    /// [`Error::Damaged`](crate::Error::Damaged) where the disk ends before them. Of one that grows in RAM, it is as
-    /// large as it may be: [`Error::Budget`](crate::Error::Budget). Some of `keys` may be in then.
+    /// A filter on flash fails where pages cannot be read or written: [`Error::Io`](crate::Error::Io), or
+    /// [`Error::Damaged`](crate::Error::Damaged) where the disk ends before them. A filter that grows in RAM fails at
+    /// its largest size: [`Error::Budget`](crate::Error::Budget). Some of `keys` may be in the filter then.
     fn insert(&mut self, keys: &[Fingerprint]) -> Result<()>;
 
     /// RAM held now, in bytes.

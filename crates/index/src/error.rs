@@ -11,11 +11,11 @@ pub enum Error {
     /// The index's own files are not what was written. Rebuild it from the containers.
     #[error("index {path}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
     Damaged {
-        /// The file.
+        /// Path of the damaged file.
         path: String,
-        /// Where in it, in bytes.
+        /// Offset of the damage in the file, in bytes, where it is known.
         offset: Option<u64>,
-        /// Expected and found.
+        /// The expected and the found value, in words.
         what: String,
     },
     /// The index has one opener at a time, and another has it now.
@@ -27,9 +27,9 @@ pub enum Error {
     /// The budget is too small for what the index must hold.
     #[error("index budget of {budget_bytes} bytes is too small: {what}")]
     Budget {
-        /// What was given.
+        /// The budget that was given, in bytes.
         budget_bytes: usize,
-        /// What does not fit.
+        /// The structure that does not fit, in words.
         what: String,
     },
 }
@@ -44,8 +44,8 @@ impl Error {
         }
     }
 
-    /// A failed read of `path`, a file of our own: where it ends too early, that is damage. So is what another version
-    /// made, and what stands there and is no file: an index is made anew from the containers.
+    /// The error for a failed read of `path`, a file of the index. A file that ends too early, a file of another
+    /// version and a name that is not a file all count as damage: the index can be rebuilt from the containers.
     pub fn from_read(error: onefold_io::Error, path: &str) -> Error {
         match error.kind {
             ErrorKind::Short
@@ -62,7 +62,7 @@ impl Error {
 }
 
 impl From<onefold_io::Error> for Error {
-    /// Bytes that are not what was written are damage; anything else is the device's failure.
+    /// Bytes that are not what was written become [`Error::Damaged`]; any other error is the device's failure.
     fn from(error: onefold_io::Error) -> Error {
         let path = error.path.clone();
         Error::from_read(error, &path)

@@ -19,15 +19,15 @@ pub struct BlockedBloom {
 }
 
 impl BlockedBloom {
-    /// For `keys` keys at about the rate `rate`, with 10 % more bits than the classic one, for the unequal filling of
-    /// blocks.
+    /// A filter for `keys` keys at about the false-positive rate `rate`, with 10 % more bits than the classic Bloom
+    /// filter, because blocks fill unequally.
     ///
     /// # Errors
     /// [`Error::Budget`] for more than 8 GiB.
     pub fn new(keys: u64, rate: f64) -> Result<BlockedBloom> {
         let ln2 = std::f64::consts::LN_2;
         let bits = (-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2) * 1.1).max(512.0);
-        // a file says no more
+        // the file format allows at most 64 hashes
         let hashes = (-rate.log2()).round().clamp(1.0, HASHES_MAX.into()) as u32;
         let blocks = words(bits)?.len().div_ceil(BLOCK_WORDS);
         Ok(BlockedBloom {
@@ -36,7 +36,7 @@ impl BlockedBloom {
         })
     }
 
-    /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    /// A filter of `bytes` bytes, with the number of hashes that is best for `keys` keys.
     ///
     /// # Errors
     /// [`Error::Budget`] for more than 8 GiB.
@@ -49,13 +49,14 @@ impl BlockedBloom {
         })
     }
 
-    /// Its blocks, and how many bits of one a key sets: what [`from_blocks`](Self::from_blocks) makes it of.
+    /// The blocks of the filter and the number of bits that a key sets: the arguments of
+    /// [`from_blocks`](Self::from_blocks).
     pub fn blocks(&self) -> (&[[u64; BLOCK_WORDS]], u32) {
         (&self.blocks, self.hashes)
     }
 
-    /// The filter that has these blocks, at least one, and sets so many bits for a key, 1 to 64; `None` where there are
-    /// more or fewer.
+    /// The filter with these blocks (at least one) and `hashes` bits for a key (1 to 64); `None` where either number is
+    /// out of range.
     pub fn from_blocks(blocks: Vec<[u64; BLOCK_WORDS]>, hashes: u32) -> Option<BlockedBloom> {
         let is_one = !blocks.is_empty() && (1..=HASHES_MAX).contains(&hashes);
         is_one.then_some(BlockedBloom { blocks, hashes })
@@ -107,7 +108,7 @@ fn words(bits: f64) -> Result<Vec<u64>> {
     Ok(vec![0; (bits as usize).div_ceil(64)])
 }
 
-/// Eight of the fingerprint's 32 bytes: fingerprints are uniform, so each is a hash of its own.
+/// Eight of the fingerprint's 32 bytes. Fingerprints are uniform, so each eight bytes serve as a hash of their own.
 fn word(key: &Fingerprint, number: usize) -> u64 {
     let bytes = &key.0[number * 8..number * 8 + 8];
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))

@@ -14,12 +14,12 @@ pub struct IndexKind {
     pub name: &'static str,
     /// The parameters that users may set when the index is made.
     pub knobs: &'static [Knob],
-    /// How many may have one open.
+    /// Whether one opener or several may have the index open.
     pub openers: Openers,
     /// Opens the index in a folder, or begins one; fails as the index's own `open` does.
     pub open: fn(OpenIndex) -> Result<Box<dyn ChunkIndex>>,
-    /// Deletes the index in a folder, damaged or not, by the names that it makes and by no others: the folder may be
-    /// one of the user's. Only an index of several openers may be open meanwhile.
+    /// Deletes the index in a folder, damaged or not. Only files with the index's own names are removed, because the
+    /// folder may be one of the user's. An index of one opener must not be open meanwhile.
     pub delete: fn(&dyn Dir) -> Result<()>,
 }
 
@@ -29,25 +29,25 @@ impl std::fmt::Debug for IndexKind {
     }
 }
 
-/// How many may have an index open at once.
+/// Number of openers that an index may have at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Openers {
-    /// One: a second gets [`Error::Held`](crate::Error::Held).
+    /// One opener: a second gets [`Error::Held`](crate::Error::Held).
     One,
     /// Any number of processes.
     Many,
 }
 
-/// What an index is opened with, whatever its kind.
+/// Arguments for opening an index of any kind.
 #[derive(Clone)]
 pub struct OpenIndex {
-    /// Its folder.
+    /// The folder of the index.
     pub dir: Arc<dyn Dir>,
-    /// RAM that it may take, in bytes.
+    /// RAM that the index may take, in bytes.
     pub ram_budget_bytes: usize,
     /// The opener's number, as in [`StrataOptions::unique`].
     pub unique: u64,
-    /// Whether it may have a thread of its own.
+    /// Whether the index may start a thread of its own.
     pub background: bool,
     /// How long to wait for locks of other openers, in milliseconds; `None` for as long as it takes.
     pub lock_wait_ms_max: Option<u64>,
@@ -56,7 +56,7 @@ pub struct OpenIndex {
 }
 
 impl OpenIndex {
-    /// With the kind's defaults, waiting for locks as long as it takes.
+    /// Options with the kind's defaults; `open` waits for locks without a limit.
     pub fn new(dir: Arc<dyn Dir>, ram_budget_bytes: usize, unique: u64) -> OpenIndex {
         OpenIndex {
             dir,
@@ -89,10 +89,10 @@ pub const STRATA: IndexKind = IndexKind {
 /// The kinds that this crate has.
 pub const KINDS: &[IndexKind] = &[STRATA];
 
-/// The kind that `text`, `NAME` or `NAME:key=value,…`, names, and the parameters that it sets.
+/// The kind named by `text` (`NAME` or `NAME:key=value,…`), and the parameters that `text` sets.
 ///
 /// # Errors
-/// A message that says which kinds, parameters or values there are.
+/// A message that lists the known kinds, parameters or values.
 pub fn kind_of(kinds: &[IndexKind], text: &str) -> std::result::Result<(IndexKind, Knobs), String> {
     let (name, knobs) = split(text);
     let kind = kinds.iter().find(|kind| kind.name == name).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Locks in an index's folder: one that an opener holds as long as it lives, and those that are held for a moment and
+//! Locks in an index's folder: one that an opener holds as long as it lives, and locks that are held for a moment and
 //! waited for.
 
 use std::time::Duration;
@@ -7,12 +7,12 @@ use onefold_io::{Dir, LockGuard, LockKind};
 
 use crate::{Error, Result};
 
-/// Between two tries for a lock.
+/// Pause between two tries for a lock, in milliseconds.
 const PAUSE_MS: u64 = 2;
-/// Who waits says so once a minute.
+/// Interval at which a waiter logs that it waits, in milliseconds.
 const TOLD_EACH_MS: u64 = 60_000;
 
-/// One opener at a time: takes `<name>-lock` in `dir`, for as long as the guard lives.
+/// Takes `<name>-lock` in `dir` for as long as the guard lives, so that there is one opener at a time.
 ///
 /// # Errors
 /// [`Error::Held`] where another opener has it, [`Error::Io`] where it cannot be locked.
@@ -22,11 +22,11 @@ pub fn alone(dir: &dyn Dir, name: &str) -> Result<Box<dyn LockGuard>> {
     guard.ok_or(Error::Held { lock })
 }
 
-/// The lock `name` in `dir`, which logs call `shown`, once its holder lets it go, or dies.
+/// Takes the lock `name` in `dir` once its holder releases it or dies; logs call the lock `shown`.
 ///
 /// # Errors
-/// [`Error::Held`] where the waiter, who is told for how many milliseconds it has waited, gives up; [`Error::Io`] where
-/// the lock's file cannot be made or locked.
+/// [`Error::Held`] where the callback, which gets the milliseconds waited so far, gives up; [`Error::Io`] where the
+/// lock's file cannot be made or locked.
 pub fn lock_waiting(
     dir: &dyn Dir,
     name: &str,

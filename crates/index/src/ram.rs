@@ -1,8 +1,8 @@
 //! The index `ram`: a hash table and nothing else. It is the oracle that every other index is tested against.
 //!
-//! Always holds: it answers exactly what was inserted and not removed or retired since. It keeps nothing on any disk,
-//! so [`checkpoint`](ChunkIndex::checkpoint) does nothing and its RAM grows with the number of chunks (about 60 bytes
-//! each).
+//! Always holds: a lookup finds exactly the entries that were inserted and not removed or retired since. Nothing is
+//! stored on disk, so [`checkpoint`](ChunkIndex::checkpoint) does nothing and RAM grows with the number of chunks
+//! (about 60 bytes each).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

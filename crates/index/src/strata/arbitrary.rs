@@ -23,7 +23,7 @@ use super::spans::{LOG_FRAME, LogSpan, SpanTable, encode_spans, read_spans};
 use super::{Strata, StrataOptions};
 use crate::{ChunkIndex, ContainerId, Error, Location};
 
-/// Small numbers are what counts, lengths and pages look like; large ones are what overflows.
+/// Payloads of small numbers, as counts, lengths and pages are, and of large ones, which may overflow.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![
         0u32..4,
@@ -59,7 +59,7 @@ fn page(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Its pages are sealed as those of files without a mark.
+/// The id whose mark is 0: its pages are sealed as those of files without a mark.
 const UNMARKED: FileId = FileId {
     unique: 0,
     number: 0,
@@ -139,7 +139,7 @@ proptest! {
 }
 
 const KEYS: u64 = 12_700;
-/// Of a log of [`KEYS`] records.
+/// Log pages that [`KEYS`] records fill.
 const PAGES: u32 = 100;
 
 fn options(unique: u64) -> StrataOptions {
@@ -193,7 +193,7 @@ fn replace(dir: &MemDir, name: &str, bytes: &[u8]) {
     disk.write_at(bytes, 0).expect("write");
 }
 
-/// Spans whose checksum holds, but which no writer makes: whoever believed them would write the same run for ever.
+/// Spans with a right checksum that no writer makes: a reader that accepted them would write the same run for ever.
 #[test]
 fn spans_that_are_out_of_place_are_damage() {
     let (dir, mut manifest) = of_two_containers();
@@ -224,8 +224,8 @@ fn spans_that_are_out_of_place_are_damage() {
     }
 }
 
-/// A run that speaks of the first pages only, as often as the log has records: half of its pages are gone, and none of
-/// its records.
+/// A run that speaks of the first pages only and has as many records as the log: half of its pages are gone, and none
+/// of its records.
 #[test]
 fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
     let (dir, mut manifest) = of_two_containers();
@@ -254,8 +254,7 @@ fn a_run_that_is_written_anew_in_vain_stays_as_it_is() {
     assert!(merges.count() < 20);
 }
 
-/// A manifest whose checksum holds but whose numbers are made up: what it costs in RAM is bounded by what its files
-/// hold.
+/// A manifest with a right checksum and made-up numbers: the RAM it costs is bounded by the size of its files.
 #[test]
 fn a_forged_manifest_takes_no_ram() {
     let dir = MemDir::new();
@@ -263,7 +262,7 @@ fn a_forged_manifest_takes_no_ram() {
         container: ContainerId(1),
     };
     let mut index = Strata::open(Arc::new(dir.clone()), options(1)).expect("open");
-    // with a run, and some more that are loose
+    // with a run, and some records that are loose
     for number in 0..LOOSE_RECORDS_MAX * 2 {
         let entry = (key(number.into()), location);
         index.insert(&[entry]).expect("insert");
@@ -296,7 +295,7 @@ fn a_forged_manifest_takes_no_ram() {
         &|manifest| manifest.loose_records = LOOSE_RECORDS_MAX + 1,
         &|manifest| manifest.loose_records = u32::MAX,
         &|manifest| manifest.loose_records /= 2,
-        // no run: all records are loose, and more than is said
+        // no run: all records are loose, more than the manifest says
         &|manifest| manifest.runs.clear(),
     ];
     for (number, lie) in lies.iter().enumerate() {

@@ -5,7 +5,7 @@
 /// The widest number that [`get`] reads in one piece: 64 bits less the seven that a start inside a byte costs.
 pub const WIDTH_MAX: u32 = 57;
 
-/// The number of `width` (at most [`WIDTH_MAX`]) bits that starts at `bit`.
+/// Reads the number of `width` bits (at most [`WIDTH_MAX`]) that starts at bit `bit`.
 #[inline]
 pub fn get(bytes: &[u8], bit: usize, width: u32) -> u64 {
     let at = bit / 8;
@@ -21,7 +21,7 @@ pub fn get(bytes: &[u8], bit: usize, width: u32) -> u64 {
     (word >> (bit % 8)) & mask(width)
 }
 
-/// Adds `value`, which is of `width` bits, at `bit`, where there are zeros. The slice must reach that far.
+/// Adds `value`, a number of `width` bits, at bit `bit`, where the slice holds zeros. The slice must reach that far.
 pub fn put(bytes: &mut [u8], bit: usize, width: u32, value: u64) {
     debug_assert!(width <= WIDTH_MAX && value <= mask(width));
     let word = (value << (bit % 8)).to_le_bytes();
@@ -31,7 +31,7 @@ pub fn put(bytes: &mut [u8], bit: usize, width: u32, value: u64) {
     }
 }
 
-/// `width` ones.
+/// A number whose lowest `width` bits are ones.
 #[inline]
 pub fn mask(width: u32) -> u64 {
     if width >= 64 {
@@ -41,7 +41,7 @@ pub fn mask(width: u32) -> u64 {
     }
 }
 
-/// How many bits a number up to `max` needs.
+/// The number of bits that a number up to `max` needs.
 pub fn width_of(max: u64) -> u32 {
     64 - max.leading_zeros()
 }

@@ -2,10 +2,10 @@
 //!
 //! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an
 //! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was
-//! compared with the full fingerprint in the page. It may be superseded: the caller asks the runs that are newer than
-//! the page. Replacement is CLOCK by page. A word that finds its bucket full goes to the neighbour; where that is full,
-//! too, the oldest word is dropped. One whose page has left finds itself out by the comparison: forgetting costs a
-//! read, never an answer.
+//! compared with the full fingerprint in the page. A newer record may supersede the answer, so the caller asks the runs
+//! that are newer than the page. Replacement is CLOCK by page. A word whose bucket is full goes to the neighbouring
+//! bucket; where that is full too, the oldest word is dropped. A word whose page has left the cache fails the
+//! comparison: a forgotten word costs a read, never a wrong answer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,16 +17,16 @@ use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
 use super::manifest::FileId;
 use super::page::PAGE_BYTES;
 
-/// Words a bucket: one cache line.
+/// Words in a bucket: one cache line.
 const BUCKET: usize = 8;
-/// Words for a page's records, with so much room that a bucket and its neighbour together seldom fill: of a full cache
-/// one word in a thousand is forgotten.
+/// Words for a page's records. The room is enough that a bucket and its neighbour seldom fill: a full cache forgets one
+/// word in a thousand.
 const WORDS_A_PAGE: usize = PAGE_RECORDS_MAX * 2;
-/// Pages by which it grows until it is full.
+/// Pages by which the cache grows until it is full.
 const GROW_PAGES: usize = 64;
-/// RAM a page: itself, its words, its number, its file and its line in the map.
+/// RAM for a page in bytes: the page, its words, its number, its file and its entry in the map.
 pub const CACHE_PAGE_BYTES: usize = PAGE_BYTES + WORDS_A_PAGE * 8 + 48;
-/// The number of a page that was forgotten: of none.
+/// Page number of a slot whose page was forgotten.
 const FORGOTTEN: u32 = u32::MAX;
 
 /// Log pages that were read, and where in them each fingerprint stands. Its size is fixed.
@@ -34,7 +34,7 @@ pub struct PageCache {
     capacity: usize,
     bytes: Vec<u8>,
     numbers: Vec<u32>,
-    /// What each was read from.
+    /// The file from which the page in each slot was read.
     files: Vec<FileId>,
     used: Vec<AtomicBool>,
     slots: HashMap<u32, u32>,
@@ -42,17 +42,17 @@ pub struct PageCache {
     hand: usize,
 }
 
-/// One line of memory: what is known of records by hash, and where they are, the newest first.
+/// One line of memory: tags of records' hashes and the places of the records, newest first.
 #[derive(Clone, Default)]
 #[repr(align(64))]
 struct Bucket {
     tags: [u32; BUCKET],
-    /// The slot of the page × 128, and the record in it.
+    /// Places of the records: slot of the page × 128, plus the record's position in the page.
     places: [u32; BUCKET],
 }
 
 impl Bucket {
-    /// Whether all its words were written. The very first word of a cache may look like none.
+    /// Whether all words of the bucket were written. The very first word of a cache may look unwritten.
     #[inline]
     fn is_full(&self) -> bool {
         self.tags[BUCKET - 1] | self.places[BUCKET - 1] != 0
@@ -76,7 +76,8 @@ impl PageCache {
         }
     }
 
-    /// The record of `key` with the hash `hash` in a page that is here: the page's number and what it says.
+    /// Looks `key`, whose hash is `hash`, up in the cached pages: returns the log page's number and what its record
+    /// says.
     #[inline]
     pub fn get(&self, key: &Fingerprint, hash: u64) -> Option<(u32, Said)> {
         let at = self.bucket_of(hash);
@@ -110,25 +111,25 @@ impl PageCache {
         None
     }
 
-    /// Tells the processor that [`PageCache::get`] comes.
+    /// Tells the processor to fetch the bucket that [`PageCache::get`] will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch(&self.buckets, self.bucket_of(hash));
     }
 
-    /// Whether log page `number` is here.
+    /// Whether log page `number` is in the cache.
     pub fn holds(&self, number: u32) -> bool {
         self.slots.contains_key(&number)
     }
 
-    /// Log page `number`, if it is here.
+    /// Log page `number`, if it is in the cache.
     pub fn page_of(&self, number: u32) -> Option<LogPage<'_>> {
         self.slots
             .get(&number)
             .map(|slot| self.page(*slot as usize))
     }
 
-    /// Takes in log page `number`, whose `bytes` were read from `file` and checked.
+    /// Adds log page `number`, whose `bytes` were read from `file` and checked.
     pub fn insert(&mut self, number: u32, file: FileId, bytes: &[u8]) {
         if self.holds(number) {
             return;
@@ -141,7 +142,7 @@ impl PageCache {
         self.slots.insert(number, slot as u32);
         let page = LogPage::checked(bytes);
         let hash = |record| super::run::hash_of(&Fingerprint(*page.fingerprint(record)));
-        // buckets are anywhere in memory: they are waited for together
+        // buckets lie anywhere in memory: they are fetched together
         (0..page.len()).for_each(|record| self.prefetch(hash(record)));
         for record in 0..page.len() {
             let hash = hash(record);
@@ -155,7 +156,7 @@ impl PageCache {
         }
     }
 
-    /// Forgets the pages of whose number and file `stays` does not say so.
+    /// Forgets the pages for whose number and file `stays` returns `false`.
     pub fn retain(&mut self, stays: impl Fn(u32, FileId) -> bool) {
         for slot in 0..self.numbers.len() {
             let number = self.numbers[slot];
@@ -168,12 +169,12 @@ impl PageCache {
         }
     }
 
-    /// Pages that it has room for.
+    /// The number of pages that the cache has room for.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// RAM, in bytes.
+    /// RAM that the cache takes, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.numbers.capacity() * 4
@@ -183,7 +184,8 @@ impl PageCache {
             + self.buckets.len() * size_of::<Bucket>()
     }
 
-    /// Only where it is not marked: callers on several cores would wait for each other's writes.
+    /// Marks a slot as used, with a write only where it is not marked yet: callers on several cores would wait for each
+    /// other's writes.
     fn mark_used(&self, slot: usize) {
         if !self.used[slot].load(Ordering::Relaxed) {
             self.used[slot].store(true, Ordering::Relaxed);

@@ -1,22 +1,22 @@
 //! Which runs are merged, and when.
 //!
-//! The newest runs become one as soon as they are so many at least, and the oldest of them is no larger than such a
-//! part of the others together, as many as fulfil it: see [`FAN_IN`]. So runs of a size are merged by four to thirteen
-//! or so, and a merge takes in what it would soon meet anyway. The smaller an index is, counted in tails, the less
-//! often its records were written yet, so the sooner it merges. By simulation it has 5 runs in the mean up to 100
-//! tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 21 at most; and each record was written 4.2
-//! times at most to a run, 4.75 up to 2200 tails. That is what bounds write amplification:
-//! `(32.6 + 20.6 × 4.2) / 40 = 3.0` of a key's and its container's bytes, where the log is written once: see
-//! [`seal`](super::seal). Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index and
-//! 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and writes 4.35 times (measured at 200 million
-//! keys).
+//! The newest runs are merged into one once there are enough of them and the oldest of them is no larger than a given
+//! percentage of the others together: see [`FAN_IN`]. As many runs are taken as fulfil this. Runs of one size are
+//! therefore merged by four to thirteen or so, and a merge takes in what it would soon meet anyway. The smaller an
+//! index is, counted in tails, the less often its records were written yet, so the sooner it merges. By simulation it
+//! has 5 runs in the mean up to 100 tails, 8 at most; 7.5 up to 400; 12 up to 1500 (0.7 bytes of RAM a key), 21 at
+//! most; and each record was written 4.2 times at most to a run, 4.75 up to 2200 tails. That is what bounds write
+//! amplification: `(32.6 + 20.6 × 4.2) / 40 = 3.0` of a key's and its container's bytes, where the log is written once:
+//! see [`seal`](super::seal). Thirteen runs and 35 % whatever the size, as was done before, is 8 runs in a small index
+//! and 9.5 up to 400 tails, 11 and a quarter fewer false reads up to 1500, and writes 4.35 times (measured at 200
+//! million keys).
 //!
-//! That holds where whoever says so much also stays so long, or merges in `checkpoint`. In sessions that say little, in
-//! which a merging thread ends with its session, merges beyond what
-//! [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) says wait for a longer session, or until runs are
-//! twice as many as are merged at least ([`are_many`]); then who has said something sees it through. So runs are up to
-//! 8 while the index is no larger than 100 tails, 16 up to 520, 26 up to 1000, and some more where small runs are
-//! between them.
+//! The bound holds where openers that insert much stay open long, or merge in `checkpoint`. In short sessions with few
+//! insertions the merging thread ends with its session. There, merges larger than
+//! [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) wait for a longer session, or until there are
+//! twice as many runs as the smallest merge takes ([`are_many`]); then an opener that has inserted something completes
+//! the merge. Such an index has up to 8 runs while it is no larger than 100 tails, 16 up to 520, 26 up to 1000, and
+//! some more where small runs are between them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,22 +24,22 @@ use std::ops::Range;
 use super::gone::Gone;
 use super::manifest::{FileId, Manifest, RUNS_MANY, RunEntry};
 
-/// While all runs have no more records than so many tails: runs that are merged, at least, and how many records the
-/// oldest of them has at most for 100 of the others.
+/// Rows of (size, fewest runs, percent). While all runs together have no more records than `size` tails, a merge takes
+/// at least this number of runs, and the oldest of them has at most this percentage of the others' records.
 const FAN_IN: [(u64, usize, u64); 4] = [
     (100, 4, 35),
     (520, 8, 35),
     (1000, 13, 30),
     (u64::MAX, 10, 19),
 ];
-/// Smaller runs count as if they had so many records.
+/// Smaller runs count as if they had this number of records.
 const RUN_RECORDS_MIN: u64 = 2048;
-/// A run is written anew when this share of what it speaks of is gone, in percent.
+/// A run is written anew when this percentage of the log pages it speaks of is gone.
 const GONE_PERCENT: u64 = 30;
 
-/// The runs to merge, of `most` records at most: the newest ones, as many as the module says, the two neighbours that
-/// are least where runs are [`RUNS_MANY`], or one of whose pages too many are gone, unless that was written anew in
-/// vain.
+/// The runs to merge, with at most `most` records together: the newest ones, as the module's text says; or the smallest
+/// two neighbours where there are [`RUNS_MANY`] runs; or one run too many of whose pages are gone, unless it was
+/// written anew in vain before.
 pub fn choose(
     manifest: &Manifest,
     gone: &Gone,
@@ -66,8 +66,8 @@ pub fn choose(
     runs.iter().position(too_much).map(|run| run..run + 1)
 }
 
-/// Whether there are so many runs that whoever says anything merges all that is due: twice as many as are merged at
-/// least.
+/// Whether there are twice as many runs as the smallest merge takes: then every opener that inserted anything completes
+/// all merges that are due.
 pub fn are_many(manifest: &Manifest, tail_records: u64) -> bool {
     let (_, fan_in, _) = fan_in(&sizes(manifest), tail_records);
     manifest.runs.len() >= fan_in * 2
@@ -86,8 +86,7 @@ fn fan_in(runs: &[u64], tail_records: u64) -> (u64, usize, u64) {
         .unwrap_or(&FAN_IN[FAN_IN.len() - 1])
 }
 
-/// Where the runs begin that are to become one of `most` records at most, by the records of all runs from the oldest
-/// on.
+/// The first of the runs to merge into one of at most `most` records. `runs` has the records of each run, oldest first.
 fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
     let (_, fan_in, oldest_percent) = fan_in(runs, tail_records);
     let (mut from, mut newer, mut all) = (None, 0, 0);
@@ -105,8 +104,8 @@ fn due(runs: &[u64], tail_records: u64, most: u64) -> Option<usize> {
     from
 }
 
-/// The older of two neighbours that have the fewest records, `most` at most: what a device that is nearly full may
-/// still have room for.
+/// The older of the two neighbours that have the fewest records, at most `most` together: a merge for which a nearly
+/// full device may still have room.
 fn least_pair(runs: &[u64], most: u64) -> Option<usize> {
     let pairs = (0..).zip(runs.windows(2));
     let (records, first) = pairs
@@ -115,7 +114,8 @@ fn least_pair(runs: &[u64], most: u64) -> Option<usize> {
     (records <= most).then_some(first)
 }
 
-/// A run that was written anew has fewer records than its pages had, so that it isn't chosen again for the same reason.
+/// Whether the run may become smaller when it is written anew. A run that was written anew already has fewer records
+/// than its pages had, so that it is not chosen again for the same reason.
 fn may_shrink(run: &RunEntry) -> bool {
     run.records > u64::from(run.end_page - run.first_page) * 127 * (100 - GONE_PERCENT) / 100
 }
@@ -124,8 +124,8 @@ fn may_shrink(run: &RunEntry) -> bool {
 mod tests {
     use super::{due, least_pair};
 
-    /// Runs in the tail's size, merged as they come: how often each record was written to a run, and the most runs
-    /// there were.
+    /// Simulates runs of a tail's size that are merged as they come: returns how often each record was written to a
+    /// run, and the largest number of runs.
     fn grow(tails: u64) -> (f64, usize) {
         let (mut runs, mut written, mut most) = (Vec::new(), 0, 0);
         for _ in 0..tails {

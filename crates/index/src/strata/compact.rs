@@ -1,10 +1,10 @@
-//! Compacting the log: a log file that mostly speaks of retired containers gives its live records to a new one and
-//! goes. So do many small ones that cannot be joined ([`scattered`]).
+//! Compacting the log: a log file most of whose records point to retired containers is copied, live records only, into
+//! a new file and removed. The same is done with many small files that cannot be joined ([`scattered`]).
 //!
-//! The new log and its run are entered as a sealed tail is, so records become newer than they were. That is right
-//! because only the newest record of a fingerprint is taken, and because nothing is entered if anybody sealed
-//! meanwhile; then it is tried again later. Always holds: before and after, a lookup gives the same answers. Runs keep
-//! records of the old pages until they are merged, and those count for nothing.
+//! The new log and its run are entered as a sealed tail is, so copied records become newer than they were. This is
+//! right because only the newest record of a fingerprint is copied, and because nothing is entered if another opener
+//! sealed meanwhile; the compaction is then tried again later. Always holds: lookups before and after give the same
+//! answers. Runs keep records of the old pages until they are merged, and lookups ignore these.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use super::shared::Shared;
 use super::view::{OpenLog, View};
 use crate::Result;
 
-/// A log file is compacted when this share of its pages is gone, in percent.
+/// A log file is compacted when this percentage of its pages is gone.
 const GONE_PERCENT: u64 = 50;
-/// Cache of the lookups that tell which records are the newest.
+/// Bytes of cache for the lookups that tell which records are the newest.
 const CACHE_BYTES: usize = 1 << 18;
-/// Log pages that are looked at together.
+/// Log pages that are read at once.
 const READ_PAGES: u32 = 16;
 
 /// Bytes of a record in the log and in a run.
 const RECORD_BYTES: u64 = 32 + RUN_RECORD_BYTES;
 
-/// Compacts what is due and has `most` records at most. The caller holds the merge lock.
+/// Compacts log files that are due and have at most `most` records. The caller holds the merge lock.
 pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?;
     let most = most.min(shared.room_bytes() / RECORD_BYTES);
@@ -57,8 +57,8 @@ pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Resul
     compacted
 }
 
-/// The places of the log files to compact, of `most` records at most: one that is mostly gone, or small ones that
-/// nothing can be joined with.
+/// The positions of the log files to compact, with at most `most` records: one file that is mostly gone, or small files
+/// that cannot be joined with any other.
 fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<usize>> {
     if !view.retired.is_empty() {
         let gone = gone.of(view)?;
@@ -67,7 +67,7 @@ fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<
             let within = gone.pages_within(log.first_page..log.end_page());
             let percent = within * 100 / u64::from(log.pages.max(1));
             let live = log.records / 100 * 100u64.saturating_sub(percent);
-            // what is sealed of it needs places among the runs
+            // the sealed copy needs places among the runs
             let runs = view.runs.len() as u64 + live / plan.tail_records as u64;
             percent >= GONE_PERCENT
                 && runs < RUNS_MANY as u64
@@ -86,8 +86,8 @@ fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<
     Ok(small)
 }
 
-/// Puts what is live of log files in their place. `sealed` tells the new files; `false`: they were not entered. The
-/// view goes before those are: RAM has no room for filters of both.
+/// Replaces log files by a copy of their live records. `sealed` receives the new files; `false`: they were not entered.
+/// The view is dropped before the new files are entered: RAM has no room for the filters of both.
 fn compact(
     shared: &Shared,
     view: Arc<View>,
@@ -124,8 +124,8 @@ fn compact(
     Ok(entered)
 }
 
-/// Seals what [`live_records`] tells of all pages of log files, a tail's worth at once, into `sealed`. `false` where
-/// the index is being closed.
+/// Seals the records that [`live_records`] finds on all pages of log files, a tail's worth at once, into `sealed`.
+/// Returns `false` where the index is being closed.
 fn seal_live(
     shared: &Shared,
     view: &View,
@@ -136,7 +136,8 @@ fn seal_live(
     let mut live = Vec::new();
     let mut seal = |live: &mut Vec<(Fingerprint, Said)>| -> Result<()> {
         if !live.is_empty() {
-            // the first is behind what is loose; of a tail's worth it has a run, so that nothing is before the next
+            // the first seal stands behind the loose pages; a tail's worth has a run, so no loose page precedes the
+            // next seal
             let none = Loose::default();
             let loose = if sealed.is_empty() {
                 &view.loose
@@ -170,8 +171,8 @@ fn seal_live(
     Ok(true)
 }
 
-/// Adds to `live` the newest records of some pages of a log file, from page `first` of it on, whose container is not
-/// retired, and its removals where older records may still need them.
+/// Adds to `live` the newest records of some pages of a log file, from page `first` on, whose container is not retired.
+/// Removals are added where older records may still need them.
 fn live_records(
     view: &View,
     lookups: &Lookups,
@@ -201,7 +202,7 @@ fn live_records(
     Ok(())
 }
 
-/// Which of `records`, all of log page `number`, are the newest of their fingerprints.
+/// For each of `records`, all of log page `number`: whether it is the newest of its fingerprint.
 fn are_newest(
     view: &View,
     lookups: &Lookups,

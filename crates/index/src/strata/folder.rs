@@ -1,11 +1,11 @@
-//! The index's folder: names, locks, the manifest's replacement, and what to do with files that nobody names.
+//! The index's folder: names, locks, the replacement of the manifest, and the removal of files that no manifest names.
 //!
 //! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a
 //! file that the manifest names is durable, content and name, before the manifest is; a file is removed only after a
-//! durable manifest no longer names it, or, where it was made in vain, after a look that none does. Each opener holds
-//! `owner-<unique>` while it lives: files that carry its number and stand in no manifest are its work in progress, and
-//! orphans once that lock can be had. Who deletes the index does it under `lock` too, the manifest first ([`delete`]):
-//! whoever has it open reads on in what is gone, and what he enters then begins an empty index.
+//! durable manifest no longer names it, or, where it was made in vain, after a check that no manifest names it. Each
+//! opener holds `owner-<unique>` while it lives. Files that carry its number and stand in no manifest are its work in
+//! progress, and orphans once that lock can be had. Deletion runs under `lock` too and removes the manifest first
+//! ([`delete`]): an opener reads on in the removed files, and its next seal begins an empty index.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 const MANIFEST: &str = "manifest";
 const LOCK: &str = "lock";
 const MERGE_LOCK: &str = "merge";
-/// Who closes the index waits for it no longer.
+/// Milliseconds that an index being closed waits for the lock at most.
 const CLOSING_WAIT_MS: u64 = 1000;
 
 /// The index's folder: names, locks, and the manifest's replacement.
@@ -32,26 +32,26 @@ pub struct Folder {
     dir: Arc<dyn Dir>,
     unique: u64,
     next_number: AtomicU32,
-    /// Indexes that were begun here by this opener.
+    /// Number of indexes that this opener has begun in this folder.
     births: AtomicU32,
-    /// Set when the index is closed: a large merge gives up, and none waits for long for a lock.
+    /// Set when the index is closed: a large merge gives up, and lock waits become short.
     pub stop: AtomicBool,
     _owner: Box<dyn LockGuard>,
 }
 
-/// A file that is being written.
+/// A file that is being written and stands in no manifest yet.
 pub struct NewFile {
-    /// Its place in the manifest.
+    /// The id under which the manifest will name the file.
     pub id: FileId,
-    /// Its name.
+    /// Name of the file in the folder.
     pub name: String,
-    /// Where to write.
+    /// The open file, for writing.
     pub disk: Arc<dyn Disk>,
 }
 
 impl Folder {
-    /// Opens the folder, and removes what dead openers left. Where `unique` is in use by another opener, the
-    /// next free number is taken. [`Error::Held`] where the lock is held for longer than `wait_ms_max`.
+    /// Opens the folder, and removes what dead openers left. Where another opener uses `unique`, the next free number
+    /// is taken. [`Error::Held`] where the lock is not free within `wait_ms_max`.
     pub fn open(dir: Arc<dyn Dir>, unique: u64, wait_ms_max: Option<u64>) -> Result<Folder> {
         let is_late = |ms| wait_ms_max.is_some_and(|max| ms >= max);
         let _lock = lock(&*dir, &is_late)?;
@@ -78,28 +78,28 @@ impl Folder {
         })
     }
 
-    /// The newest manifest.
+    /// Reads the newest manifest.
     pub fn manifest(&self) -> Result<Manifest> {
         read_manifest(&*self.dir)
     }
 
-    /// A new log file.
+    /// Creates a new log file.
     pub fn create_log(&self) -> Result<NewFile> {
         self.create(|id| id.log_name())
     }
 
-    /// A new run.
+    /// Creates a new run file.
     pub fn create_run(&self) -> Result<NewFile> {
         self.create(|id| id.run_name())
     }
 
-    /// An existing file; `None` where it is gone.
+    /// Opens an existing file; `None` where it is gone.
     pub fn open_file(&self, name: &str) -> Result<Option<Arc<dyn Disk>>> {
         Ok(if_there(self.dir.open(name))?)
     }
 
-    /// Changes the newest manifest and replaces it, durable on return. Where `change` says `false`, nothing is
-    /// replaced. New files must be synced before; their names are made durable here.
+    /// Changes the newest manifest and replaces it, durable on return. Where `change` returns `false`, nothing is
+    /// replaced. New files must be synced before the call; their names are made durable by it.
     pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
         let is_late = |ms| ms >= CLOSING_WAIT_MS && self.stop.load(Ordering::Relaxed);
         let _lock = lock(&*self.dir, &is_late)?;
@@ -108,7 +108,7 @@ impl Folder {
             return Ok(manifest);
         }
         if manifest.generation == 0 {
-            // not the number of one that was begun here before and deleted
+            // not the number of an index that was begun here before and deleted
             let births = self.births.fetch_add(1, Ordering::Relaxed);
             manifest.born = self.unique ^ u64::from(births) << 32;
         }
@@ -122,7 +122,7 @@ impl Folder {
     }
 
     fn replace(&self, name: &str, manifest: &Manifest) -> Result<()> {
-        // the names of the new files before that of the manifest
+        // the new files' names become durable before the manifest's does
         let write = |disk: &Arc<dyn Disk>| {
             disk.write_at(&manifest.encode(), 0)?;
             self.dir.sync()
@@ -131,15 +131,15 @@ impl Folder {
         Ok(self.dir.sync()?)
     }
 
-    /// Removes files that the durable manifest does not name. Who has them open reads on.
+    /// Removes files that the durable manifest does not name. Openers that have them open read on.
     pub fn remove(&self, names: &[String]) -> Result<()> {
         let mut names = names.iter();
         Ok(names.try_for_each(|name| remove_if_there(&*self.dir, name))?)
     }
 
-    /// Removes those of the new files `names` that the newest manifest does not name, after they were made in vain: a
-    /// commit that failed may have failed after the manifest was replaced. What cannot be removed now goes with the
-    /// next who opens.
+    /// Removes those of the new files `names` that the newest manifest does not name. A commit that failed may have
+    /// failed after the manifest was replaced, hence the check. A file that cannot be removed now goes when the index
+    /// is next opened.
     pub fn remove_unentered(&self, names: &[String]) {
         if let Ok(manifest) = self.manifest() {
             let entered: HashSet<String> = manifest.file_names().collect();
@@ -150,12 +150,12 @@ impl Folder {
         }
     }
 
-    /// The right to merge, if nobody else has it.
+    /// Takes the merge lock; `None` where another opener holds it.
     pub fn try_merge_lock(&self) -> Result<Option<Box<dyn LockGuard>>> {
         Ok(self.dir.lock(MERGE_LOCK, LockKind::Exclusive)?)
     }
 
-    /// The right to merge, once nobody else has it. Whoever merges may take minutes, so this waits as long as it takes.
+    /// Takes the merge lock once it is free. A merge may take minutes, so the wait has no limit.
     pub fn merge_lock(&self) -> Result<Box<dyn LockGuard>> {
         lock_waiting(&*self.dir, MERGE_LOCK, &shown(MERGE_LOCK), &|_| false)
     }
@@ -176,11 +176,11 @@ impl Folder {
     }
 }
 
-/// Deletes the index in `dir`, damaged or not, under whatever openers there are. Needs no space. Files that living
-/// openers have not entered yet stay, for they enter them into the empty index that is there now.
+/// Deletes the index in `dir`, damaged or not, while others may have it open. Needs no space. Files that living openers
+/// have not entered yet stay, because they will be entered into the empty index that remains.
 pub fn delete(dir: &dyn Dir) -> Result<()> {
     let _lock = lock(dir, &|_| false)?;
-    // of a damaged one the files are removed like those of the dead, now or by the next who opens
+    // files of a damaged index are removed as those of dead openers, now or when the index is next opened
     let manifest = read_manifest(dir).unwrap_or_default();
     remove_if_there(dir, MANIFEST)?;
     dir.sync()?;
@@ -230,8 +230,8 @@ fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
     Manifest::decode(&bytes, MANIFEST)
 }
 
-/// Under the lock: removes what stands in no manifest and belongs to nobody who lives, or to us, `own`, who have just
-/// begun.
+/// Removes files that stand in no manifest and whose owner is dead, or is `own`, this opener, which has just begun. The
+/// caller holds the lock.
 fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Result<()> {
     let named: HashSet<String> = manifest.file_names().collect();
     let mut by_owner: BTreeMap<u64, Vec<String>> = BTreeMap::new();
@@ -250,7 +250,7 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Resul
             None
         } else {
             match dir.lock(&owner_name(owner), LockKind::Exclusive) {
-                // Another user's, or no file: alive, for all that we can know.
+                // The lock file is another user's, or no file: the owner counts as alive.
                 Err(error) if matches!(error.kind, ErrorKind::Denied | ErrorKind::NotAFile) => None,
                 other => other?,
             }
@@ -271,7 +271,7 @@ fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Resul
     Ok(())
 }
 
-/// Whose number a file's name carries; nobody's is what was set aside.
+/// The owner's number in a file's name; `None` for other names and for files that were set aside.
 fn owner_of(name: &str) -> Option<u64> {
     if is_aside(name) {
         return None;

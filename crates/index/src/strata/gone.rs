@@ -1,7 +1,7 @@
-//! What of the log nobody can ask for any more.
+//! Parts of the log that no lookup can need any more.
 //!
-//! Always holds: a page is gone only where all that it says is of retired containers, or removals that have met every
-//! older record, or where its file was dropped.
+//! Always holds: a page counts as gone only where all its records point to retired containers, where they are removals
+//! that have met every older record, or where its file was dropped.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use super::spans::{LogSpan, read_spans};
 use super::view::View;
 use crate::{ContainerId, Result};
 
-/// What of the log nobody can ask for any more.
+/// Parts of the log that no lookup can need any more.
 pub struct Gone {
-    /// Ranges of log pages, rising: retired as a whole, or their file was dropped.
+    /// Ranges of log pages, rising, all of whose records are retired or whose file was dropped.
     pub pages: Vec<Range<u32>>,
-    /// Log files all of whose pages are such, as places in the manifest.
+    /// Log files all of whose pages are gone, as positions in the manifest.
     pub logs: Vec<usize>,
-    /// Retired containers that no page speaks of, those of `logs` not counted.
+    /// Retired containers that no page outside of `logs` speaks of.
     pub forgotten: HashSet<ContainerId>,
 }
 
 impl Gone {
-    /// How many of `pages` are gone.
+    /// The number of `pages` that are gone.
     pub fn pages_within(&self, pages: Range<u32>) -> u64 {
         let first = self.pages.partition_point(|gone| gone.end <= pages.start);
         let gone = self.pages[first..].iter();
@@ -31,8 +31,8 @@ impl Gone {
     }
 }
 
-/// What is gone of the manifest that was looked at last: to know it takes the footers of all log files, where anything
-/// is retired.
+/// The [`Gone`] of the last manifest, kept because working it out reads the footers of all log files where any
+/// container is retired.
 #[derive(Default)]
 pub struct KnownGone(Option<Known>);
 
@@ -43,7 +43,7 @@ struct Known {
 }
 
 impl KnownGone {
-    /// What of `view` is gone.
+    /// The gone parts of `view`'s log, read anew where the manifest has changed.
     pub fn of(&mut self, view: &View) -> Result<&Gone> {
         let (born, generation) = (view.manifest.born, view.manifest.generation);
         let known = self.0.take();
@@ -66,14 +66,14 @@ fn gone_pages(view: &View) -> Result<Gone> {
         logs: Vec::new(),
         forgotten: view.retired.clone(),
     };
-    // removals have met every older record once they are in the oldest run
+    // a removal has met every older record once it is in the oldest run
     let met = view.manifest.runs.first().map_or(0, |run| run.end_page);
     let mut end = 0;
     for (place, log) in view.logs.iter().enumerate() {
         gone.pages
             .extend((end < log.entry.first_page).then_some(end..log.entry.first_page));
         end = log.entry.end_page();
-        // spans stay within the pages of their file, which the manifest has room for
+        // spans stay within the pages of their file, and the manifest bounds these
         let first_page = log.entry.first_page;
         if view.retired.is_empty() {
             let holes = log.spans.holes().iter();

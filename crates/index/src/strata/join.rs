@@ -1,17 +1,17 @@
-//! Joining: small log files become one, so that they stay few. Whoever has the index open has each of them open. One
-//! opener adds to the file that it has until that is large ([`seal`](super::seal)), so these are of openers that said
+//! Joining: small log files become one, so that they stay few, because every opener keeps each of them open. One opener
+//! adds to its own log file until that is large ([`seal`](super::seal)), so small files come from openers that inserted
 //! little, or took turns.
 //!
 //! Always holds: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the
-//! joined one has pages without records in its place, a hole; holes take half of what the file holds besides, and twice
-//! that where files become too many. Runs and caches may still speak of pages that are holes now: what runs say of them
-//! counts for nothing ([`View::log_of`]), and what was cached of another file is forgotten
+//! joined file has pages without records in its place, a hole. Holes take at most half as many pages as the file's
+//! records, and twice as many as those where there are too many files. Runs and caches may still speak of pages that
+//! are holes now: lookups ignore such run records ([`View::log_of`]), and cached pages of another file are forgotten
 //! ([`Lookups::follow`](super::lookup::Lookups::follow)).
 //!
-//! So there are [`LARGE_LOGS`] large files at most, [`SMALL_LOGS_MAX`] small ones, and those that nothing can be joined
-//! with: wide gaps lie before and behind them. Of these the smallest are moved together by [`compact`](super::compact).
-//! So each record of a small session is written twice, and once more where they are very small or the index is very
-//! large.
+//! There are at most [`LARGE_LOGS`] large files and [`SMALL_LOGS_MAX`] small ones, and besides them files that nothing
+//! can be joined with, because wide gaps lie before and behind them. The smallest of those are moved together by
+//! [`compact`](super::compact). Each record of a small session is therefore written twice, and once more where sessions
+//! are very small or the index is very large.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,29 +25,29 @@ use super::shared::Shared;
 use super::view::OpenLog;
 use crate::Result;
 
-/// Neighbours no larger than two tails are joined once they are so many: so each of their records is written twice, not
-/// more often.
+/// Neighbours no larger than two tails are joined once there are this many, so that each of their records is written
+/// twice and not more often.
 const TAIL_LOGS: usize = 100;
-/// Small neighbours are joined once they are so many.
+/// Small neighbours are joined once there are this many.
 const SMALL_LOGS: usize = 128;
-/// Where there are more small ones, the most that are neighbours are joined, however few.
+/// Above this number of small files, the longest row of neighbours is joined, however few they are.
 const SMALL_LOGS_MAX: usize = 256;
-/// Pages in holes for 100 others.
+/// Largest number of pages in holes for 100 pages with records.
 const HOLES_PERCENT: u64 = 50;
-/// The same, where there are more than [`SMALL_LOGS_MAX`].
+/// Largest number of pages in holes for 100 others, where there are more than [`SMALL_LOGS_MAX`] small files.
 const HOLES_PERCENT_MAX: u64 = 200;
-/// No file below 16 MiB is large.
+/// A file below 16 MiB is never large.
 const LARGE_LOG_PAGES: u32 = 4096;
-/// Nor one that holds less than this part of all pages.
+/// A file is small if it holds less than one part in this many of all log pages.
 const LARGE_LOGS: u64 = 512;
-/// Where there are so many files in all, who has said something joins some, whatever it takes.
+/// At this number of log files, an opener that has inserted something joins some at any cost.
 const LOGS_MANY: usize = 400;
-/// Small files that nothing can be joined with are moved if so many at least have no more records than
+/// Small files that nothing can be joined with are moved if at least this many have no more records than
 /// [`SCATTERED_TAILS`] tails.
 const SCATTERED_LOGS: usize = 16;
 const SCATTERED_TAILS: u64 = 4;
 
-/// Joins some log files, if it is due. The caller holds the merge lock.
+/// Joins some log files of at most `most` records, if a join is due. The caller holds the merge lock.
 pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let logs = &view.manifest.logs;
@@ -56,7 +56,7 @@ pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
         u64::from(pages) * PAGE_BYTES as u64
     };
     let fits = |chosen: &Range<usize>| {
-        // copying costs a fraction of merging; too many files go before
+        // copying costs a fraction of merging; too many files are reduced at any cost
         let records: u64 = logs[chosen.clone()].iter().map(|log| log.records).sum();
         (records / 4 <= most || logs.len() >= LOGS_MANY) && bytes(chosen) <= shared.room_bytes()
     };
@@ -72,7 +72,7 @@ pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
     joined
 }
 
-/// Puts one file in the place of `logs`. `made` tells its name; `false`: it was not entered.
+/// Replaces `logs` by one file. `made` receives its name; `false`: the file was not entered.
 fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String>) -> Result<bool> {
     let file = shared.folder.create_log()?;
     made.push(file.name.clone());
@@ -108,7 +108,7 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
     let inputs: Vec<LogEntry> = logs.iter().map(|log| log.entry).collect();
     let mut entered = false;
     shared.folder.commit(|manifest| {
-        // the merge's lock was deleted while it was held, perhaps, and another has joined too; or one of them has grown
+        // perhaps the merge lock was deleted while held and another opener joined too; or one of the files has grown
         if let Some(place) = place_of(&manifest.logs, &inputs, |log| *log) {
             manifest.logs.splice(place, [joined]);
             entered = true;
@@ -122,7 +122,7 @@ fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String
     Ok(entered)
 }
 
-/// The neighbours that are to become one file.
+/// The neighbours that are to become one file, if a join is due.
 fn choose(logs: &[LogEntry], tail_records: usize) -> Option<Range<usize>> {
     let of_two_tails = (tail_records / PAGE_RECORDS_MAX + 1) as u32 * 2;
     let small = small_pages(logs);
@@ -143,7 +143,7 @@ fn choose(logs: &[LogEntry], tail_records: usize) -> Option<Range<usize>> {
         .or_else(longest)
 }
 
-/// The places of small files that are to be moved together, because they are many and few can be joined.
+/// The positions of small files that are to be moved together, because there are many and few can be joined.
 pub fn scattered(logs: &[LogEntry], tail_records: usize) -> Vec<usize> {
     if are_many(logs, small_pages(logs)) && choose(logs, tail_records).is_none() {
         smallest(logs, tail_records)
@@ -152,7 +152,7 @@ pub fn scattered(logs: &[LogEntry], tail_records: usize) -> Vec<usize> {
     }
 }
 
-/// The places of the smallest files, if those that have no more than [`SCATTERED_TAILS`] are so many.
+/// The positions of the smallest files, if at least [`SCATTERED_LOGS`] have no more than [`SCATTERED_TAILS`] tails.
 fn smallest(logs: &[LogEntry], tail_records: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..logs.len()).collect();
     places.sort_by_key(|place| logs[*place].records);
@@ -170,7 +170,7 @@ fn smallest(logs: &[LogEntry], tail_records: usize) -> Vec<usize> {
     places
 }
 
-/// The most pages of a small file.
+/// The largest number of pages of a small file.
 pub fn small_pages(logs: &[LogEntry]) -> u32 {
     let all: u64 = logs.iter().map(|log| u64::from(log.pages)).sum();
     LARGE_LOG_PAGES.max((all / LARGE_LOGS) as u32)
@@ -180,7 +180,7 @@ fn are_many(logs: &[LogEntry], small: u32) -> bool {
     logs.iter().filter(|log| log.pages <= small).count() > SMALL_LOGS_MAX
 }
 
-/// All neighbours of at most `pages_max` pages each between which no more pages are gone than so many percent of
+/// All rows of neighbours of at most `pages_max` pages each, between which gone pages are at most `gone_percent` of
 /// theirs.
 fn neighbours(logs: &[LogEntry], pages_max: u32, gone_percent: u64) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -219,8 +219,8 @@ mod tests {
         (*state >> 33) % end
     }
 
-    /// Log files as sessions make them, of `pages` pages each, where those of which `goes` says so are dropped after
-    /// some more: how many files there were at most, and how many pages were written for each that was said.
+    /// Simulates log files of sessions with `pages` pages each, where those for which `goes` returns `true` are dropped
+    /// later: returns the largest number of files, and how many pages were written for each page of a session.
     fn grow(
         sessions: u64,
         pages: &mut dyn FnMut(u64) -> u32,
@@ -279,7 +279,7 @@ mod tests {
         let mut state = 1;
         let mut spread = |_| 1 << random(&mut state, 11);
         let by_sevens = |session: u64| session % 7 == 3;
-        // (what, pages of a session, which go, files at most, pages written for each that was said)
+        // (name, pages of a session, whether it goes, files at most, pages written for each page of a session)
         type Pages<'a> = &'a mut dyn FnMut(u64) -> u32;
         type Goes<'a> = &'a dyn Fn(u64) -> bool;
         let cases: [(&str, Pages<'_>, Goes<'_>, usize, f64); 8] = [

@@ -1,8 +1,7 @@
-//! The fingerprint log: what was inserted, in the order of insertion, which keeps the locality of the stream.
+//! The fingerprint log: insertions and removals in their order, which keeps the locality of the stream.
 //!
-//! A log file is pages of 4 KiB and a footer of such pages, which stay as they are once it has its place in the
-//! manifest. Its writer may add more pages and another footer behind them. Pages of all log files are numbered in one
-//! sequence, so a higher page is a newer record. Always holds: a fingerprint stands at most once in the pages of one
+//! A log file is pages of 4 KiB and a footer of such pages, which stay as they are once the manifest names the file.
+//! Its writer may add more pages and another footer behind them. Pages of all log files are numbered in one
 //! sealed tail; a run may speak of several. Containers are stored as runs, because a stream fills one container for
 //! some thousand chunks: 127 records a page instead of 102.
 
@@ -12,27 +11,27 @@ use onefold_io::Disk;
 use super::page::{PAGE_BYTES, check_page_of, seal_page_of};
 use crate::{ContainerId, Error, Result};
 
-/// checksum, records, spans
+/// bytes of a page's header: checksum 8, records 1, spans 1
 pub const HEADER_BYTES: usize = 10;
-/// container, records and the tombstone bit
+/// bytes of a span in a page: container 8, records and the tombstone bit 1
 const SPAN_BYTES: usize = 9;
 const FINGERPRINT_BYTES: usize = 32;
-/// So that a count of records leaves a bit for "removed".
+/// Largest number of records on a page: a count fits seven bits, and the eighth bit of its byte says "removed".
 pub const PAGE_RECORDS_MAX: usize = 127;
 const REMOVED: u8 = 0x80;
 
-/// What a record says of its fingerprint: where the chunk is, or, as `None`, that it was removed.
+/// Content of a record besides its fingerprint: the chunk's container, or `None` for a removal.
 pub type Said = Option<ContainerId>;
 
-/// A page that was checked.
+/// A log page whose checksum and shape were checked.
 #[derive(Clone, Copy)]
 pub struct LogPage<'a>(&'a [u8]);
 
 impl<'a> LogPage<'a> {
-    /// Checks checksum and shape of page `page` of the file `path`, which has this mark; `page` counts within the file.
+    /// Checks checksum and shape of page `page` of the file `path` with this mark; `page` counts within the file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where it is not what was written.
+    /// [`Error::Damaged`] where the page is not what was written.
     pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<LogPage<'a>> {
         check_page_of(bytes, mark, path, page)?;
         let (records, spans) = (bytes[8] as usize, bytes[9] as usize);
@@ -55,17 +54,17 @@ impl<'a> LogPage<'a> {
         Ok(LogPage(bytes))
     }
 
-    /// A page that `check` has seen before.
+    /// Wraps a page that [`LogPage::check`] accepted before.
     pub fn checked(bytes: &'a [u8]) -> LogPage<'a> {
         LogPage(bytes)
     }
 
-    /// Whether it holds no record.
+    /// Whether the page holds no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many records it holds.
+    /// The number of records on the page.
     pub fn len(&self) -> usize {
         self.0[8] as usize
     }
@@ -79,7 +78,7 @@ impl<'a> LogPage<'a> {
             .expect("32 bytes")
     }
 
-    /// What record `i` says.
+    /// The container of record `i`, or `None` for a removal.
     #[inline]
     pub fn said(&self, i: usize) -> Said {
         let mut left = i;
@@ -92,14 +91,14 @@ impl<'a> LogPage<'a> {
         None
     }
 
-    /// The record of `key`.
+    /// The record of `key`, if it is on this page.
     pub fn find(&self, key: &Fingerprint) -> Option<Said> {
         (0..self.len())
             .find(|i| self.fingerprint(*i) == &key.0)
             .map(|i| self.said(i))
     }
 
-    /// All records.
+    /// All records of the page, in their order.
     pub fn records(self) -> impl Iterator<Item = (Fingerprint, Said)> + 'a {
         let said = self
             .spans()
@@ -109,7 +108,7 @@ impl<'a> LogPage<'a> {
             .zip(said)
     }
 
-    /// What neighbouring records say, and how many they are.
+    /// Spans of the page in order: what neighbouring records say, and the number of records.
     pub fn spans(self) -> impl Iterator<Item = (Said, usize)> + 'a {
         self.0[HEADER_BYTES..]
             .chunks_exact(SPAN_BYTES)
@@ -131,18 +130,18 @@ impl<'a> LogPage<'a> {
 /// Always holds: `first` is the number in the file of the first of `pages`.
 #[derive(Default)]
 pub struct LogPacker {
-    /// That of the file, so that a page of another one is damage there.
+    /// Mark of the file, so that a page of another file fails its checksum here.
     pub mark: u64,
-    /// The number of the first of `pages`.
+    /// Number in the file of the first of `pages`.
     pub first: u32,
     fingerprints: Vec<u8>,
     spans: Vec<(Said, u8)>,
-    /// Whole pages.
+    /// Bytes of complete pages that wait to be written.
     pub pages: Vec<u8>,
 }
 
 impl LogPacker {
-    /// For a file that has this mark.
+    /// A packer for the file with this mark.
     pub fn of(mark: u64) -> Self {
         Self {
             mark,
@@ -150,7 +149,7 @@ impl LogPacker {
         }
     }
 
-    /// Adds a record; the number of pages that were complete before tells its page.
+    /// Adds a record. Its page is the number of complete pages before it.
     pub fn push(&mut self, key: &Fingerprint, said: Said) {
         let joins = self.spans.last().is_some_and(|(last, _)| *last == said);
         let spans = self.spans.len() + usize::from(!joins);
@@ -167,7 +166,7 @@ impl LogPacker {
         self.fingerprints.extend_from_slice(&key.0);
     }
 
-    /// The place in its page of the span that the last record belongs to.
+    /// The position of the last record's span in its page.
     pub fn last_span(&self) -> usize {
         self.spans.len().saturating_sub(1)
     }
@@ -195,10 +194,10 @@ impl LogPacker {
     }
 }
 
-/// Reads `pages` pages from page `first` of the log file `path`, which has this mark, and checks each.
+/// Reads `pages` pages from page `first` on of the log file `path` with this mark, and checks each.
 ///
 /// # Errors
-/// [`Error::Io`] where they cannot be read, [`Error::Damaged`] where one is not what was written.
+/// [`Error::Io`] where pages cannot be read, [`Error::Damaged`] where one is not what was written.
 pub fn read_pages(
     disk: &dyn Disk,
     (path, mark): (&str, u64),

@@ -15,15 +15,15 @@ pub struct LogWriter {
     file: NewFile,
     packer: LogPacker,
     spans: Vec<LogSpan>,
-    /// Of the file, those that wait to be written not counted.
+    /// Number of pages in the file, without those that wait to be written.
     pages: u32,
     write_pages: usize,
-    /// Records; who copies pages adds theirs.
+    /// Number of records. A caller that copies pages adds their records itself.
     pub records: u64,
 }
 
 impl LogWriter {
-    /// Into `file`, which is empty, `write_pages` pages at once.
+    /// A writer into `file`, which is empty, `write_pages` pages at once.
     pub fn new(file: NewFile, write_pages: usize) -> LogWriter {
         LogWriter {
             packer: LogPacker::of(file.id.mark()),
@@ -35,24 +35,24 @@ impl LogWriter {
         }
     }
 
-    /// Behind what `growing` holds, `write_pages` pages at once.
+    /// A writer behind the content of `growing`, `write_pages` pages at once.
     pub fn behind(growing: Growing, write_pages: usize) -> Result<LogWriter> {
         let Growing { file, entry } = growing;
         let spans = read_spans(&entry, &file.name, &*file.disk)?;
         let mut writer = LogWriter::new(file, write_pages);
-        // its footer stays, and is a hole
+        // the old footer stays, and its pages become a hole
         writer.pages = (entry.file_bytes / PAGE_BYTES as u64) as u32;
         writer.packer.first = writer.pages;
         (writer.spans, writer.records) = (spans, entry.records);
         Ok(writer)
     }
 
-    /// Pages of the file, those that wait to be written not counted.
+    /// The number of pages in the file, without those that wait to be written.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Adds a record and tells its page, and the place of its span there.
+    /// Adds a record and returns its page and the position of its span there.
     pub fn push(&mut self, key: &Fingerprint, said: Said) -> Result<(u32, usize)> {
         self.packer.push(key, said);
         let span = self.packer.last_span();
@@ -64,7 +64,7 @@ impl LogWriter {
         Ok((page, span))
     }
 
-    /// Adds pages as they are in another log file.
+    /// Adds pages, copied unchanged from another log file.
     pub fn copy(&mut self, pages: &[u8]) -> Result<()> {
         self.packer.pages.extend_from_slice(pages);
         for (number, page) in (self.pages..).zip(self.packer.pages.chunks_exact_mut(PAGE_BYTES)) {
@@ -73,7 +73,7 @@ impl LogWriter {
         self.write()
     }
 
-    /// Adds `pages` pages without records.
+    /// Adds `pages` pages without records: a hole.
     pub fn skip(&mut self, pages: u32) -> Result<()> {
         for first in (0..pages).step_by(self.write_pages) {
             let some = (pages - first).min(self.write_pages as u32);
@@ -82,7 +82,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes what is left and the footer, and syncs.
+    /// Writes the remaining pages and the footer, and syncs.
     pub fn finish(mut self) -> Result<(LogEntry, NewFile)> {
         self.packer.close_page();
         self.write()?;

@@ -1,20 +1,20 @@
 //! Lookups, a batch of a stream at a time.
 //!
-//! The order for each key: tail; then what is loose, which is newer than any run; then the prefetch cache, whose answer
-//! stands if no newer run may hold the key; then every run whose filter says "maybe", newest first, one page read each.
-//! A run's record proves the fingerprint by 128 bits and tells log page and span, which the view turns into the
-//! container; the log itself is read for locality, and where a page has too many spans.
+//! The order for each key: the tail; then the loose pages, which are newer than any run; then the prefetch cache, whose
+//! answer stands if no newer run may hold the key; then every run whose filter says "maybe", newest first, one page
+//! read each. A run's record proves the fingerprint by 128 bits and tells log page and span, which the view turns into
+//! the container; the log itself is read for locality, and where a page has too many spans.
 //!
 //! Reads are in waves. The first wave resolves one key in 64 and reads 64 KiB of the log for each: where the stream
 //! repeats an earlier one, the others then stand in the cache. The second resolves one in 8 with single pages, for
 //! short repeats. The last takes the rest at once, so that the device sees a deep queue, and reads no log. A stream
-//! without locality has the last wave only; that it has come back is seen without a read, by neighbouring keys that
-//! runs find on neighbouring log pages.
+//! without locality has the last wave only; the return of its locality is seen without a read, when runs find
+//! neighbouring keys on neighbouring log pages.
 //!
 //! Callers look up side by side: see [`callers`].
 //!
-//! A stream that repeats an earlier one for long asks no run at all: see `follow`. Of an index of some MiB the device
-//! is told as a whole, the first time that anything of it is read.
+//! A stream that repeats an earlier one for long asks no run at all: see `follow`. A small index, of some MiB, is read
+//! ahead as a whole when any of it is first read.
 
 mod callers;
 mod filters;
@@ -40,7 +40,7 @@ const SCOUT_STRIDE: usize = 64;
 const SHORT_STRIDE: usize = 8;
 /// Below this share of keys that a wave's pages resolved, the stream counts as one without locality.
 const LOCALITY_MIN: f32 = 0.05;
-/// So few keys say nothing of a stream's locality.
+/// The fewest keys from which a stream's locality is estimated.
 const TELLING_KEYS: usize = 16;
 
 /// A lookup under way, of one caller, with one view of the index.
@@ -49,11 +49,11 @@ pub struct Lookup<'a> {
     view: &'a View,
     stream: Stream,
     buf: Vec<u8>,
-    /// What the lookup did.
+    /// Counters of this lookup.
     pub stats: IndexStats,
 }
 
-/// Where a key is, and which log page proved it.
+/// The container of a key, and the log page that proved it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The chunk's container.
@@ -62,32 +62,32 @@ pub struct Answer {
     pub page: u32,
 }
 
-/// A key on its way.
+/// A key that has no answer yet.
 struct Asking<'a> {
     key: &'a Fingerprint,
     hash: u64,
-    /// Where the answer goes.
+    /// Position of the key in the caller's batch, where the answer goes.
     place: usize,
-    /// Runs that may hold it, a bit each.
+    /// Runs that may hold the key, a bit each.
     runs: u128,
-    /// What the cache says, if no newer run says otherwise.
+    /// The cache's answer, right if no newer run says otherwise.
     cached: Option<Answer>,
-    /// The oldest run to be asked: the one after that of the cached record, or the first.
+    /// The oldest run to ask: the one after that of the cached record, or the first.
     from: usize,
 }
 
-/// A run's record of a key that is asked for.
+/// A run's record of a key that is looked up.
 #[derive(Clone, Copy)]
 struct Reference {
     asking: usize,
     run: usize,
     page: u32,
-    /// What the record says; `None` where only the log page can tell.
+    /// The content of the run's record; `None` where only the log page can tell.
     said: Option<Said>,
 }
 
 impl Lookup<'_> {
-    /// Fills `found[place]` for all `wanted` (place, key); places that stay empty are absent.
+    /// Looks up all `wanted` (place, key) and fills `found[place]`; places that stay empty are absent.
     pub fn resolve(
         &mut self,
         wanted: &[(usize, Fingerprint)],
@@ -122,7 +122,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// Whether a stream without locality has found it again: its keys lie near each other in the log.
+    /// Notes whether a stream without locality has it again: its keys lie near each other in the log.
     fn sense(&mut self, references: &[Reference]) {
         if references.len() >= TELLING_KEYS {
             let near = references
@@ -162,7 +162,7 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// Believes the cache where the page is one that no record of its own run supersedes.
+    /// Takes the cache's answer for keys whose page has no record that its own run supersedes.
     fn ask_cache(&self, asking: &mut [Asking<'_>]) {
         let view = self.view;
         let Some(cache) = self.lookups.cache_of(view) else {
@@ -179,7 +179,7 @@ impl Lookup<'_> {
                 if last.replace(page) != Some(page) {
                     run = view.believed_run_of(page);
                 }
-                // runs older than an answer from before were not asked, so only a newer page may take its place
+                // older runs than the earlier answer's were not asked, so only a newer page may replace that answer
                 if let Some(run) = run.filter(|run| *run + 1 >= asked.from)
                     && !view.retired.contains(&container)
                 {
@@ -191,7 +191,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Answers what loose pages know, and gives what is still to be asked for.
+/// Answers the keys that loose pages know, and returns the others.
 fn ask_loose<'a>(
     view: &View,
     wanted: &'a [(usize, Fingerprint)],
@@ -214,7 +214,7 @@ fn ask_loose<'a>(
     asking
 }
 
-/// As [`settle`], where the cache was asked after the filters: runs older than what it knows need not be asked.
+/// Like [`settle`], where the cache was asked after the filters: runs older than the cache's answer need not be asked.
 fn settle_again(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
     for asked in asking.iter_mut() {
         asked.runs &= u128::MAX.checked_shl(asked.from as u32).unwrap_or(0);
@@ -222,7 +222,7 @@ fn settle_again(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
     settle(asking, found);
 }
 
-/// Takes out those that no run needs to be asked for: the cache's answer stands, or there is none.
+/// Answers and takes out the keys that need no run: the cache's answer stands, or there is none.
 fn settle(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
     asking.retain(|asked| {
         if asked.runs == 0 {

@@ -1,11 +1,11 @@
-//! Loose pages: the newest pages of the log, of which no run speaks yet. What they say is held in RAM, exact, by
-//! whoever has the index open.
+//! Loose pages: the newest pages of the log, of which no run speaks yet. Every opener of the index holds their records
+//! in RAM, exactly.
 //!
-//! A run takes a page for its records, one for its filter and a footer, however few they are, and is written again by
-//! each merge that it passes; a small session writes its log pages alone. Always holds: loose pages are newer than all
-//! that runs speak of; they have [`LOOSE_RECORDS_MAX`] records and are [`LOOSE_PAGES_MAX`] at most, whoever wrote them,
-//! so that the least budget can hold them and opening reads 256 KiB for them; what would be more is sealed with a run
-//! that speaks of all of them ([`seal`](super::seal)).
+//! A run takes at least a page for its records, one for its filter and a footer, and is written again by each merge
+//! that it passes; a small session writes its log pages alone. Always holds: loose pages are newer than all pages that
+//! runs speak of; at most [`LOOSE_RECORDS_MAX`] records on at most [`LOOSE_PAGES_MAX`] pages are loose, whichever
+//! opener wrote them, so that the least budget can hold them and opening reads 256 KiB for them. A seal that would
+//! exceed this writes a run that speaks of all of them ([`seal`](super::seal)).
 
 use std::sync::Arc;
 
@@ -20,31 +20,31 @@ use super::table::Table;
 use super::view::OpenLog;
 use crate::{ContainerId, Error, Result};
 
-/// RAM of all that may be loose, in bytes.
+/// RAM of the largest number of loose records, in bytes.
 pub const LOOSE_BYTES: usize = LOOSE_RECORDS_MAX as usize * Table::<LooseRecord>::RECORD_BYTES;
 
-/// What a loose page says of a fingerprint.
+/// The record of a fingerprint on a loose page.
 #[derive(Clone, Copy)]
 pub struct LooseRecord {
     container: ContainerId,
-    /// The log page.
+    /// Number of the log page.
     pub page: u32,
-    /// As in a [`RunRecord`].
+    /// Position of the span in the page, as in a [`RunRecord`].
     span: u8,
     removed: bool,
 }
 
 impl LooseRecord {
-    /// Where the chunk is, or that it was removed.
+    /// The chunk's container, or `None` for a removal.
     pub fn said(&self) -> Said {
         (!self.removed).then_some(self.container)
     }
 }
 
-/// What the loose pages of a manifest say.
+/// The records of a manifest's loose pages.
 #[derive(Default)]
 pub struct Loose {
-    /// Which those are.
+    /// The pages and the index that the records are of.
     pub of: LoosePages,
     newest: Table<LooseRecord>,
     /// Pages with a record that a newer one supersedes, rising.
@@ -52,7 +52,7 @@ pub struct Loose {
 }
 
 impl Loose {
-    /// Reads these pages, whose log files are open in `logs`, `at_once` pages at once.
+    /// Reads the pages `of`, whose log files are open in `logs`, `at_once` pages at once.
     pub fn read(of: LoosePages, logs: &[Arc<OpenLog>], at_once: usize) -> Result<Loose> {
         let mut loose = Loose {
             of,
@@ -71,7 +71,7 @@ impl Loose {
         Ok(loose)
     }
 
-    /// Takes in the loose pages of `log`, which have no more than `left` records, and leaves what is left of those.
+    /// Adds the loose pages of `log`, which have at most `left` records, and subtracts these from `left`.
     fn read_log(&mut self, log: &OpenLog, at_once: usize, left: &mut usize) -> Result<()> {
         let mut buf = Vec::new();
         let (first, end) = (
@@ -118,12 +118,12 @@ impl Loose {
         self.newest.get(key)
     }
 
-    /// Fingerprints that it knows.
+    /// The number of fingerprints.
     pub fn len(&self) -> usize {
         self.newest.records().len()
     }
 
-    /// What a run says of it, pages counted from the first loose one.
+    /// The records that a run of the loose pages has, with pages counted from the first loose one.
     pub fn run_records(&self) -> impl Iterator<Item = RunRecord> + '_ {
         self.newest.records().iter().map(|(key, record)| RunRecord {
             hash: hash_of(key),
@@ -134,14 +134,14 @@ impl Loose {
         })
     }
 
-    /// Pages with a record that a newer one supersedes, counted likewise, rising.
+    /// Pages with a record that a newer one supersedes, counted from the first loose page, rising.
     pub fn dead_pages(&self) -> impl Iterator<Item = u32> + '_ {
         self.superseded
             .iter()
             .map(|page| page - self.of.pages.start)
     }
 
-    /// RAM, in bytes.
+    /// RAM of the records and lists, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.newest.ram_bytes() + self.superseded.capacity() * 4 + size_of::<Loose>()
     }

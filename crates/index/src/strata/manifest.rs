@@ -1,8 +1,8 @@
-//! The manifest: which files the index consists of. The one file that is ever replaced.
+//! The manifest: the list of files that make up the index. No other file of the index is ever replaced.
 //!
 //! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own,
-//! so that of two runs one is newer as a whole. The pages behind those of the last run are loose: no run speaks of them
-//! yet.
+//! so that one of any two runs is newer as a whole. The pages behind those of the last run are loose: no run speaks of
+//! them yet.
 
 use std::ops::Range;
 
@@ -18,38 +18,38 @@ pub const MANIFEST_FRAME: FrameKind = FrameKind {
 };
 /// The most runs: a lookup keeps a bit for each.
 pub const RUNS_MAX: usize = 128;
-/// From so many on, whoever says something waits for merges.
+/// Number of runs from which an opener that inserts waits for merges.
 pub const RUNS_MANY: usize = RUNS_MAX / 4 * 3;
-/// Records on loose pages, at most: 60 bytes of RAM each, which any budget has.
+/// Largest number of records on loose pages: 60 bytes of RAM each, which any budget has.
 pub const LOOSE_RECORDS_MAX: u32 = 1024;
-/// Loose pages, at most: who opens the index reads all of them.
+/// Largest number of loose pages: opening the index reads all of them.
 pub const LOOSE_PAGES_MAX: u32 = 64;
 /// Log pages are numbers of 31 bits: 270 G records.
 pub const LOG_PAGES_MAX: u32 = 1 << 31;
-/// No opener makes so many files; the next number fits 32 bits.
+/// No opener makes this many files, so the next number fits 32 bits.
 const FILE_NUMBER_MAX: u32 = 1 << 31;
-/// What no log or run holds more of: 128 for each page there can be. Sums and products of it fit 64 bits.
+/// Largest number of records in the log or in a run: 128 for each possible page. Sums and products of two fit 64 bits.
 const RECORDS_MAX: u64 = (LOG_PAGES_MAX as u64) << 7;
 
-/// Which log pages are loose: no run speaks of them yet.
+/// The loose log pages: those that no run speaks of yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoosePages {
-    /// Of which index: see [`Manifest`].
+    /// Which index the pages are of: see [`Manifest`].
     pub born: u64,
-    /// All that are behind the last run; of those of files that were dropped there is nothing left.
+    /// All pages behind those of the last run. Pages of dropped files count, though nothing is left of them.
     pub pages: Range<u32>,
-    /// Records that were written to them; those of files that were dropped count.
+    /// Records that were written to the pages; records of dropped files count.
     pub records: u32,
 }
 
 impl LoosePages {
-    /// Whether `records` on `pages` more may be loose, too.
+    /// Whether `records` more records on `pages` more pages may be loose, too.
     pub fn has_room(&self, records: usize, pages: u32) -> bool {
         self.records as usize + records <= LOOSE_RECORDS_MAX as usize
             && self.pages.len() + pages as usize <= LOOSE_PAGES_MAX as usize
     }
 
-    /// How many pages a run must speak of besides those behind them: all, or none where they have no records.
+    /// The number of loose pages that a run of newer pages must cover as well: all, or none where they have no records.
     pub fn to_cover(&self) -> u32 {
         match self.records {
             0 => 0,
@@ -57,89 +57,89 @@ impl LoosePages {
         }
     }
 
-    /// Whether a run of these pages and of those behind them has a place in an index of which `newest` are loose: where
-    /// none have records, as any that speaks of pages to come; else as that of who knows all of them.
+    /// Whether a run of these pages and of newer ones may be entered into an index whose loose pages are `newest`. A
+    /// run may, if these are the same pages, or if neither have records.
     pub fn are_all(&self, newest: &LoosePages) -> bool {
         let is_same = (self.born, self.pages.end) == (newest.born, newest.pages.end);
         is_same || self.records == 0 && newest.records == 0
     }
 }
 
-/// What makes the name of a log or run: who wrote it, and its how manieth it is.
+/// Identity of a log file or run: its writer, and the writer's count of files.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId {
     /// The writer's own number.
     pub unique: u64,
-    /// Counts that writer's files.
+    /// Position among the files of that writer.
     pub number: u32,
 }
 
 impl FileId {
-    /// The name of the log file.
+    /// The file name of the log file with this id.
     pub fn log_name(&self) -> String {
         format!("log-{:016x}-{:08x}", self.unique, self.number)
     }
 
-    /// The name of the run.
+    /// The file name of the run with this id.
     pub fn run_name(&self) -> String {
         format!("run-{:016x}-{:08x}", self.unique, self.number)
     }
 
-    /// What goes into the checksums of its pages, so that a page of another file is damage in this one.
+    /// The mark of the file: it goes into the checksums of all pages, so that a page of another file is damage here.
     pub fn mark(&self) -> u64 {
         self.unique ^ u64::from(self.number).wrapping_mul(0xd6e8_feb8_6659_fd93)
     }
 }
 
-/// A log file.
+/// The manifest's entry of a log file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogEntry {
-    /// Its name.
+    /// Identity of the log file, which gives its name.
     pub id: FileId,
-    /// Its first page in the sequence of all log pages.
+    /// The first page's number in the sequence of all log pages.
     pub first_page: u32,
-    /// Its pages; the footer follows them, and between them may stand earlier ones.
+    /// Number of pages. The footer follows them; earlier footers may stand between them.
     pub pages: u32,
-    /// Records.
+    /// Number of records in the file.
     pub records: u64,
-    /// The file up to the footer's end; it may be longer where its writer is adding to it, or died of that.
+    /// Length in bytes up to the footer's end; the file is longer while its writer adds to it, or died of that.
     pub file_bytes: u64,
 }
 
 impl LogEntry {
-    /// The page behind its last.
+    /// The number of the log page behind the last one.
     pub fn end_page(&self) -> u32 {
         self.first_page + self.pages
     }
 }
 
-/// A run.
+/// The manifest's entry of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunEntry {
-    /// Its name.
+    /// Identity of the run, which gives its name.
     pub id: FileId,
-    /// The log page that its records count from.
+    /// Number of the first log page that the run speaks of; its records count pages from here.
     pub first_page: u32,
-    /// The page behind the last that it speaks of.
+    /// Number of the log page behind the last that the run speaks of.
     pub end_page: u32,
-    /// Records.
+    /// Number of records in the run.
     pub records: u64,
-    /// Where its footer begins.
+    /// Offset of the run's footer in bytes.
     pub footer_at: u64,
-    /// The whole file.
+    /// Length of the whole file in bytes.
     pub file_bytes: u64,
 }
 
-/// Which files the index consists of, and the order of their age.
+/// The files of the index, in the order of their age.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Manifest {
-    /// Grows with each replacement.
+    /// Number of replacements of this manifest since the index was begun.
     pub generation: u64,
-    /// Who began this index: an index that was deleted and begun anew numbers its log pages anew.
+    /// Random number of this index: an index that was deleted and begun anew numbers its log pages anew.
     pub born: u64,
-    /// The number of the next log page.
+    /// Number of the next log page to be written.
     pub next_page: u32,
-    /// See [`LoosePages`].
+    /// Number of records on loose pages: see [`LoosePages`].
     pub loose_records: u32,
     /// Log files, oldest first.
     pub logs: Vec<LogEntry>,
@@ -150,7 +150,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Its bytes, framed.
+    /// Encodes the manifest with its frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.generation.to_le_bytes().to_vec();
         out.extend_from_slice(&self.born.to_le_bytes());
@@ -188,7 +188,7 @@ impl Manifest {
         encode_frame(MANIFEST_FRAME, &out)
     }
 
-    /// What `encode` made, checked; `path` is for errors.
+    /// Decodes the bytes that `encode` made and checks them; errors name `path`.
     pub fn decode(bytes: &[u8], path: &str) -> Result<Manifest> {
         let payload = decode_whole(MANIFEST_FRAME, bytes, path, 0)?;
         let mut reader = ByteReader::new(payload, path, 0);
@@ -224,18 +224,18 @@ impl Manifest {
         }
     }
 
-    /// The names of all its files.
+    /// The names of all files that the manifest names.
     pub fn file_names(&self) -> impl Iterator<Item = String> + '_ {
         let logs = self.logs.iter().map(|log| log.id.log_name());
         logs.chain(self.runs.iter().map(|run| run.id.run_name()))
     }
 
-    /// Records in all runs: superseded and retired ones count.
+    /// Number of records in all runs; superseded and retired ones count.
     pub fn records(&self) -> u64 {
         self.runs.iter().map(|run| run.records).sum()
     }
 
-    /// Its loose pages.
+    /// The loose pages of this manifest.
     pub fn loose(&self) -> LoosePages {
         LoosePages {
             born: self.born,
@@ -244,18 +244,18 @@ impl Manifest {
         }
     }
 
-    /// Whether what is loose is the same as in `other`.
+    /// Whether the loose pages, and the log files that hold them, are the same as in `other`.
     pub fn has_loose_of(&self, other: &Manifest) -> bool {
         self.loose() == other.loose() && self.loose_logs() == other.loose_logs()
     }
 
-    /// Log files that have loose pages.
+    /// The entries of log files that have loose pages.
     fn loose_logs(&self) -> &[LogEntry] {
         let first = self.loose().pages.start;
         &self.logs[self.logs.partition_point(|log| log.end_page() <= first)..]
     }
 
-    /// Bytes of all files, the manifest's own not counted.
+    /// Bytes of all files without the manifest.
     pub fn file_bytes(&self) -> u64 {
         self.logs.iter().map(|log| log.file_bytes).sum::<u64>()
             + self.runs.iter().map(|run| run.file_bytes).sum::<u64>()

@@ -1,9 +1,9 @@
-//! Merging: neighbouring runs become one ([`choose`](super::choose) says which), and what nobody can ask for any more
-//! is dropped. Besides, small log files are joined ([`join`](super::join)) and those of which little is left compacted
+//! Merging: neighbouring runs become one ([`choose`](super::choose) says which), and records that no lookup can need
+//! are dropped. Small log files are joined ([`join`](super::join)), and mostly retired ones compacted
 //! ([`compact`](super::compact)).
 //!
-//! Always holds: one merge at a time, whoever does it; only neighbours in age are merged, and the result takes their
-//! place in one commit of the manifest, after which their files go. What a crash leaves behind is a file that no
+//! Always holds: one merge at a time, by any opener; only neighbours in age are merged, and the result takes their
+//! place in one commit of the manifest, after which their files are removed. A crash leaves at most a file that no
 //! manifest names.
 
 use std::ops::Range;
@@ -18,14 +18,14 @@ use super::shared::{Shared, is_no_space};
 use super::view::View;
 use crate::Result;
 
-/// Bytes of a run, its filter with them, for each record.
+/// Bytes of a run and its filter for each record.
 pub const RUN_RECORD_BYTES: u64 = 21;
 
-/// Does what is due, one thing at once: drops what retired containers leave, merges runs, joins log files, compacts
-/// them. `false`: nothing was due, or somebody else merges.
+/// Does one piece of the work that is due: drops files of retired containers, merges runs, joins or compacts log files.
+/// Returns `false` where nothing was due, or another opener merges.
 ///
-/// In the merging thread nothing is begun that is larger than [`Shared::merges_at_most`] and
-/// [`Shared::copies_at_most`].
+/// In the merging thread (`in_thread`) no work larger than [`Shared::merges_at_most`] and [`Shared::copies_at_most`] is
+/// begun.
 pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
         Some(_merging) if in_thread => {
@@ -36,19 +36,19 @@ pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
     }
 }
 
-/// Does all that is due, until somebody else merges.
+/// Does all work that is due, or until another opener merges.
 pub fn merge_all(shared: &Shared, in_thread: bool) -> Result<()> {
     while merge_once(shared, in_thread)? {}
     Ok(())
 }
 
-/// As [`merge_once`], after whoever merges now.
+/// Like [`merge_once`], but waits for a merge by another opener to end.
 pub fn merge_waiting(shared: &Shared) -> Result<bool> {
     let _merging = shared.folder.merge_lock()?;
     merge_locked(shared, u64::MAX, u64::MAX)
 }
 
-/// Merges at most so many records of runs at once, and copies at most so many of log files.
+/// Does one piece of work of at most `merges` records of runs, or `copies` records of log files.
 fn merge_locked(shared: &Shared, merges: u64, copies: u64) -> Result<bool> {
     let mut gone = KnownGone::default();
     let retires = !shared.view().retired.is_empty();
@@ -58,7 +58,7 @@ fn merge_locked(shared: &Shared, merges: u64, copies: u64) -> Result<bool> {
         || compact::compact_locked(shared, &mut gone, copies)?)
 }
 
-/// Merges runs. Where the device has no room for those that are due, fewer of them, down to the least.
+/// Merges runs of at most `most` records. Where the device has no room for the runs that are due, fewer are merged.
 fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone.of(&view)?;
@@ -84,7 +84,7 @@ fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> 
     }
 }
 
-/// Puts one run in the place of a group. `made` tells its name; `false`: it was not entered.
+/// Replaces a group of runs by one. `made` receives its name; `false`: the run was not entered.
 fn merge_group(
     shared: &Shared,
     view: &View,
@@ -100,12 +100,12 @@ fn merge_group(
     let entries = &view.manifest.runs[group];
     let inputs: Vec<FileId> = entries.iter().map(|run| run.id).collect();
     if entries.len() == 1 && merged.records == entries[0].records {
-        // nothing of it was gone, whatever its log says
+        // no record of the run was gone, though log pages were
         shared.vain.lock().insert(entries[0].id);
         return Ok(false);
     }
     let manifest = shared.folder.commit(|manifest| {
-        // the merge's lock was deleted while it was held, perhaps, and another has merged too
+        // perhaps the merge lock was deleted while held and another opener merged, too
         let Some(runs) = place_of(&manifest.runs, &inputs, |run| run.id) else {
             return Ok(false);
         };
@@ -113,7 +113,7 @@ fn merge_group(
         Ok(true)
     })?;
     if !manifest.runs.iter().any(|run| run.id == merged.id) {
-        // somebody deleted the index meanwhile
+        // another opener deleted the index meanwhile
         return Ok(false);
     }
     let names: Vec<String> = inputs.iter().map(FileId::run_name).collect();
@@ -121,7 +121,7 @@ fn merge_group(
     Ok(true)
 }
 
-/// Where all files of `ids` stand in `entries`, one behind the other.
+/// The range in `entries` of all files of `ids`, if they stand there in this order without others between them.
 pub fn place_of<T, I: PartialEq>(
     entries: &[T],
     ids: &[I],
@@ -133,7 +133,7 @@ pub fn place_of<T, I: PartialEq>(
     same.then_some(at..at + ids.len())
 }
 
-/// Drops log files that speak of retired containers only, and forgets the retired that no log speaks of.
+/// Drops log files all of whose records are retired, and forgets retired containers that no log speaks of.
 fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone.of(&view)?;
@@ -145,7 +145,7 @@ fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
     let mut names = Vec::new();
     let mut dropped = false;
     shared.folder.commit(|manifest| {
-        // a log that came after the view may speak of them
+        // a log entered after the view was taken may speak of these containers
         let is_same =
             manifest.born == view.manifest.born && manifest.next_page == view.manifest.next_page;
         let forgotten = is_same && !gone.forgotten.is_empty();
@@ -154,7 +154,7 @@ fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
                 .retired
                 .retain(|container| !gone.forgotten.contains(container));
         }
-        // one that has grown meanwhile stays
+        // a log file that has grown meanwhile stays
         let going = manifest.logs.extract_if(.., |log| logs.contains(log));
         names.extend(going.map(|log| log.id.log_name()));
         dropped = forgotten || !names.is_empty();

@@ -1,7 +1,7 @@
-//! Writing the run that takes the place of some neighbours.
+//! Writing the run that replaces some neighbouring runs.
 //!
-//! Always holds: of records of one hash the newest that counts stays, and the pages of the others are marked dead,
-//! because a cached page must not be believed on them. A removal is kept until it meets the oldest run.
+//! Always holds: of the records with one hash the newest that counts is kept, and the pages of the others are marked
+//! dead, because a cached copy of such a page must not be believed. A removal is kept until it meets the oldest run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,7 +45,7 @@ pub fn write_merged(
         behind > 0 && gone.pages[behind - 1].contains(&page)
     };
     let mut dead = DeadPages::default();
-    // of what is gone, too, while it is there: its container may come back
+    // records of gone containers count while their pages are there: the container may come back
     let is_there = |page: &u32| view.log_of(first_page.saturating_add(*page)).is_some();
     inherited_dead(view, group.clone(), first_page)
         .filter(is_there)
@@ -87,11 +87,12 @@ pub fn write_merged(
     }))
 }
 
-/// Pages, each once. Records are many times as many as pages: RAM for twice as many as there are, and some KiB.
+/// A set of pages. Records are many times as many as pages, so RAM is bounded to twice the different pages and some
+/// KiB.
 #[derive(Default)]
 struct DeadPages {
     pages: Vec<u32>,
-    /// Of how many each is known to be there once.
+    /// Length of the sorted beginning of `pages`, in which each page stands once.
     different: usize,
 }
 
@@ -129,7 +130,7 @@ fn inherited_dead(
 /// The runs of a group, read side by side.
 struct Sources {
     readers: Vec<RunReader>,
-    /// What is to be added to a reader's pages.
+    /// Number to add to each reader's pages, because its run counts from another first page.
     shifts: Vec<u32>,
     heads: BinaryHeap<Reverse<Head>>,
     /// The records of one hash, newest first.
@@ -137,7 +138,7 @@ struct Sources {
     taken: u64,
 }
 
-/// The next record of a source; of one hash the newest source comes first.
+/// The next record of a source. Records of one hash are ordered newest source first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
     hash: u64,
@@ -146,9 +147,9 @@ struct Head {
 }
 
 impl Sources {
-    /// Which hold `pages` pages in all.
+    /// Sources that buffer `pages` pages together.
     fn new(view: &View, group: Range<usize>, first_page: u32, pages: usize) -> Result<Sources> {
-        // each has the records of a page besides, decoded
+        // each reader also holds the decoded records of a page
         let each = (pages / group.len()).saturating_sub(2);
         let readers = view.runs[group.clone()]
             .iter()
@@ -169,7 +170,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Fills `same` with the records of the next hash; `false` at the end.
+    /// Fills `same` with all records of the next hash, newest first; returns `false` at the end.
     fn next(&mut self) -> Result<bool> {
         self.same.clear();
         let Some(hash) = self.heads.peek().map(|Reverse(head)| head.hash) else {

@@ -9,41 +9,41 @@
 //!                                                           ─▶ where keys repeat a stream, 64 KiB of the log
 //! ```
 //!
-//! The log keeps the locality of the stream: who finds one fingerprint of a stream has the next two thousand in the
-//! cache. Runs find any fingerprint with one read, because its page is computed from its hash, and the containers of
-//! the log's pages are few enough for RAM. Filters spare that read for what is absent.
+//! The log keeps the locality of the stream: a lookup that finds one fingerprint of a stream has the next two thousand
+//! in the cache. Runs find any fingerprint with one read, because its page is computed from its hash, and the
+//! containers of the log's pages are few enough for RAM. Filters save that read for absent fingerprints.
 //!
 //! # Always holds
-//! - What `checkpoint` returned from survives any crash; of later changes all or nothing.
+//! - Changes before a `checkpoint` that returned survive any crash; of later changes all or nothing.
 //! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance
 //!   (2^-128 a pair), and without the key of the fingerprints none can be made. Where fingerprints have no key, making
-//!   two takes 2^64 work, and hurts who stores both. The newest location wins, except that of a retired container,
-//!   which counts for nothing: then an older one may be found.
-//! - What stands in a file stays: logs grow behind it, and the manifest is replaced. Any number of processes share a
+//!   two takes 2^64 work, and hurts the user who stores both. The newest location wins, except that of a retired
+//!   container, which counts for nothing: then an older one may be found.
+//! - Written bytes never change: logs grow behind them, and the manifest is replaced. Any number of processes share a
 //!   folder; each sees what others checkpointed once it checkpoints or refreshes.
 //! - Bytes from disk give [`Error::Damaged`](crate::Error::Damaged), never a panic; no allocation trusts a length that
 //!   was read.
 //!
 //! # RAM
-//! The budget B is divided once: tail 6 % (60 bytes a record), 60 KiB for what is loose (1024 records, whatever the
-//! budget: they are whoever's), the sealing of both two fifths of that, prefetch cache 4 %, two partitions in the
-//! making 5 %, read buffers 5 %, spans 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small
+//! The budget B is divided once: tail 6 % (60 bytes a record), 60 KiB for loose records (1024 records at any budget,
+//! because any opener may have written them), sealing two fifths of these two, prefetch cache 4 %, two partitions in
+//! the making 5 %, read buffers 5 %, spans 1.5 %, each up to some MiB, and all the rest for filters: 75 % of a small
 //! budget, 90 % of 256 MiB. Filters take `records × bits × 1.03 / 8` bytes; `bits` is what fits, up to 16, for a run
 //! half as large one more, with the last bit in as many partitions as there is RAM for: at 1 billion chunks 1.04 GB for
 //! 8 bits, 0.52 GB for 4. Where one bit for the largest run doesn't fit, it goes without and costs a page read a
-//! lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides:
-//! 100 bytes for each partition of some 20,000 records, which count as filters, 100 for each log file, and 4 for each
-//! log page with a superseded record.
+//! lookup. Spans take 12 bytes a container; those that don't fit cost a hit at random one page of the log. Besides: 100
+//! bytes for each partition of some 20,000 records, which count as filters, 100 for each log file, and 4 for each log
+//! page with a superseded record.
 //!
 //! # I/O
-//! Opening: a footer a file, filters, and the loose pages, 64 at most. Absent: `2^-bits` reads a run. What is loose:
-//! none. Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log (a
-//! checkpoint takes a page and a footer at least, and the manifest), once more where sessions are small (see
-//! `join.rs`), and 20 bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write
-//! amplification of 3 against the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
+//! Opening: a footer a file, filters, and the loose pages, 64 at most. Absent: `2^-bits` reads a run. Loose: no read.
+//! Present at random: one run page. In stream order: two reads for 2000 keys. Inserts: 32 bytes of log (a checkpoint
+//! takes a page and a footer at least, and the manifest), once more where sessions are small (see `join.rs`), and 20
+//! bytes of run each time that a record passes a merge, some four times (see `choose.rs`): a write amplification of 3
+//! against the 40 bytes of a key and its container, where the budget is 0.7 bytes a key or more.
 //!
-//! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time: it forgets
-//! superseded log records only with their container.
+//! When not to choose it: where RAM holds all (`ram`), or where keys are updated in place all the time, because
+//! superseded log records are only dropped with their container.
 
 #[cfg(test)]
 mod arbitrary;
@@ -107,12 +107,12 @@ pub struct Strata {
     shared: Arc<Shared>,
     merger: Option<Merger>,
     tail: Tail,
-    /// Retired since the last checkpoint.
+    /// Containers retired since the last checkpoint.
     retired: HashSet<ContainerId>,
     lookups: Lookups,
-    /// The log file that was sealed last, to which the next seal adds.
+    /// The last sealed log file, to which the next seal adds.
     log_file: Option<NewFile>,
-    /// Of the index that was seen last; 0 where that was empty.
+    /// Number of the index at the last look (the manifest's `born`); 0 where it was empty.
     born: u64,
     times_begun_anew: u64,
 }
@@ -145,29 +145,29 @@ impl Strata {
         })
     }
 
-    /// Deletes the index in `dir`, damaged or not, while others may have it open: what they read is as true as before,
-    /// and what they seal from now on begins an empty index. Needs no space. Merely removing the files could let two of
-    /// them enter at once, and take away what one is about to enter.
+    /// Deletes the index in `dir`, damaged or not, while others may have it open: they read on correctly, and their
+    /// next seal begins an empty index. Needs no space. Removing the files without this could let two openers enter at
+    /// once, and remove files that an opener is about to enter.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io): the lock cannot be had, or a file not be removed. Once the manifest is, the
-    /// index is empty.
+    /// [`Error::Io`](crate::Error::Io): the lock cannot be had, or a file not be removed. Once the manifest is removed,
+    /// the index is empty.
     pub fn delete(dir: &dyn Dir) -> Result<()> {
         folder::delete(dir)
     }
 
-    /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` sees to it in the
-    /// ordinary way; this is for who wants to measure or to leave the folder tidy.
+    /// Merges until nothing is due, after any merge that runs in the background. `checkpoint` merges as needed; this is
+    /// for measurements, and for leaving the folder with few files.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), also where there is no room for the smallest merge that is due;
-    /// [`Error::Damaged`](crate::Error::Damaged) for a page that is not what was written. What was merged before is.
+    /// [`Error::Damaged`](crate::Error::Damaged) for a page that is not what was written. Earlier merges stay done.
     pub fn merge_all(&mut self) -> Result<()> {
         while merge::merge_waiting(&self.shared)? {}
         Ok(())
     }
 
-    /// Seals the tail and enters what was retired.
+    /// Seals the tail and enters the retired containers.
     fn seal(&mut self) -> Result<()> {
         let retires = !self.retired.is_empty();
         let (says, mut log_file) = (self.says_anything(), self.log_file.take());
@@ -177,10 +177,10 @@ impl Strata {
             self.enter(None, retires)?;
         }
         self.look()?;
-        // not before: who adds to it must know what the manifest says of it
+        // set only here: a seal that adds to the file must know the manifest's entry of it
         self.log_file = log_file;
         if !says && !retires {
-            // who has said nothing merges nothing
+            // an opener that has said nothing merges nothing
             return Ok(());
         }
         let said = self.tail.records().len() as u64;
@@ -191,7 +191,7 @@ impl Strata {
         self.maintain()
     }
 
-    /// Gives the log file that it ended in.
+    /// Seals the tail and enters the result, again until it is entered; returns the log file that it wrote to.
     fn seal_and_enter(&mut self, mut log_file: Option<NewFile>, retires: bool) -> Result<NewFile> {
         loop {
             self.look_if_changed()?;
@@ -199,7 +199,7 @@ impl Strata {
             let sealed = self.seal_tail(log_file.take(), &loose)?;
             match self.enter(Some(&sealed), retires) {
                 Ok(true) => return Ok(sealed.file),
-                // others have sealed since: once more, into a new file, and with what they left loose
+                // others have sealed since: write once more, into a new file, with the records that they left loose
                 Ok(false) => sealed.remove(&self.shared.folder),
                 Err(error) => {
                     sealed.remove(&self.shared.folder);
@@ -209,7 +209,7 @@ impl Strata {
         }
     }
 
-    /// Whether the tail says anything of containers that are not retired.
+    /// Whether the tail has a record of a container that is not retired.
     fn says_anything(&self) -> bool {
         self.tail
             .records()
@@ -221,19 +221,20 @@ impl Strata {
         said.is_none_or(|container| !self.retired.contains(&container))
     }
 
-    /// Writes what the tail says of containers that are not retired; its log behind what `log_file` holds, if that may
-    /// grow.
+    /// Writes the tail's records of containers that are not retired; the log goes behind the content of `log_file`, if
+    /// that may grow.
     fn seal_tail(&self, log_file: Option<NewFile>, loose: &Loose) -> Result<Sealed> {
         let records = self.tail.records();
         let shared = &self.shared;
-        // no view is held from here on: filters that somebody holds cannot be narrowed where they are
+        // no view is held from here on: filters that a view holds cannot be narrowed in place
         let all = shared.view().records() + records.len() as u64;
         let growing = log_file.and_then(|file| seal::growing(file, &shared.view().manifest));
         let records = records.iter().filter(|record| self.is_live(record));
         seal::seal(shared, loose, all, records, growing)
     }
 
-    /// Names what was sealed and retired in the manifest. `false`: what was sealed has no place there any more.
+    /// Enters sealed files and retired containers into the manifest. `false`: the sealed files have no place there any
+    /// more.
     fn enter(&mut self, sealed: Option<&Sealed>, retires: bool) -> Result<bool> {
         let mut entered = sealed.is_none() && !retires;
         let mut passed = false;
@@ -243,7 +244,7 @@ impl Strata {
                 if sealed.is_some_and(Sealed::has_run) && manifest.runs.len() >= RUNS_MAX {
                     return Ok(false);
                 }
-                // what is inserted has come back, if it was gone
+                // a container that is inserted has come back, if it was retired
                 if !manifest.retired.is_empty() {
                     let told = tail.containers();
                     manifest
@@ -261,7 +262,7 @@ impl Strata {
                 return Ok(false);
             }
             if !entered {
-                // many openers sealed faster than anybody merged, or there was no room to: then nothing is left untried
+                // many openers sealed faster than merges ran, or merges had no room: try all of them again
                 self.shared.forget_room();
                 let merged = self.merge_all();
                 match self.shared.view().runs.len() {
@@ -273,13 +274,13 @@ impl Strata {
         Ok(true)
     }
 
-    /// Looks at the newest manifest, and whose it is.
+    /// Reads the newest manifest, and counts it where another opener has begun the index anew.
     fn look(&mut self) -> Result<()> {
         let view = self.shared.refresh()?;
         self.lookups
             .give_back(|| self.shared.view(), &self.shared.plan);
         let born = view.manifest.born;
-        // one that is begun where there was none takes nothing away
+        // beginning an index where there was none takes nothing away
         if self.born != 0 && born != self.born {
             self.times_begun_anew += 1;
         }
@@ -287,15 +288,17 @@ impl Strata {
         Ok(())
     }
 
-    /// As [`look`](Self::look), where others have changed anything: what is sealed without knowing it may be in vain.
+    /// Like [`look`](Self::look), where another opener has changed the manifest: a seal without knowing it may be in
+    /// vain.
     fn look_if_changed(&mut self) -> Result<()> {
         let newest = self.shared.folder.manifest()?;
         let is_known = newest == self.shared.view().manifest;
         if is_known { Ok(()) } else { self.look() }
     }
 
-    /// Merges, or has it done. Whoever merges now may take minutes, or be stopped: it is waited for only where runs
-    /// become too many. What was told is durable by now, so a merge that finds no room is no failure of it.
+    /// Merges, or tells the merging thread to. Another opener's merge may take minutes, or be stopped, and is waited
+    /// for only where runs become too many. All insertions are durable by now, so a merge that finds no room is no
+    /// failure.
     fn maintain(&mut self) -> Result<()> {
         let runs = self.shared.view().runs.len();
         let merged = match &self.merger {
@@ -310,7 +313,7 @@ impl Strata {
         self.retired.contains(&container) || view.retired.contains(&container)
     }
 
-    /// Looks up at most a batch's keys.
+    /// Looks up the keys of one batch, at most.
     fn lookup_batch(
         &self,
         lookup: &mut Lookup<'_>,
@@ -322,7 +325,7 @@ impl Strata {
             *slot = None;
             match self.tail.get(key) {
                 Some(None) => {}
-                // what is said of a container that was gone brings it back
+                // a record in the tail brings a gone container back
                 Some(Some(container)) if !self.retired.contains(&container) => {
                     *slot = Some(Location { container })
                 }
@@ -363,8 +366,8 @@ impl Strata {
         Ok(())
     }
 
-    /// Visits the records of a page that are the newest of their fingerprints: on most pages all, and then nothing is
-    /// read to know it.
+    /// Visits the records of a page that are the newest of their fingerprints. On most pages all are, which is known
+    /// without a read.
     fn iterate_page(
         &self,
         view: &View,
@@ -425,7 +428,7 @@ impl ChunkIndex for Strata {
             self.seal()?;
         }
         if let Some(container) = container {
-            // one that was gone has come back
+            // a container that was gone has come back
             self.retired.remove(&container);
         }
         self.tail.put(key, container);

@@ -1,4 +1,4 @@
-//! What `strata` is opened with, and how it divides its RAM.
+//! Options for opening `strata`, and the division of its RAM.
 
 use super::cache::CACHE_PAGE_BYTES;
 use super::loose::LOOSE_BYTES;
@@ -9,41 +9,43 @@ use crate::{Error, Result};
 
 /// The least budget: a small tail, a small cache and the buffers of one merge.
 pub const RAM_BUDGET_BYTES_MIN: usize = 1 << 20;
-/// RAM a record of the partition that is being written: the record, its packed form, and the making of its filter.
+/// RAM for a record of the partition that is being written, in bytes: the record, its packed form, and the building of
+/// its filter.
 const PARTITION_RECORD_BYTES: usize = 60;
-/// A partition's pages and filter are whole pages on disk, so small ones waste some.
+/// Smallest size of a partition in bytes. Pages and filter are whole pages on disk, so small partitions waste some.
 const PARTITION_BYTES_MIN: usize = 96 << 10;
-/// RAM of a key that is being looked up.
+/// RAM for a key that is being looked up, in bytes.
 const KEY_BYTES: usize = 128;
-/// Pages that are read at once, at least: two windows of the log.
+/// Smallest number of pages read at once: two windows of the log.
 const BATCH_PAGES_MIN: usize = 32;
 /// Bytes of filter in RAM for a bit a slot and 8 million keys, in thousands: see [`super::ribbon`].
 const SLOTS_A_KEY_PER_MILLE: u64 = 1030;
-/// Of the RAM for filters, what is left for those of runs to come before all are allotted anew, in percent.
+/// Percentage of the filters' RAM that stays free for runs to come; when it is used up, RAM is allotted anew to all
+/// runs.
 const SPARE_PERCENT: usize = 2;
-/// What a run's filter is written with at least.
+/// Smallest number of bits a slot with which a run's filter is written.
 const FILTER_BITS_MIN: u8 = 4;
-/// Above this a filter brings nothing more: one absent key in 65,536 costs a read.
+/// Largest number of bits a slot: with it, one absent key in 65,536 costs a read.
 const FILTER_BITS_MAX: u8 = 16;
 
-/// How an index `strata` works; nothing of it is stored, each opener chooses its own.
+/// Options of an index `strata`. None is stored: each opener chooses its own.
 #[derive(Clone, Debug)]
 pub struct StrataOptions {
     /// All RAM the index may hold: tail, filters, cache, buffers. At least 1 MiB.
     pub ram_budget_bytes: usize,
-    /// Merge in a thread of its own. Without, merges run inside `checkpoint`, and a simulated run repeats exactly.
+    /// Merge in a thread of its own. Otherwise merges run inside `checkpoint`, and a simulated run repeats exactly.
     pub background_merges: bool,
-    /// Goes into the names of the files that this opener makes. Random, or a seed where a run must repeat: two openers
-    /// that live at once on one folder must differ in it (where they don't, the second takes the next free number).
+    /// Number that goes into the names of this opener's files: random, or a seed where a run must repeat. Openers that
+    /// are alive on one folder at once must differ in it (where they don't, the second takes the next free number).
     pub unique: u64,
     /// How long `open` waits for the folder's lock, in milliseconds, before it fails with [`Error::Held`]; `None`: as
-    /// long as it takes. It is held for milliseconds, and freed by the kernel with its holder; but a holder may be
-    /// stopped, and who only reads can do without an index.
+    /// long as it takes. The lock is held for milliseconds, and the kernel frees it with its holder; but a holder may
+    /// be stopped, and a program that only reads can do without an index.
     pub lock_wait_ms_max: Option<u64>,
 }
 
 impl StrataOptions {
-    /// The default budget (64 MiB), merges in the background.
+    /// Options with the default budget (64 MiB) and merges in the background.
     pub fn new(unique: u64) -> StrataOptions {
         StrataOptions {
             ram_budget_bytes: 64 << 20,
@@ -54,20 +56,20 @@ impl StrataOptions {
     }
 }
 
-/// How the budget is divided. What is not for filters has a share and a limit, since more of it brings little: filters
-/// get the rest, 75 % of a small budget and 90 % of 256 MiB.
+/// Division of the RAM budget. Every part but the filters has a share and a limit, since more of it brings little;
+/// filters get the rest, 75 % of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Records in the tail: 6 %, at most 8 MiB. What is loose takes [`LOOSE_BYTES`] besides: once, for who looks at
-    /// another manifest, and holds both, writes no partition meanwhile. While both are sealed, they take two fifths
-    /// once more.
+    /// Records in the tail: 6 % of the budget, at most 8 MiB. Loose records take [`LOOSE_BYTES`] besides. An opener
+    /// that reads another manifest holds the loose records of both for a moment, and writes no partition meanwhile.
+    /// Sealing takes two fifths of tail and loose records once more.
     pub tail_records: usize,
-    /// The prefetch cache: 4 %, at most 5 MiB, and of a small budget up to 10 %, for two windows of the log. Beside few
-    /// filters it has more: [`Plan::cache_beside`].
+    /// Bytes of the prefetch cache: 4 %, at most 5 MiB; up to 10 % of a small budget, for two windows of the log. The
+    /// cache is larger while filters are small: [`Plan::cache_beside`].
     pub cache_bytes: usize,
-    /// All filters: the rest.
+    /// Bytes of all filters: the rest.
     pub filter_bytes: usize,
-    /// The spans of log files, all that fit: 1.5 %.
+    /// Bytes for the spans of log files; spans that do not fit are read from the log: 1.5 %.
     pub span_bytes: usize,
     /// Records in a partition that is being written: 2.5 %, at most 2 MiB, twice, because a seal and a merge may write
     /// one each.
@@ -76,12 +78,12 @@ pub struct Plan {
     pub batch_keys: usize,
     /// Pages that are read at once by a lookup: 2 %, at most 2 MiB.
     pub batch_pages: usize,
-    /// Pages that a merge holds of all its runs, and that are written or copied at once: 3 %, at most 2 MiB.
+    /// Pages that a merge buffers of all its runs, and that are written or copied at once: 3 %, at most 2 MiB.
     pub merge_pages: usize,
 }
 
 impl Plan {
-    /// Divides a budget, or says that it is too small.
+    /// Divides a budget; fails with [`Error::Budget`] where it is too small.
     pub fn new(budget_bytes: usize) -> Result<Plan> {
         if budget_bytes < RAM_BUDGET_BYTES_MIN {
             return Err(Error::Budget {
@@ -113,9 +115,10 @@ impl Plan {
         })
     }
 
-    /// The prefetch cache beside filters of `filter_bytes`, in bytes, where the log has `log_pages`. An index that is
-    /// small for its budget leaves most of it to filters that are not there yet: half of what is left when a merge has
-    /// them twice is the cache's, as far as there are log pages to fill it. Whole shares, so that it seldom changes.
+    /// The size of the prefetch cache in bytes beside filters of `filter_bytes`, where the log has `log_pages` pages.
+    /// An index that is small for its budget leaves most of it to future filters: half of what is free while a merge
+    /// holds twice the filters goes to the cache, as far as there are log pages to fill it. The size is a whole number
+    /// of shares, so that it seldom changes.
     pub fn cache_beside(&self, filter_bytes: usize, log_pages: u64) -> usize {
         let twice = filter_bytes.saturating_mul(2);
         let lent = self.filter_bytes.saturating_sub(twice) / 2 / self.cache_bytes;
@@ -125,9 +128,9 @@ impl Plan {
         self.cache_bytes * shares as usize
     }
 
-    /// Bits a slot that the filters of a new run of `own` records are written with, where the index has `records` in
-    /// all: one more than fit if all had as many, and more for a small run, since [`Plan::allot`] takes what it can of
-    /// them.
+    /// Bits a slot with which the filters of a new run of `own` records are written, where the index has `records` in
+    /// all: one more than fit if all runs had as many, and more for a small run, since [`Plan::allot`] keeps as many of
+    /// them as RAM allows.
     pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
         let bits =
             self.filter_bytes as u64 * 8 * 1000 / (records.max(1) * SLOTS_A_KEY_PER_MILLE) + 1;
@@ -135,10 +138,10 @@ impl Plan {
             .min(u64::from(FILTER_BITS_MAX)) as u8
     }
 
-    /// How many bits a slot each run's filters keep in RAM, where RAM is for all `runs`. Bit by bit, to the run where
-    /// it saves the most false positives for its RAM; so a run half as large has a bit more (Dayan, Athanassoulis,
-    /// Idreos: "Monkey", 2017). Where a bit no longer fits, some partitions get it. Where one bit for the largest does
-    /// not fit, it goes without a filter, and each lookup that reaches it reads a page.
+    /// Bits a slot that each run's filters keep in RAM, where RAM is shared by all `runs`. Bits are given one by one to
+    /// the run where a bit saves the most false positives for its RAM; so a run half as large has a bit more (Dayan,
+    /// Athanassoulis, Idreos: "Monkey", 2017). Where a bit no longer fits, some partitions get it. Where one bit for
+    /// the largest run does not fit, it has no filter, and each lookup that reaches it reads a page.
     pub fn allot(&self, runs: &[RunSize]) -> Vec<FilterShare> {
         let bare: usize = runs.iter().map(RunSize::bare_ram).sum();
         let mut left = (self.filter_bytes / 100 * (100 - SPARE_PERCENT)).saturating_sub(bare);
@@ -165,7 +168,7 @@ impl Plan {
     }
 }
 
-/// How often `own` can be doubled within `whole`.
+/// How often `own` can be doubled without exceeding `whole`.
 fn smaller(own: u64, whole: u64) -> u64 {
     u64::from((whole / own.max(1)).max(1).ilog2())
 }

@@ -5,18 +5,19 @@ use onefold_io::{Disk, ReadFrom, read_across};
 
 use crate::{Error, Result};
 
-/// Bytes a page.
+/// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
-/// No footer or manifest is larger: it bounds what a damaged length can make a reader allocate.
+/// Largest footer or manifest in bytes: it bounds what a damaged length can make a reader allocate.
 pub const FOOTER_BYTES_MAX: u64 = 1 << 28;
 
-/// Writes the checksum of a page that is otherwise complete, of a file without a mark; `page` counts within its file.
+/// Writes the checksum into a page that is otherwise complete, for a file without a mark; `page` counts within its
+/// file.
 pub fn seal_page(bytes: &mut [u8], page: u32) {
     seal_page_of(bytes, 0, page);
 }
 
-/// Writes the checksum of a page that is otherwise complete, of a file with a mark: a page of another file has another
-/// checksum. `page` counts within its file.
+/// Writes the checksum into a page that is otherwise complete, for a file with `mark`: the same page of another file
+/// has another checksum. `page` counts within its file.
 pub fn seal_page_of(bytes: &mut [u8], mark: u64, page: u32) {
     let sum = checksum(bytes, page) ^ mark;
     bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -25,15 +26,15 @@ pub fn seal_page_of(bytes: &mut [u8], mark: u64, page: u32) {
 /// Compares the checksum of page `page` of the file `path`, which has no mark.
 ///
 /// # Errors
-/// [`Error::Damaged`] where it differs.
+/// [`Error::Damaged`] where the checksums differ.
 pub fn check_page(bytes: &[u8], path: &str, page: u32) -> Result<()> {
     check_page_of(bytes, 0, path, page)
 }
 
-/// Compares the checksum of page `page` of the file `path`, which has a mark.
+/// Compares the checksum of page `page` of the file `path`, whose mark is `mark`.
 ///
 /// # Errors
-/// [`Error::Damaged`] where it differs.
+/// [`Error::Damaged`] where the checksums differ.
 pub fn check_page_of(bytes: &[u8], mark: u64, path: &str, page: u32) -> Result<()> {
     let stored = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     let found = checksum(bytes, page) ^ mark;
@@ -45,15 +46,15 @@ pub fn check_page_of(bytes: &[u8], mark: u64, path: &str, page: u32) -> Result<(
     Ok(())
 }
 
-/// Of the content and of the place, so that a page that stands where another should is damage too.
+/// Checksum of a page's content and number, so that a page in the wrong place is damage too.
 fn checksum(bytes: &[u8], page: u32) -> u64 {
     crc64(&bytes[8..]) ^ (u64::from(page) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A run has the length that the manifest says.
+/// Checks that a run has the length `file_bytes`, as the manifest says.
 ///
 /// # Errors
-/// [`Error::Damaged`] where it has not, [`Error::Io`] where it has none.
+/// [`Error::Damaged`] where the length differs, [`Error::Io`] where it cannot be read.
 pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
     match disk.len()? {
         len if len == file_bytes => Ok(()),
@@ -65,10 +66,10 @@ pub fn check_length(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> 
     }
 }
 
-/// A log file has at least the length that the manifest says: its writer may be adding to it.
+/// Checks that a log file has at least the length `file_bytes` of the manifest: its writer may be adding to it.
 ///
 /// # Errors
-/// [`Error::Damaged`] where it is shorter, [`Error::Io`] where it has none.
+/// [`Error::Damaged`] where the file is shorter, [`Error::Io`] where its length cannot be read.
 pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()> {
     match disk.len()? {
         len if len >= file_bytes => Ok(()),
@@ -80,8 +81,8 @@ pub fn check_reaches(disk: &dyn Disk, path: &str, file_bytes: u64) -> Result<()>
     }
 }
 
-/// Reads pages in one batch: of each disk the first page and how many. `buf` gives page-aligned room, which a disk past
-/// the page cache fills without another copy.
+/// Reads pages in one batch: `wanted` gives a disk, the first page and the number of pages for each read. `buf`
+/// provides page-aligned room, which a disk past the page cache fills without another copy.
 ///
 /// # Errors
 /// [`Error::Io`], or [`Error::Damaged`] where a disk ends before a page.

@@ -5,8 +5,8 @@
 //! from. For other keys both are with probability 2^-bits. Why this one: it takes an eighth less than a binary fuse
 //! filter of some ten thousand keys, which halves false reads where RAM gives five bits; a question touches two
 //! neighbouring cache lines instead of three far ones; a filter of fewer bits is made from one of more by leaving out
-//! columns ([`RibbonShape::lay_out`]), so each opener of a run keeps what its own budget allows; and it is built from
-//! the run's hashes alone, so it can always be made again.
+//! columns ([`RibbonShape::lay_out`]), so each opener of a run keeps as many bits as its own budget allows; and a
+//! filter is built from the run's hashes alone, so it can always be built again.
 //!
 //! A key is an equation over 128 neighbouring slots; the slots' bits are a solution of all equations, a column a bit.
 //! Slots lie in blocks of 128: as stored, of each block the columns one after the other, 16 bytes each. In RAM the
@@ -17,54 +17,53 @@
 
 use onefold_io::os::prefetch;
 
-/// Coefficients a key, and slots a block.
+/// Coefficients of a key's equation, and slots of a block.
 const WIDTH: usize = u128::BITS as usize;
-/// Bytes of a column of a block.
+/// Bytes that a column takes in a block.
 const COLUMN_BYTES: usize = WIDTH / 8;
-/// How many seeds are tried for a size.
+/// Number of seeds tried for each size.
 const TRIES: u64 = 4;
-/// How many sizes are tried, each two percent larger.
+/// Number of sizes tried, each two percent larger.
 const SIZES: u32 = 24;
-/// No filter has more bits.
+/// Largest number of bits (columns) of a filter.
 const BITS_MAX: u8 = 16;
-/// Columns that are asked together.
+/// Number of columns that stand together in RAM and are asked first.
 const NEAR: usize = 4;
-/// Bytes of those of a block: a line of memory.
+/// Bytes of the first [`NEAR`] columns of a block: one line of memory.
 const NEAR_BYTES: usize = NEAR * COLUMN_BYTES;
-/// The seed that builders try first, and most need no other.
+/// The seed that builders try first; most filters need no other.
 const FIRST_SEED: u64 = mix(1);
 
-/// The shape of a filter: all that is needed beside its slots.
+/// The shape of a filter: everything that a question needs besides the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RibbonShape {
     /// Bits a slot, 1 to 16; 0 where there is no filter.
     pub bits: u8,
     /// Blocks of 128 slots, 1 at least where there is a filter.
     pub blocks: u32,
-    /// What the hashes are mixed with.
+    /// Seed with which hashes are mixed.
     pub seed: u64,
 }
 
-/// A filter as it is made.
+/// A filter as it is built and stored.
 #[derive(Debug)]
 pub struct Ribbon {
     shape: RibbonShape,
     blocks: Vec<u8>,
 }
 
-/// What a key asks of filters, worked out once for all of them: the equation with the seed that most have.
+/// A key as filters are asked for it: its equation with the first seed, worked out once for all filters.
 #[derive(Clone, Copy, Default)]
 pub struct Question {
     key: u64,
-    /// The key, mixed with the seed: its upper bits give the first slot, its lower ones what the sum has to be, a bit a
-    /// column.
+    /// The key, mixed with the seed. The upper bits give the first slot, the lower 16 the wanted sums, a bit a column.
     mixed: u64,
-    /// Which of the 128 slots from the first on are summed; the first always is.
+    /// Which of the 128 slots from the first on are summed, a bit each; the first always is.
     coefficients: u128,
 }
 
 impl Question {
-    /// That of `key`.
+    /// The question for `key`.
     #[inline]
     pub fn new(key: u64) -> Question {
         Question::seeded(key, FIRST_SEED)
@@ -81,13 +80,13 @@ impl Question {
         }
     }
 
-    /// Whose it is.
+    /// The key that the question was made from.
     #[inline]
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// What the sums have to be, a bit a column.
+    /// The wanted sums of the slots, a bit a column.
     #[inline]
     fn print(&self) -> u16 {
         self.mixed as u16
@@ -95,7 +94,7 @@ impl Question {
 }
 
 impl RibbonShape {
-    /// `more`: percent of slots beyond those that are enough most of the time.
+    /// The shape for `keys` keys, with `more` percent of slots beyond those that are enough most of the time.
     fn for_keys(keys: usize, bits: u8, more: u32, seed: u64) -> RibbonShape {
         let slots = keys as f64 * (slots_a_key(keys) + f64::from(more) * 0.01);
         let blocks = (slots as usize).div_ceil(WIDTH).max(1) as u32;
@@ -110,8 +109,8 @@ impl RibbonShape {
         }
     }
 
-    /// Makes from `stored`, which are blocks of shape `of` as they are stored, those of this shape as they stand in
-    /// RAM; it has as many blocks and no more bits.
+    /// Writes the blocks `stored`, of shape `of`, to `out` in the layout for RAM and with this shape, which has as many
+    /// blocks and no more bits.
     pub fn lay_out(&self, of: &RibbonShape, stored: &[u8], out: &mut [u8]) {
         let (near, far) = (self.near_bytes(), self.far_bytes());
         let (near_out, far_out) = out.split_at_mut(self.blocks as usize * near);
@@ -121,8 +120,8 @@ impl RibbonShape {
         }
     }
 
-    /// Moves a filter of shape `of` in RAM from byte `from` of `bytes` to byte `to`, which is not behind it, and leaves
-    /// out what this shape has no bits for.
+    /// Moves a filter of shape `of` in RAM from byte `from` of `bytes` to byte `to`, which is not behind `from`, and
+    /// drops the columns that this shape has not.
     pub fn narrow_within(&self, of: &RibbonShape, bytes: &mut [u8], from: usize, to: usize) {
         let blocks = self.blocks as usize;
         let mut narrow = |from: usize, wide: usize, to: usize, narrow: usize| {
@@ -143,21 +142,21 @@ impl RibbonShape {
         self.start_of(self.seeded(question).mixed) as u32
     }
 
-    /// Tells the processor that [`RibbonShape::near`] will be asked of these `blocks`.
+    /// Tells the processor to fetch the `blocks` that [`RibbonShape::near`] will read.
     #[inline]
     pub fn prefetch_near(&self, blocks: &[u8], start: u32) {
         prefetch_rows(blocks, start, self.near_bytes());
     }
 
-    /// As [`RibbonShape::prefetch_near`], for [`RibbonShape::far`].
+    /// Tells the processor to fetch the `blocks` that [`RibbonShape::far`] will read.
     #[inline]
     pub fn prefetch_far(&self, blocks: &[u8], start: u32) {
         let near = self.blocks as usize * self.near_bytes();
         prefetch_rows(&blocks[near..], start, self.far_bytes());
     }
 
-    /// Whether the key of `question`, whose first slot is `start`, may be in the set with these `blocks`, which were
-    /// laid out in RAM, by their first columns.
+    /// Whether the first [`NEAR`] columns allow the key of `question`, whose first slot is `start`, to be in the set.
+    /// `blocks` are in the layout for RAM.
     #[inline]
     pub fn near(&self, blocks: &[u8], question: &Question, start: u32) -> bool {
         let question = self.seeded(question);
@@ -169,7 +168,7 @@ impl RibbonShape {
         }
     }
 
-    /// As [`RibbonShape::near`], by the other columns.
+    /// Like [`RibbonShape::near`], for the other columns.
     #[inline]
     pub fn far(&self, blocks: &[u8], question: &Question, start: u32) -> bool {
         let columns = usize::from(self.bits).saturating_sub(NEAR);
@@ -184,13 +183,13 @@ impl RibbonShape {
         sane.then(|| self.blocks as usize * self.row_bytes())
     }
 
-    /// Bytes of a block.
+    /// Bytes of all columns of a block.
     #[inline]
     fn row_bytes(&self) -> usize {
         usize::from(self.bits) * COLUMN_BYTES
     }
 
-    /// Bytes of the columns of a block that stand together in RAM, and those of the others.
+    /// Bytes of the first [`NEAR`] columns of a block, which stand together in RAM.
     #[inline]
     fn near_bytes(&self) -> usize {
         self.row_bytes().min(NEAR_BYTES)
@@ -222,13 +221,13 @@ impl RibbonShape {
     }
 }
 
-/// The slots of an equation in their two blocks.
+/// The two neighbouring blocks that an equation covers, and its slots in them.
 struct Rows {
     first: usize,
     second: usize,
-    /// Which slots of the first block are summed.
+    /// The slots of the first block that are summed, a bit each.
     low: u128,
-    /// Which of the second.
+    /// The slots of the second block that are summed, a bit each.
     high: u128,
 }
 
@@ -245,7 +244,7 @@ impl Rows {
         }
     }
 
-    /// Of each of the first columns the sum, a bit each. No branches.
+    /// The sums of the first [`NEAR`] columns, a bit each, without branches.
     #[inline]
     fn near_sums(&self, blocks: &[u8]) -> u16 {
         let first = &blocks[self.first * NEAR_BYTES..][..NEAR_BYTES];
@@ -257,7 +256,7 @@ impl Rows {
         (0..).zip(sums).map(|(column, sum)| sum << column).sum()
     }
 
-    /// Whether the sums of all columns are as `print` says; `blocks` have `columns` each.
+    /// Whether the sums of all columns equal `print`; `blocks` have `columns` columns each.
     #[inline]
     fn agree(&self, blocks: &[u8], columns: usize, print: u16) -> bool {
         let row = columns * COLUMN_BYTES;
@@ -279,8 +278,8 @@ impl Rows {
 }
 
 impl Ribbon {
-    /// A filter of `keys`, all different, with a false-positive rate of 2^-`bits`. `None` where no seed fits, which for
-    /// different keys does not happen in practice; do without a filter then.
+    /// Builds a filter of `keys`, all different, with a false-positive rate of 2^-`bits`. `None` where no seed fits,
+    /// which in practice does not happen for different keys; the run then has no filter.
     pub fn build(keys: &[u64], bits: u8) -> Option<Ribbon> {
         let sizes = (0..SIZES).flat_map(|size| (0..TRIES).map(move |try_| (size * 2, try_)));
         sizes.into_iter().find_map(|(more, number)| {
@@ -291,17 +290,17 @@ impl Ribbon {
         })
     }
 
-    /// Its shape.
+    /// The shape of the filter.
     pub fn shape(&self) -> RibbonShape {
         self.shape
     }
 
-    /// Its shape and its blocks.
+    /// The shape and the blocks of the filter.
     pub fn into_parts(self) -> (RibbonShape, Vec<u8>) {
         (self.shape, self.blocks)
     }
 
-    /// Its blocks, as they are stored.
+    /// The blocks of the filter, as they are stored.
     pub fn blocks(&self) -> &[u8] {
         &self.blocks
     }
@@ -318,7 +317,7 @@ impl Ribbon {
     }
 }
 
-/// The equations in echelon form: that of slot i has its first coefficient there.
+/// The equations in echelon form: the equation at slot i has its first coefficient there.
 struct Band {
     coefficients: Vec<u128>,
     prints: Vec<u16>,
@@ -332,7 +331,7 @@ impl Band {
         }
     }
 
-    /// Adds an equation, less those that stand in its way; `None` where they contradict it.
+    /// Adds an equation, reduced by those that begin at the same slots; `None` where it contradicts them.
     fn add(&mut self, mut start: usize, question: &Question) -> Option<()> {
         let (mut coefficients, mut print) = (question.coefficients, question.print());
         while self.coefficients[start] != 0 {
@@ -349,9 +348,9 @@ impl Band {
         Some(())
     }
 
-    /// From the last slot to the first: each bit is what its equation leaves for it; where there is none, 0.
+    /// Solves from the last slot to the first: an equation decides the bit of its first slot; slots without one are 0.
     fn solve(&self, row_bytes: usize, blocks: &mut [u8]) {
-        // of each column the 128 slots from the current one on
+        // for each column, its 128 slots from the current one on
         let mut columns = vec![0u128; row_bytes / COLUMN_BYTES];
         let rows = blocks.chunks_exact_mut(row_bytes).enumerate().rev();
         for (block, row) in rows {
@@ -372,13 +371,13 @@ impl Band {
     }
 }
 
-/// Slots a key with which some nine in ten seeds fit where a filter has some thousand keys or more, as measured; more
-/// keys have more places where they crowd.
+/// Slots for each key with which some nine in ten seeds fit, as measured for filters of some thousand keys or more.
+/// More keys have more places where they crowd.
 fn slots_a_key(keys: usize) -> f64 {
     1.022 + 0.002 * ((keys.max(2) as f64).log2() - 14.0).max(0.0)
 }
 
-/// The lines where an equation's two rows of `row` bytes begin.
+/// Tells the processor to fetch the first lines of an equation's two rows, `row` bytes each.
 #[inline]
 fn prefetch_rows(blocks: &[u8], start: u32, row: usize) {
     let first = start as usize / WIDTH * row;
@@ -391,14 +390,14 @@ fn word(bytes: &[u8]) -> u128 {
     u128::from_le_bytes(bytes.try_into().expect("sixteen bytes"))
 }
 
-/// The halves of a product, one on the other: every bit depends on every bit.
+/// Mixes `x`: folds the halves of a product onto each other, so that every bit depends on every bit.
 #[inline]
 fn fold(x: u64) -> u64 {
     let product = u128::from(x) * 0xa076_1d64_78bd_642f;
     (product >> 64) as u64 ^ product as u64
 }
 
-/// MurmurHash3's finaliser.
+/// The finaliser of MurmurHash3.
 #[inline]
 const fn mix(mut h: u64) -> u64 {
     h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -1,9 +1,9 @@
-//! A run: records sorted by hash, in partitions of the hash range, each with its pages and its filter. An immutable
-//! file.
+//! A run: records sorted by hash in an immutable file. A run is divided into partitions of the hash range, each with
+//! its own pages and filter.
 //!
 //! Hashes are uniform, so the page of a hash is computed, not searched: `(hash - first) × pages / range` within its
 //! partition, and no RAM is spent to find it. Always holds: a partition holds the hashes of its own range only, so that
-//! it is written, filtered and read again by itself; a merge needs RAM for one partition, whatever the size of the run.
+//! each is written, filtered and read by itself; a merge needs RAM for one partition at any size of the run.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub const RUN_FRAME: FrameKind = FrameKind {
 };
 const PARTITIONS_LOG2_MAX: u8 = 24;
 
-/// The hash of a fingerprint as runs know it.
+/// The hash of a fingerprint, by which runs are sorted: its first [`HASH_BITS`] bits.
 #[inline]
 pub fn hash_of(key: &Fingerprint) -> u64 {
     key.prefix() >> (64 - HASH_BITS)
@@ -38,15 +38,15 @@ pub fn hash_of(key: &Fingerprint) -> u64 {
 /// A part of a run: one range of hashes.
 #[derive(Clone, Debug)]
 pub struct Partition {
-    /// Its first page in the file.
+    /// Number of the partition's first page in the file.
     pub first_page: u32,
-    /// Pages that hashes are spread over.
+    /// Number of pages that hashes are spread over.
     pub home_pages: u32,
-    /// All its pages: those and some for what overflowed at the end.
+    /// Number of all pages: `home_pages`, and some for records that overflowed at the end.
     pub pages: u32,
-    /// Records.
+    /// Number of records.
     pub records: u32,
-    /// The filter that stands behind its pages.
+    /// Shape of the filter, which is stored behind the pages.
     pub filter: Option<RibbonShape>,
     /// Checksum of the filter's blocks.
     pub filter_crc64: u64,
@@ -57,7 +57,7 @@ impl Partition {
         (u64::from(self.first_page) + u64::from(self.pages)) * PAGE_BYTES as u64
     }
 
-    /// Bytes of the filter as it is stored, without the zeros behind it.
+    /// Bytes of the stored filter, without the zeros behind it.
     fn filter_bytes(&self) -> usize {
         self.filter.and_then(|shape| shape.bytes()).unwrap_or(0)
     }
@@ -70,20 +70,20 @@ impl Partition {
 /// An open run. Clones share the file and the filters.
 #[derive(Clone)]
 pub struct Run {
-    /// The file.
+    /// The open file.
     pub disk: Arc<dyn Disk>,
-    /// Its name.
+    /// Name of the file.
     pub path: String,
-    /// Of its pages' checksums.
+    /// Mark of the file in its pages' checksums.
     mark: u64,
-    /// 2^this partitions.
+    /// Number of partitions, as a power of two.
     pub partitions_log2: u8,
-    /// By hash.
+    /// The partitions, in the order of hashes.
     pub partitions: Vec<Partition>,
-    /// In RAM; without them the run says "maybe" to everything.
+    /// Filters in RAM; without them the run answers "maybe" for every key.
     pub filters: Option<Arc<RunFilters>>,
-    /// Log pages, counted as in the records, where a record is superseded by one elsewhere: never to be believed
-    /// unasked.
+    /// Log pages, counted as in the records, with a record that a record elsewhere supersedes. A cached copy of such a
+    /// page must not be believed without asking the runs.
     pub dead_pages: Vec<u32>,
 }
 
@@ -147,7 +147,7 @@ impl Run {
         })
     }
 
-    /// The run, if it holds as many records as the manifest says.
+    /// Returns the run if it holds as many records as the manifest says, and fails as damaged otherwise.
     pub fn of_records(self, records: u64) -> Result<Run> {
         let found: u64 = self
             .partitions
@@ -161,8 +161,8 @@ impl Run {
         Ok(self)
     }
 
-    /// Reads the filters, with no more bits than `share` says, as many at once as `at_once` pages hold. One that is
-    /// damaged is made again from its pages.
+    /// Reads the filters, with no more bits than `share` says, as many at once as `at_once` pages hold. A damaged
+    /// filter is built again from its pages.
     pub fn load_filters(&mut self, share: FilterShare, at_once: usize) -> Result<()> {
         let count = self.partitions.len();
         let shape = |(number, partition): (usize, &Partition)| {
@@ -210,7 +210,7 @@ impl Run {
         Ok(())
     }
 
-    /// This run without its filters, which are to be read again.
+    /// A copy of this run without filters, which are to be read again.
     pub fn without_filters(&self) -> Run {
         Run {
             filters: None,
@@ -218,14 +218,14 @@ impl Run {
         }
     }
 
-    /// This run with filters of fewer bits; `None` where it has none or somebody else holds them, too.
+    /// This run with filters of fewer bits; `None` where it has none, or another holder keeps them.
     pub fn narrowed(mut self, share: FilterShare) -> Option<Run> {
         let filters = Arc::into_inner(self.filters.take()?)?;
         self.filters = (share.bits > 0).then(|| Arc::new(filters.narrowed(share)));
         self.filters.is_some().then_some(self)
     }
 
-    /// What a division of RAM needs to know.
+    /// The figures of this run for dividing RAM.
     pub fn size(&self) -> RunSize {
         let shapes = self
             .partitions
@@ -244,12 +244,12 @@ impl Run {
         }
     }
 
-    /// How its filters were read, if they were.
+    /// The bits with which the filters were read; `None` where the run has none in RAM.
     pub fn share(&self) -> Option<FilterShare> {
         self.filters.as_ref().map(|filters| filters.share)
     }
 
-    /// RAM, in bytes.
+    /// RAM of the run and its filters, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let filters = self
             .filters
@@ -259,7 +259,7 @@ impl Run {
         filters + directory + self.dead_pages.capacity() * 4 + size_of::<Run>()
     }
 
-    /// Whether the run may hold `hash`. Who asks for many keys asks [`Run::seek`] for all before [`Run::near`] and
+    /// Whether the run may hold `hash`. For many keys, call [`Run::seek`] for all before [`Run::near`] and
     /// [`Run::far`], so that memory is waited for once.
     pub fn may_contain(&self, hash: u64) -> bool {
         let question = Question::new(hash);
@@ -267,7 +267,8 @@ impl Run {
         self.near(&question, start) && self.far(&question, start)
     }
 
-    /// Where in its partition's filter the answer stands. Tells the processor that [`Run::near`] comes.
+    /// The slot in its partition's filter where the question begins. Tells the processor to fetch what [`Run::near`]
+    /// reads.
     #[inline]
     pub fn seek(&self, question: &Question) -> u32 {
         self.filter_of(question).map_or(0, |filter| {
@@ -277,7 +278,7 @@ impl Run {
         })
     }
 
-    /// Whether the run may hold the key of `question`, where `seek` gave `start`, by the first columns of its filter.
+    /// Whether the first columns of the filter allow the key of `question`, for which `seek` returned `start`.
     #[inline]
     pub fn near(&self, question: &Question, start: u32) -> bool {
         match self.filter_of(question) {
@@ -286,7 +287,7 @@ impl Run {
         }
     }
 
-    /// Tells the processor that [`Run::far`] comes.
+    /// Tells the processor to fetch what [`Run::far`] reads.
     #[inline]
     pub fn prefetch_far(&self, question: &Question, start: u32) {
         if let Some(filter) = self.filter_of(question) {
@@ -294,7 +295,7 @@ impl Run {
         }
     }
 
-    /// As [`Run::near`], where that says that it may, by the other columns.
+    /// Like [`Run::near`], for the other columns; to be asked where `near` said that the key may be there.
     #[inline]
     pub fn far(&self, question: &Question, start: u32) -> bool {
         self.filter_of(question)
@@ -307,7 +308,7 @@ impl Run {
         filters.of(self.partition_of(question.key()))
     }
 
-    /// The page of the file where `hash` is, if anywhere, and the last page of its partition.
+    /// The page of the file where `hash` would be, and the last page of its partition.
     pub fn page_of(&self, hash: u64) -> (u32, u32) {
         let partition = &self.partitions[self.partition_of(hash)];
         let home = home_page(hash, self.partitions_log2, partition.home_pages);
@@ -339,7 +340,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was read as page `page`, if it is that.
+    /// Checks `bytes`, which were read as page `page` of this run.
     pub fn check_page<'a>(&self, bytes: &'a [u8], page: u32) -> Result<RunPage<'a>> {
         RunPage::check(bytes, self.mark, &self.path, page)
     }
@@ -352,7 +353,7 @@ impl Run {
     }
 }
 
-/// The page of `hash` among the `home_pages` of its partition.
+/// The number of the page of `hash` among the `home_pages` of its partition.
 #[inline]
 pub fn home_page(hash: u64, partitions_log2: u8, home_pages: u32) -> u32 {
     let range_log2 = HASH_BITS - u32::from(partitions_log2);
@@ -360,7 +361,7 @@ pub fn home_page(hash: u64, partitions_log2: u8, home_pages: u32) -> u32 {
     ((u128::from(within) * u128::from(home_pages)) >> range_log2) as u32
 }
 
-/// Appends a partition's line of the footer.
+/// Appends the footer's entry of a partition to `out`.
 pub fn encode_partition(partition: &Partition, out: &mut Vec<u8>) {
     for number in [
         partition.first_page,
@@ -399,13 +400,13 @@ fn decode_partition(fields: &mut ByteReader<'_>) -> Result<Partition> {
     })
 }
 
-/// All records of a run in the order of their hashes, some pages at a time.
+/// Reads all records of a run in the order of their hashes, some pages at a time.
 pub struct RunReader {
     run: Arc<Run>,
     read_pages: u32,
     partition: usize,
     page: u32,
-    /// Pages that were read; those before `decoded` are in `records` or were given out.
+    /// Bytes of pages that were read. Records of those before `decoded` are in `records` or were returned.
     buf: Vec<u8>,
     decoded: usize,
     first: u32,
@@ -413,11 +414,12 @@ pub struct RunReader {
     given: usize,
 }
 
-/// Pages that [`RunReader`] reads at once, at most: 64 KiB.
+/// Largest number of pages that [`RunReader`] reads at once: 64 KiB.
 const READ_PAGES_MAX: usize = 16;
 
 impl RunReader {
-    /// From the first hash, `read_pages` pages at once, if that is neither none nor too many.
+    /// A reader from the first hash on that reads `read_pages` pages at once, but at least one and at most
+    /// [`READ_PAGES_MAX`].
     pub fn new(run: Arc<Run>, read_pages: usize) -> RunReader {
         RunReader {
             run,
@@ -432,7 +434,7 @@ impl RunReader {
         }
     }
 
-    /// The next record, `None` after the last.
+    /// Returns the next record, `None` after the last.
     pub fn next(&mut self) -> Result<Option<RunRecord>> {
         loop {
             if let Some(record) = self.records.get(self.given) {

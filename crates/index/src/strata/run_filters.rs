@@ -1,28 +1,29 @@
 //! The filters of a run in RAM: one mapping for those of all partitions.
 //!
-//! Always holds: what a partition holds may be in its filter; where a filter is missing, everything may be in it. One
-//! mapping, because filters of some kilobytes that live for hours would leave an allocator's heap full of holes.
+//! Always holds: a filter may contain every key of its partition; where a filter is missing, any key may be there.
+//! There is one mapping, because filters of some kilobytes that live for hours would leave an allocator's heap full of
+//! holes.
 
 use onefold_io::os::Mapped;
 
 use super::ribbon::RibbonShape;
 use super::run::{Partition, Run};
 
-/// RAM of a partition besides its filter: its lines in [`Run::partitions`](super::run::Run::partitions) and here, and
-/// half a line of memory that its filter leaves over.
+/// RAM of a partition besides its filter, in bytes: its entries in [`Run::partitions`](super::run::Run::partitions) and
+/// here, and half a line of memory, lost in the mean behind its filter.
 const PARTITION_RAM: usize = size_of::<Partition>() + size_of::<Placed>() + LINE_BYTES / 2;
 
-/// Bytes of a line of memory: filters begin on one.
+/// Bytes of a line of memory: filters begin at the start of a line.
 const LINE_BYTES: usize = 64;
 
-/// What counts of a run where RAM is divided.
+/// The figures of a run by which RAM is divided.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSize {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes that one bit a slot takes in all partitions.
     pub bit_bytes: usize,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: usize,
 }
 
@@ -39,36 +40,36 @@ impl RunSize {
     }
 }
 
-/// How many bits a slot the filters of a run have: `bits`, and some partitions one more, so that RAM need not be left
-/// over. Zero bits: no filters.
+/// Bits a slot of a run's filters: `bits`, and in some partitions one more, so that no RAM is left over. Zero bits: no
+/// filters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct FilterShare {
-    /// Of each partition, at least.
+    /// Bits a slot of every partition, at least.
     pub bits: u8,
-    /// Of 256 partitions, how many have one bit more.
+    /// Number of partitions, out of 256, that have one bit more.
     pub more: u8,
 }
 
 impl FilterShare {
-    /// The bits of partition `number` of `partitions`.
+    /// The bits a slot of partition `number` out of `partitions`.
     pub fn bits_of(&self, number: usize, partitions: usize) -> u8 {
         self.bits + u8::from(number < partitions * usize::from(self.more) / 256)
     }
 }
 
-/// Where a partition's filter is. With zero bits there is none.
+/// The place of a partition's filter in the mapping. A shape of zero bits means no filter.
 #[derive(Clone, Copy, Default)]
 struct Placed {
     line: u32,
     shape: RibbonShape,
 }
 
-/// A filter in RAM; there may be others behind its blocks.
+/// A filter in RAM; other filters may follow behind its blocks.
 #[derive(Clone, Copy)]
 pub struct Filter<'a> {
-    /// Its shape.
+    /// Shape of the filter.
     pub shape: &'a RibbonShape,
-    /// Its blocks.
+    /// Blocks of the filter, in the layout for RAM.
     pub blocks: &'a [u8],
 }
 
@@ -76,12 +77,12 @@ pub struct Filter<'a> {
 pub struct RunFilters {
     bytes: Mapped,
     placed: Box<[Placed]>,
-    /// What was asked for.
+    /// The share that was asked for when the filters were read.
     pub share: FilterShare,
 }
 
 impl RunFilters {
-    /// Room for filters of these shapes, a partition each; all missing as yet.
+    /// Room for filters of these shapes, one for each partition, all of them missing yet.
     pub fn with_room(shapes: &[Option<RibbonShape>], share: FilterShare) -> RunFilters {
         let bytes = |shape: &RibbonShape| shape.bytes().unwrap_or(0).next_multiple_of(LINE_BYTES);
         RunFilters {
@@ -91,8 +92,8 @@ impl RunFilters {
         }
     }
 
-    /// Places the filter of partition `number`, whose `blocks` are as they are stored, behind all that were placed
-    /// before, which ends at byte `end`, narrowed to shape `to`. Gives the new end, or the old where there is no room.
+    /// Adds the filter of partition `number`, whose `blocks` are as stored, at byte `end`, behind all filters that were
+    /// placed before, narrowed to shape `to`. Returns the new end, or the old one where there is no room.
     pub fn place(
         &mut self,
         number: usize,
@@ -115,7 +116,7 @@ impl RunFilters {
         next
     }
 
-    /// These filters with fewer bits, in the same place; what is behind them goes back to the system.
+    /// These filters with fewer bits, moved together in the same mapping; the rest goes back to the system.
     pub fn narrowed(mut self, share: FilterShare) -> RunFilters {
         let (count, mut end) = (self.placed.len(), 0);
         for (number, placed) in self.placed.iter_mut().enumerate() {
@@ -145,7 +146,7 @@ impl RunFilters {
         })
     }
 
-    /// RAM, in bytes.
+    /// RAM of the mapping and the table of places, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.bytes.len() + self.placed.len() * size_of::<Placed>()
     }

@@ -1,8 +1,8 @@
-//! A page of a run: some 240 records, each a hash, a proof and where the log speaks of it, sorted by hash, in packed
-//! bits.
+//! A page of a run: some 240 records in packed bits, sorted by hash. A record is a hash, a proof, and the place in the
+//! log where its fingerprint stands.
 //!
-//! Hash and proof are the first 16 bytes of the fingerprint: who finds both here needs no other page to know that it is
-//! the one. Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all
+//! Hash and proof are the first 16 bytes of the fingerprint: a lookup that finds both needs no other page to know that
+//! they match. Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all
 //! hashes that belong to it has the overflow flag, and the next page begins with the rest.
 
 use onefold_chunk::Fingerprint;
@@ -17,14 +17,14 @@ const OVERFLOW: u8 = 1;
 
 /// Bytes of a fingerprint behind its hash that a run keeps: with the hash they are its first 16.
 pub const PROOF_BYTES: usize = 9;
-/// No page holds more records: each takes a bit of rest, three of value and its proof.
+/// Largest number of records on a page: each takes a bit of rest, three of value and its proof.
 pub const PAGE_RECORDS_MAX: u64 = (PAGE_BYTES * 8 / (1 + 3 + PROOF_BYTES * 8)) as u64;
-/// Bits of a value besides the log page: the span and whether it is a removal.
+/// Bits of a value besides the log page: two for the span, one for a removal.
 const VALUE_FLAG_BITS: u32 = 3;
-/// The place of a span that is too far behind in its log page: that page must be read to know the container.
+/// Span number for a span too far behind in its log page: the page must be read to know the container.
 pub const SPAN_UNKNOWN: u8 = 3;
 
-/// The proof of a fingerprint: its bytes behind the hash.
+/// The proof of a fingerprint: the [`PROOF_BYTES`] bytes behind the hash.
 #[inline]
 pub fn proof_of(key: &Fingerprint) -> [u8; PROOF_BYTES] {
     key.0[7..16].try_into().expect("nine bytes")
@@ -35,49 +35,49 @@ pub fn proof_of(key: &Fingerprint) -> [u8; PROOF_BYTES] {
 pub struct RunRecord {
     /// The upper bits of the fingerprint.
     pub hash: u64,
-    /// The log page, counted from the first that the run speaks of.
+    /// Number of the log page, counted from the first that the run speaks of.
     pub page: u32,
-    /// Which of the page's spans it belongs to, [`SPAN_UNKNOWN`] for the fourth and all behind it.
+    /// Number of the span in the page that the record belongs to; [`SPAN_UNKNOWN`] for the fourth and all behind it.
     pub span: u8,
-    /// That record removes the fingerprint.
+    /// Whether the log's record removes the fingerprint.
     pub removed: bool,
-    /// More of the fingerprint, see [`proof_of`].
+    /// The bytes of the fingerprint behind the hash, see [`proof_of`].
     pub proof: [u8; PROOF_BYTES],
 }
 
-/// What a page knows of a hash.
+/// The answer of a page to a question for a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// This record.
+    /// The record of the hash.
     Found(RunRecord),
-    /// Nothing, and no other page does.
+    /// No page of the run holds the hash.
     Absent,
-    /// Ask the next page.
+    /// The next page must be asked, because this one overflowed.
     Next,
 }
 
 /// How records are packed into the pages of one partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
-    /// Bits for a hash less the first hash of its page.
+    /// Bits for the difference between a hash and the first hash of its page.
     pub rest_bits: u32,
     /// Bits for the page, the span and the removed bit.
     pub value_bits: u32,
 }
 
-/// The bits of a value where log pages are below `log_pages`.
+/// Bits of a value where log pages are numbered below `log_pages`.
 pub fn value_bits(log_pages: u32) -> u32 {
     bits::width_of(u64::from(log_pages.max(1) - 1)) + VALUE_FLAG_BITS
 }
 
 impl Packing {
-    /// How many records fit into a page.
+    /// The number of records that fit into a page.
     pub fn records_a_page(&self) -> usize {
         ((PAGE_BYTES - HEADER_BYTES) * 8 - 14)
             / (self.rest_bits as usize + self.value_bits as usize + PROOF_BYTES * 8)
     }
 
-    /// Whether a page that begins with `base` can say `hash`.
+    /// Whether `rest_bits` can express `hash` on a page whose first hash is `base`.
     pub fn reaches(&self, base: u64, hash: u64) -> bool {
         hash - base <= bits::mask(self.rest_bits)
     }
@@ -114,7 +114,7 @@ impl Packing {
         seal_page_of(page, mark, number);
     }
 
-    /// The bytes of the body where the values and the proofs of `records` records begin.
+    /// The offsets in the page's body of the values and of the proofs of `records` records.
     fn places(&self, records: usize) -> (usize, usize) {
         let values_at = (records * self.rest_bits as usize).div_ceil(8);
         (
@@ -124,7 +124,7 @@ impl Packing {
     }
 }
 
-/// A page that was checked.
+/// A page of a run whose checksum and shape were checked.
 #[derive(Clone, Copy)]
 pub struct RunPage<'a> {
     base: u64,
@@ -135,7 +135,7 @@ pub struct RunPage<'a> {
 }
 
 impl<'a> RunPage<'a> {
-    /// Checks checksum and shape; `page` counts within the file `path`, which has this mark.
+    /// Checks checksum and shape of a page; `page` counts within the file `path`, which has this mark.
     pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<RunPage<'a>> {
         check_page_of(bytes, mark, path, page)?;
         let len = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
@@ -166,12 +166,12 @@ impl<'a> RunPage<'a> {
         })
     }
 
-    /// How many records it holds.
+    /// The number of records on the page.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Record `i`.
+    /// Decodes record `i`.
     pub fn record(&self, i: usize) -> RunRecord {
         let (values_at, proofs_at) = self.packing.places(self.len);
         let value = bits::get(
@@ -191,7 +191,7 @@ impl<'a> RunPage<'a> {
         }
     }
 
-    /// Looks for `hash`.
+    /// Searches the page for `hash`.
     pub fn ask(&self, hash: u64) -> Asked {
         let (mut low, mut high) = (0, self.len);
         while low < high {

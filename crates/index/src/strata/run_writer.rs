@@ -1,7 +1,7 @@
 //! Writes a run, partition by partition.
 //!
-//! Always holds: what is pushed rises strictly by hash, and RAM holds one partition's records and its filter's making,
-//! no more.
+//! Always holds: pushed records rise strictly by hash, and RAM holds the records of one partition and the building of
+//! its filter, no more.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
 use super::run_page::{Packing, RunRecord, value_bits};
 use crate::Result;
 
-/// How full pages are made, in percent: at 94 % one key in some hundred overflows, and finds itself on the next page.
+/// Filling of pages in percent: at 94 % one key in some hundred overflows onto the next page.
 const FILL_PERCENT: usize = 94;
 
-/// What a finished run's file looks like.
+/// The figures of a finished run file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunFile {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Where the footer begins.
+    /// Offset of the footer in bytes.
     pub footer_at: u64,
-    /// The whole file.
+    /// Length of the whole file in bytes.
     pub file_bytes: u64,
 }
 
@@ -44,8 +44,8 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// The run `id`, of at most `records` records on log pages below `log_pages`, with partitions of at most about
-    /// `partition_records` and filters of `filter_bits` bits a slot (0: none).
+    /// A writer of the run `id`, of at most `records` records on log pages below `log_pages`, with partitions of at
+    /// most about `partition_records` and filters of `filter_bits` bits a slot (0: none).
     pub fn new(
         disk: Arc<dyn Disk>,
         id: FileId,
@@ -66,14 +66,14 @@ impl RunWriter {
             value_bits: value_bits(log_pages),
             filter_bits,
             partitions: Vec::new(),
-            // a partition seldom has more: hashes are uniform
+            // a partition seldom has more records: hashes are uniform
             pending: Vec::with_capacity(mean + mean.isqrt() * 4 + 16),
             pages: 0,
             records: 0,
         }
     }
 
-    /// Adds a record; hashes rise.
+    /// Adds a record; its hash must be above that of the record before.
     pub fn push(&mut self, record: RunRecord) -> Result<()> {
         let number = (record.hash >> (HASH_BITS - u32::from(self.partitions_log2))) as usize;
         while self.partitions.len() < number {
@@ -83,7 +83,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes what is left and the footer, and syncs. `dead_pages`: see [`Run`](super::run::Run).
+    /// Writes the remaining records and the footer, and syncs. `dead_pages`: see [`Run`](super::run::Run).
     pub fn finish(mut self, dead_pages: &[u32]) -> Result<RunFile> {
         while self.partitions.len() < 1 << self.partitions_log2 {
             self.close_partition()?;
@@ -145,8 +145,8 @@ impl RunWriter {
         Ribbon::build(&hashes, self.filter_bits)
     }
 
-    /// How records are packed and over how many pages they are spread. More pages need fewer bits a record, so it
-    /// settles in some rounds.
+    /// Decides how records are packed and over how many pages they are spread. More pages need fewer bits a record, so
+    /// the numbers settle in some rounds.
     fn plan(&self, records: usize) -> (Packing, u32) {
         let range_log2 = HASH_BITS - u32::from(self.partitions_log2);
         let mut pages = usize::from(records > 0);

@@ -1,10 +1,10 @@
-//! Sealing: the tail becomes log pages, in a new file or in the next part of the log file that its opener wrote last:
-//! so files are few, and the log is written once. Few records stay loose; more become a run with all that is.
+//! Sealing: the tail becomes log pages, in a new file or behind the pages of the log file that its opener wrote last,
+//! so that files are few and the log is written once. Few records stay loose; more become a run with all loose ones.
 //!
 //! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash
-//! before that leaves orphans, a log file that is longer than the manifest says, and the index as it was at the last
-//! seal. Always holds: a run that is entered speaks of all pages between the last run's and its own, those that others
-//! wrote as well; so who finds that another has sealed meanwhile writes it again.
+//! before that leaves orphans, a log file longer than the manifest says, and the index as of the last seal. Always
+//! holds: an entered run speaks of all pages between the last run's and its own, including those that others wrote; an
+//! opener that finds that another has sealed meanwhile writes its run again.
 
 use std::sync::atomic::Ordering;
 
@@ -27,25 +27,25 @@ pub struct Sealed {
     log: LogEntry,
     /// The log file, to which the next seal may add.
     pub file: NewFile,
-    /// What the manifest says of the file that it was added to.
+    /// The manifest's entry of the file before pages were added; `None` for a new file.
     grown: Option<LogEntry>,
-    /// Records that were added.
+    /// Number of records that were added.
     records: usize,
-    /// Of them and of all that was loose.
+    /// The run of the added and of all loose records, if one was written.
     run: Option<RunEntry>,
-    /// What was, when it was written.
+    /// The loose pages when the run was written.
     loose: LoosePages,
 }
 
-/// A log file that the manifest names, to be added to, and what that says of it.
+/// A log file that the manifest names and to which pages may be added.
 pub struct Growing {
-    /// The file.
+    /// The open log file.
     pub file: NewFile,
-    /// Its line in the manifest, the last.
+    /// The last log entry in the manifest, which is that of the file.
     pub entry: LogEntry,
 }
 
-/// `file` with what `manifest` says of it, if that has it as the last log file, and it is small.
+/// `file` with its entry in `manifest`, if that is the last log entry and small enough to grow.
 pub fn growing(file: NewFile, manifest: &Manifest) -> Option<Growing> {
     let entry = *manifest.logs.last()?;
     let grows = entry.id == file.id
@@ -54,11 +54,11 @@ pub fn growing(file: NewFile, manifest: &Manifest) -> Option<Growing> {
     grows.then_some(Growing { file, entry })
 }
 
-/// Writes `records`, each fingerprint once, in their order, the log into a new file or behind what `growing` holds, and
-/// a run with what is `loose`, unless all of that may be loose. With them the index has `all` records. Where it fails,
-/// it leaves nothing.
+/// Writes `records`, each fingerprint once, in their order: the log into a new file or behind the content of `growing`,
+/// and a run of them and of `loose`, unless all may stay loose. The index then has `all` records. A failure leaves no
+/// new files and no added pages.
 ///
-/// Who cannot enter what this gives removes it.
+/// A caller that cannot enter the result must remove it ([`Sealed::remove`]).
 pub fn seal<'a>(
     shared: &Shared,
     loose: &Loose,
@@ -79,14 +79,14 @@ pub fn seal<'a>(
             if let Some((disk, bytes)) = before {
                 disk.set_len(bytes).ok();
             }
-            // what cannot be removed goes with the next who opens
+            // files that cannot be removed go when the index is next opened
             shared.folder.remove(&names).ok();
         }
     }
     sealed
 }
 
-/// `names` tells the files that were made.
+/// Writes log and run; `names` receives the names of new files.
 fn write<'a>(
     shared: &Shared,
     loose: &Loose,
@@ -108,7 +108,7 @@ fn write<'a>(
     let first = writer.pages();
     let of_run = write_log(&mut writer, records, loose.len())?;
     let (log, file) = writer.finish()?;
-    // the earlier footer, where the file grew, and its own
+    // the footer before, where the file grew, and the new footer
     let added = log.pages - grown.map_or(0, |grown| grown.pages);
     let mut sealed = Sealed {
         records: of_run.len(),
@@ -129,7 +129,8 @@ fn write<'a>(
     Ok(sealed)
 }
 
-/// Gives what a run says of `records`, pages counted from the first that is written for them; with room for `more`.
+/// Writes `records` to `log`. Returns the run records of them, with pages counted from the first that is written, and
+/// room for `more`.
 fn write_log<'a>(
     log: &mut LogWriter,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
@@ -150,7 +151,7 @@ fn write_log<'a>(
     Ok(of_run)
 }
 
-/// Writes the run of all that is loose and of `records`, which stand on the last `own` of its `pages`.
+/// Writes the run of all `loose` records and of `records`, which stand on the last `own` of its `pages`.
 fn write_run(
     shared: &Shared,
     loose: &Loose,
@@ -163,7 +164,7 @@ fn write_run(
         .iter_mut()
         .for_each(|record| record.page += pages - own);
     records.extend(loose.run_records());
-    // of two records of a hash the later stays; the earlier one's page is not to be believed unasked
+    // of two records with one hash the later stays; the earlier one's page must not be believed without asking runs
     records.sort_unstable();
     let mut dead: Vec<u32> = loose.dead_pages().collect();
     drop_twins(&mut records, &mut dead);
@@ -190,28 +191,29 @@ fn write_run(
 }
 
 impl Sealed {
-    /// The names of the files that were made.
+    /// The names of the new files.
     pub fn names(&self) -> Vec<String> {
         let log = self.grown.is_none().then(|| self.log.id.log_name());
         let run = self.run.map(|run| run.id.run_name());
         log.into_iter().chain(run).collect()
     }
 
-    /// Whether it has a run.
+    /// Whether a run was written.
     pub fn has_run(&self) -> bool {
         self.run.is_some()
     }
 
-    /// What was written for it.
+    /// Bytes that were written for log and run.
     fn bytes(&self) -> u64 {
         let before = self.grown.map_or(0, |grown| grown.file_bytes);
         self.log.file_bytes - before + self.run.map_or(0, |run| run.file_bytes)
     }
 
-    /// Takes back what could not be entered, unless the newest manifest names it after all.
+    /// Removes files that could not be entered, and cuts added pages off, unless the newest manifest names them after
+    /// all.
     pub fn remove(self, folder: &Folder) {
         if let Some(grown) = self.grown {
-            // the manifest may be that of an index which was begun since; what cannot be cut off goes with the file
+            // the manifest may be that of a newer index; pages that cannot be cut off go with the file
             let names_more = |manifest: Manifest| {
                 let entry = manifest.logs.iter().find(|log| log.id == grown.id);
                 entry.is_some_and(|entry| entry.file_bytes > grown.file_bytes)
@@ -226,9 +228,9 @@ impl Sealed {
         folder.remove_unentered(&self.names());
     }
 
-    /// Gives the log its page numbers and names both in the manifest. `false`: the file that grew is not the last any
-    /// more, or not what it was; or what is loose is not what it was, so that there is too much of it, or the run knows
-    /// too little.
+    /// Numbers the log's pages and enters log and run into the manifest. `false`: the file that grew is no longer the
+    /// last one, or has changed; or the loose pages have changed, so that there would be too many of them, or the run
+    /// would miss some.
     pub fn enter(&self, manifest: &mut Manifest) -> Result<bool> {
         let first_page = match self.grown {
             None => manifest.next_page,
@@ -260,7 +262,7 @@ impl Sealed {
         Ok(true)
     }
 
-    /// Names the run, or counts what is loose now that pages up to `end` are there. `false`: see [`Sealed::enter`].
+    /// Enters the run, or counts the loose records up to page `end`. `false`: see [`Sealed::enter`].
     fn enter_records(&self, manifest: &mut Manifest, end: u32) -> bool {
         let loose = manifest.loose();
         let has_place = match self.run {
@@ -283,7 +285,7 @@ impl Sealed {
     }
 }
 
-/// Adds the pages of what is dropped to `dead`, and puts that in order.
+/// Drops all but the last of the records with one hash, adds their pages to `dead`, and sorts `dead`.
 fn drop_twins(records: &mut Vec<RunRecord>, dead: &mut Vec<u32>) {
     records.dedup_by(|later, kept| {
         let twins = later.hash == kept.hash;

@@ -1,4 +1,4 @@
-//! What a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
+//! State that a [`Strata`](super::Strata) shares with its merging thread: the folder and the newest view.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,37 +18,38 @@ use super::options::Plan;
 use super::view::View;
 use crate::{Error, Result};
 
-/// Records that are merged for each that was sealed, at most at once: some 330 bytes, of chunks of thousands.
+/// Largest number of records merged at once, for each record that was sealed: some 330 bytes of run.
 const MERGED_OF_SEALED: u64 = 16;
-/// Records that are merged or copied at once while the index is being closed, where runs are not too many: some 80 MB.
+/// Largest number of records merged or copied at once while the index is being closed, where runs are not too many:
+/// some 80 MB.
 const CLOSING_RECORDS_MAX: u64 = 4 << 20;
 /// How long a replaced view is waited for, in pauses: 100 ms.
 const OLD_VIEW_PAUSES: u32 = 500;
 const OLD_VIEW_PAUSE: Duration = Duration::from_micros(200);
 
-/// What a [`Strata`](super::Strata) shares with its merging thread.
+/// State that a [`Strata`](super::Strata) shares with its merging thread.
 pub struct Shared {
-    /// The folder.
+    /// The folder of the index.
     pub folder: Folder,
-    /// How RAM is divided.
+    /// The division of RAM.
     pub plan: Plan,
     /// Bytes written to logs and runs.
     pub written: AtomicU64,
-    /// Records that this opener has sealed.
+    /// Number of records that this opener has sealed.
     pub sealed: AtomicU64,
-    /// This opener has retired containers.
+    /// Whether this opener has retired containers.
     pub retires: AtomicBool,
-    /// Bytes that this opener thinks the device has room for: fewer than the least for which it had none.
+    /// Bytes that the device is thought to have room for: less than the smallest write that failed for lack of room.
     room_bytes: AtomicU64,
-    /// Runs that were written anew by themselves and came out as they were.
+    /// Runs that were written anew by themselves and came out unchanged.
     pub vain: Mutex<HashSet<FileId>>,
     view: Mutex<Arc<View>>,
-    /// One refresh at a time, so that an older view never replaces a newer one.
+    /// Held during a refresh, so that an older view never replaces a newer one.
     refreshing: Mutex<()>,
 }
 
 impl Shared {
-    /// With a view of the newest manifest.
+    /// Shared state with a view of the newest manifest.
     pub fn new(folder: Folder, plan: Plan) -> Result<Shared> {
         let mut view = View::newest(&folder, &View::default(), &plan)?;
         view.load(&plan)?;
@@ -65,14 +66,14 @@ impl Shared {
         })
     }
 
-    /// The view of now.
+    /// The current view.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
     }
 
-    /// Of how many records the merging thread begins a merge of runs: of as many as it copies. But where there are too
-    /// many runs, who says something merges all that is due, and sees it through even while the index is being closed:
-    /// else, where sessions are short, nobody ever would.
+    /// Largest number of records that the merging thread merges at once: [`Shared::copies_at_most`]. Where there are
+    /// too many runs, the number has no limit, and the merge is completed even while the index is being closed;
+    /// otherwise no opener would ever do it where all sessions are short.
     pub fn merges_at_most(&self) -> u64 {
         match are_many(&self.view().manifest, self.plan.tail_records as u64) {
             true => u64::MAX,
@@ -80,9 +81,9 @@ impl Shared {
         }
     }
 
-    /// Of how many records the merging thread begins to join or to compact log files. Who says little does not stay for
-    /// what is great, which would be begun, and thrown away, in each such session; so that waits for who says much or
-    /// retires containers.
+    /// Largest number of records of log files that the merging thread joins or compacts at once. A session with few
+    /// insertions ends early, so a large merge would be begun in each such session and thrown away; it waits for a
+    /// session that inserts much or retires containers.
     pub fn copies_at_most(&self) -> u64 {
         let tail = self.plan.tail_records as u64;
         let sealed = self.sealed.load(Ordering::Relaxed);
@@ -96,23 +97,23 @@ impl Shared {
         }
     }
 
-    /// Whether the index is being closed: what is larger than what would be begun now is thrown away.
+    /// Whether the index is being closed: a merge that would not be begun any more is given up.
     pub fn is_closing(&self) -> bool {
         self.folder.stop.load(Ordering::Relaxed)
     }
 
-    /// Bytes that a merge may write, for all that is known of the device's room.
+    /// Bytes that a merge may write, as far as the room on the device is known.
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes.load(Ordering::Relaxed)
     }
 
-    /// Tries any merge again, whatever found no room before.
+    /// Forgets earlier failures for lack of room, so that any merge is tried again.
     pub fn forget_room(&self) {
         self.room_bytes.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// What came of writing some `bytes`. Where the device had no room, nothing of more than half of them is begun any
-    /// more.
+    /// Returns `written`, the result of writing `bytes` bytes. Where the device had no room, no merge of more than half
+    /// of them is begun from now on.
     pub fn note_room<T>(&self, bytes: u64, written: Result<T>) -> Result<T> {
         if written.as_ref().is_err_and(is_no_space) {
             self.room_bytes.fetch_min(bytes / 2, Ordering::Relaxed);
@@ -120,7 +121,7 @@ impl Shared {
         written
     }
 
-    /// What a merge came to that nobody needs to be done: that it found no room is no failure.
+    /// Turns a merge's failure for lack of room into a warning: merges are optional.
     pub fn unless_full(&self, merged: Result<()>) -> Result<()> {
         match merged {
             Err(error) if is_no_space(&error) => {
@@ -131,15 +132,14 @@ impl Shared {
         }
     }
 
-    /// Looks at the newest manifest, which no longer names the files `names`, and removes them even where it cannot be
-    /// read.
+    /// Reads the newest manifest, which no longer names the files `names`, and removes these even where reading fails.
     pub fn let_go(&self, names: &[String]) -> Result<()> {
         let looked = self.refresh();
         self.folder.remove(names)?;
         looked.map(|_| ())
     }
 
-    /// Looks at the newest manifest.
+    /// Replaces the view by one of the newest manifest, and returns it.
     ///
     /// Where the filters of the merged runs and of the new one don't fit beside each other, the old ones go first, and
     /// those of other runs give up some bits; for the moment that this and reading the new ones take, lookups read a
@@ -165,13 +165,13 @@ impl Shared {
     }
 }
 
-/// Whether the device had no room.
+/// Whether the error says that the device has no room.
 pub fn is_no_space(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind == ErrorKind::NoSpace)
 }
 
-/// Waits for lookups that began with a view before it was replaced, so that what it alone holds goes before more is
-/// read. Not for long: a compaction holds one while it looks for what is live, and then filters of both are in RAM.
+/// Waits for lookups that began with a view before it was replaced, so that its memory is freed before more is read.
+/// The wait is short: a compaction holds a view while it looks for live records, and then filters of both are in RAM.
 fn wait_until_alone(old: &Arc<View>) {
     for _ in 0..OLD_VIEW_PAUSES {
         if Arc::strong_count(old) == 1 {
@@ -181,8 +181,7 @@ fn wait_until_alone(old: &Arc<View>) {
     }
 }
 
-/// The merging thread. It merges when told, until nothing is due, and what is small to its end when the index is
-/// closed.
+/// The merging thread. When told, it merges until nothing is due; when the index is closed, it completes a small merge.
 pub struct Merger {
     due: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -219,10 +218,10 @@ impl Merger {
         })
     }
 
-    /// Something may be due. Gives back what an earlier merge failed with.
+    /// Tells the thread that something may be due. Returns the error of an earlier merge.
     pub fn tell(&self) -> Result<()> {
         if let Some(due) = &self.due {
-            // a full channel: it will look anyway
+            // a full channel is no error: the thread will look anyway
             due.try_send(()).ok();
         }
         self.failed.lock().take().map_or(Ok(()), Err)
@@ -234,7 +233,7 @@ impl Drop for Merger {
         self.shared.folder.stop.store(true, Ordering::Relaxed);
         self.due = None;
         if let Some(thread) = self.thread.take() {
-            // a panic in it was reported by it
+            // a panic in the thread was reported by the thread
             thread.join().ok();
         }
     }
@@ -270,7 +269,7 @@ mod tests {
         };
         let mut index = Strata::open(dir, options).expect("open");
         let container = ContainerId(1);
-        // more than may be loose
+        // more records than may be loose
         let session = u64::from(LOOSE_RECORDS_MAX) + 1;
         for number in 0..20 * session {
             let mut key = [0; 32];

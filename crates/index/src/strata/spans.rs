@@ -1,9 +1,9 @@
-//! Spans: which pages of a log file speak of which container. The footer of the file.
+//! Spans: which pages of a log file speak of which container. They are stored in the footer of the file.
 //!
 //! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them
-//! in RAM, 12 bytes each. There they turn what a run says of a fingerprint into its container, without a read of the
-//! log. Always holds: the spans of a page stand in the order of its records, and no two neighbours say the same but
-//! where pages without records lie between: a hole, see [`join`](super::join).
+//! in RAM, 12 bytes each. With the spans, a run's record of a fingerprint gives its container without a read of the
+//! log. Always holds: the spans of a page stand in the order of its records, and neighbouring spans differ, except
+//! across pages without records: a hole, see [`join`](super::join).
 
 use std::ops::Range;
 
@@ -23,21 +23,21 @@ pub const LOG_FRAME: FrameKind = FrameKind {
     version: 3,
 };
 
-/// Of a footer, on each of its pages.
+/// Bytes of the footer's frame on each of its pages.
 const FRAME_BYTES_A_PAGE: usize = PAGE_BYTES - HEADER_BYTES;
 
-/// Neighbouring records that say the same, by the pages that they stand on.
+/// Neighbouring records with the same content, as a range of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSpan {
-    /// What its records say.
+    /// The container of the records, or `None` for removals.
     pub said: Said,
-    /// The first page, within the file.
+    /// Number of the first page, within the file.
     pub first: u32,
-    /// The last page.
+    /// Number of the last page, within the file.
     pub last: u32,
 }
 
-/// Adds the spans of a page to those of the pages before. None goes over a page without records.
+/// Adds the spans of page `number` to those of the pages before. No span crosses a page without records.
 pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
     for (said, _) in page.spans() {
         match spans.last_mut() {
@@ -51,8 +51,8 @@ pub fn extend_spans(spans: &mut Vec<LogSpan>, page: LogPage<'_>, number: u32) {
     }
 }
 
-/// The footer of the log file that has this mark: pages without records behind its `pages`, with a frame in what they
-/// leave. Where the file grows, they stay.
+/// Encodes the footer of the log file that has this mark: pages without records, behind its `pages` pages, with a frame
+/// in the rest of them. The footer stays where the file grows.
 pub fn encode_spans(mark: u64, records: u64, pages: u32, spans: &[LogSpan]) -> Vec<u8> {
     let mut payload = records.to_le_bytes().to_vec();
     payload.extend_from_slice(&pages.to_le_bytes());
@@ -75,8 +75,8 @@ pub fn encode_spans(mark: u64, records: u64, pages: u32, spans: &[LogSpan]) -> V
     out
 }
 
-/// Reads the footer of a log file: spans in the order of its pages, and within them. The file may be longer: its writer
-/// adds to it.
+/// Reads the footer of a log file: spans in the order of its pages and records. The file may be longer than its entry
+/// says, while its writer adds to it.
 pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<LogSpan>> {
     let footer_at = u64::from(entry.pages) * PAGE_BYTES as u64;
     let frame = read_footer(entry, footer_at, path, disk)?;
@@ -109,8 +109,8 @@ pub fn read_spans(entry: &LogEntry, path: &str, disk: &dyn Disk) -> Result<Vec<L
     }
 }
 
-/// A span that does not stand where [`extend_spans`] would have it: several may be on one page, and each begins where
-/// the one before ends at the earliest.
+/// The first span that does not stand where [`extend_spans`] would put it: several may be on one page, and each begins
+/// no earlier than the one before ends.
 fn out_of_place(spans: &[LogSpan], pages: u32) -> Option<&LogSpan> {
     let mut end = 0;
     spans.iter().find(|span| {
@@ -119,7 +119,7 @@ fn out_of_place(spans: &[LogSpan], pages: u32) -> Option<&LogSpan> {
     })
 }
 
-/// What the pages of a footer hold.
+/// Reads the pages of a footer, checks them, and returns their content.
 fn read_footer(entry: &LogEntry, footer_at: u64, path: &str, disk: &dyn Disk) -> Result<Vec<u8>> {
     check_reaches(disk, path, entry.file_bytes)?;
     let footer = entry.file_bytes.checked_sub(footer_at);
@@ -143,11 +143,11 @@ fn read_footer(entry: &LogEntry, footer_at: u64, path: &str, disk: &dyn Disk) ->
 /// The spans of a log file in RAM.
 #[derive(Default)]
 pub struct SpanTable {
-    /// The last page of each, rising.
+    /// The last page of each span, rising.
     last: Box<[u32]>,
-    /// What each says; 0 for removals, which no run asks for.
+    /// The container of each span; 0 for removals, which lookups never ask for.
     containers: Box<[ContainerId]>,
-    /// Pages without records, rising.
+    /// Ranges of pages without records, rising.
     holes: Box<[Range<u32>]>,
 }
 
@@ -157,7 +157,7 @@ impl SpanTable {
         spans * (size_of::<u32>() + size_of::<ContainerId>())
     }
 
-    /// Of spans as a footer has them.
+    /// The table of spans as a footer lists them.
     pub fn new(spans: &[LogSpan]) -> SpanTable {
         SpanTable {
             last: spans.iter().map(|span| span.last).collect(),
@@ -169,7 +169,7 @@ impl SpanTable {
         }
     }
 
-    /// The pages without records, as far as it is known.
+    /// The ranges of pages without records, as far as known.
     pub fn holes(&self) -> &[Range<u32>] {
         &self.holes
     }
@@ -190,13 +190,13 @@ impl SpanTable {
         self.containers.get(first + usize::from(span)).copied()
     }
 
-    /// RAM, in bytes.
+    /// RAM of spans and holes, in bytes.
     pub fn ram_bytes(&self) -> usize {
         SpanTable::ram(self.last.len()) + self.holes.len() * size_of::<Range<u32>>()
     }
 }
 
-/// The pages between spans. A file begins and ends with records.
+/// The ranges of pages between spans. A file begins and ends with records.
 fn holes(spans: &[LogSpan]) -> Box<[Range<u32>]> {
     let pairs = spans.windows(2);
     pairs

@@ -1,12 +1,12 @@
 //! A table of fingerprints, exact, in RAM, in the order in which they came.
 //!
-//! Always holds: a fingerprint stands in it once, with the newest that was said of it.
+//! Always holds: a fingerprint stands in the table once, with its newest value.
 
 use onefold_chunk::Fingerprint;
 
 const EMPTY: u32 = u32::MAX;
 
-/// Fingerprints and what is known of each, in the order in which they came.
+/// Fingerprints and a value for each, in the order in which they were first added.
 pub struct Table<V> {
     records: Vec<(Fingerprint, V)>,
     slots: Vec<u32>,
@@ -14,17 +14,17 @@ pub struct Table<V> {
 }
 
 impl<V: Copy> Default for Table<V> {
-    /// One that has no room worth speaking of.
+    /// An empty table without room.
     fn default() -> Table<V> {
         Table::new(0)
     }
 }
 
 impl<V: Copy> Table<V> {
-    /// RAM a record: itself, and its share of slots of which at most half are taken.
+    /// RAM of a record in bytes: the record, and its share of slots of which at most half are taken.
     pub const RECORD_BYTES: usize = size_of::<(Fingerprint, V)>() + 12;
 
-    /// A table for `capacity` records; it takes RAM as it fills.
+    /// A table for `capacity` records, which takes RAM as it fills.
     pub fn new(capacity: usize) -> Table<V> {
         Table {
             records: Vec::new(),
@@ -33,12 +33,12 @@ impl<V: Copy> Table<V> {
         }
     }
 
-    /// Whether it has no room for another fingerprint.
+    /// Whether the table has no room for another fingerprint.
     pub fn is_full(&self) -> bool {
         self.records.len() >= self.capacity
     }
 
-    /// What is known of `key`, if anything is.
+    /// The value of `key`, if the table has one.
     #[inline]
     pub fn get(&self, key: &Fingerprint) -> Option<V> {
         if self.records.is_empty() {
@@ -48,7 +48,7 @@ impl<V: Copy> Table<V> {
         (place != EMPTY).then(|| self.records[place as usize].1)
     }
 
-    /// Puts `value` in the place of what was known of `key`, and gives that.
+    /// Sets the value of `key` and returns the value before.
     pub fn put(&mut self, key: &Fingerprint, value: V) -> Option<V> {
         if self.records.len() * 2 >= self.slots.len() {
             self.grow();
@@ -67,26 +67,26 @@ impl<V: Copy> Table<V> {
         }
     }
 
-    /// All records in the order in which their fingerprints came.
+    /// All records in the order in which their fingerprints were first added.
     pub fn records(&self) -> &[(Fingerprint, V)] {
         &self.records
     }
 
-    /// Forgets everything and keeps its RAM for the next.
+    /// Removes all records and keeps the RAM for new ones.
     pub fn clear(&mut self) {
         self.records.clear();
         self.slots.fill(EMPTY);
     }
 
-    /// RAM, in bytes.
+    /// RAM of the table, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.records.capacity() * size_of::<(Fingerprint, V)>() + self.slots.capacity() * 4
     }
 
-    /// Where `key` is or would be: linear probing from its home.
+    /// The slot where `key` is or would be, by linear probing from its home slot.
     #[inline]
     fn slot_of(&self, key: &Fingerprint) -> usize {
-        // the upper bits sort runs; the second eight bytes are as uniform
+        // the first eight bytes decide the order of runs; the second eight are as uniform
         let hash = u64::from_le_bytes(key.0[8..16].try_into().expect("eight bytes"));
         let mut slot = ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize;
         while self.slots[slot] != EMPTY && self.records[self.slots[slot] as usize].0 != *key {

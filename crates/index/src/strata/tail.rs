@@ -1,4 +1,4 @@
-//! The tail: what was inserted and removed since the last seal, exact, in RAM, in the order of insertion. Lost in a
+//! The tail: insertions and removals since the last seal, in RAM, in the order of insertion. The tail is lost in a
 //! crash until sealed.
 
 use std::collections::HashSet;
@@ -7,11 +7,11 @@ use super::log::Said;
 use super::table::Table;
 use crate::ContainerId;
 
-/// What was inserted and removed since the last seal. Full, it is sealed.
+/// Insertions and removals since the last seal. A full tail is sealed.
 pub type Tail = Table<Said>;
 
 impl Tail {
-    /// The containers that its records name.
+    /// The containers that the records of the tail name.
     pub fn containers(&self) -> HashSet<ContainerId> {
         self.records()
             .iter()

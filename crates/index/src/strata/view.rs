@@ -1,4 +1,5 @@
-//! A view: one manifest with its files open. What a lookup sees from beginning to end, whatever is merged beside it.
+//! A view: one manifest with its files open. A lookup uses one view from beginning to end, whatever is merged
+//! meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,28 +21,27 @@ use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
 
-/// How often a manifest is read again because a file that it named was gone: each time somebody else has committed in
+/// How often a manifest is read again because a file that it named was gone: each time, another opener has committed in
 /// between.
 const REREADS: usize = 100;
-/// How often one and the same file may be gone: of a folder on another machine one may see the manifest of a moment ago
-/// for a while.
+/// How often one and the same file may be gone: a folder on another machine may show an old manifest for a while.
 const SAME_REREADS: usize = 5;
 const SAME_PAUSE: Duration = Duration::from_millis(10);
 
 /// An open log file.
 pub struct OpenLog {
-    /// Its line in the manifest.
+    /// The entry of the file in the manifest.
     pub entry: LogEntry,
-    /// Its name.
+    /// Name of the file.
     pub path: String,
-    /// The file.
+    /// The open file.
     pub disk: Arc<dyn Disk>,
-    /// Its spans; none where they had no room in RAM.
+    /// Spans of the file; empty where they had no room in RAM.
     pub spans: SpanTable,
 }
 
 impl OpenLog {
-    /// Reads the spans, and keeps them if they fit into `span_room` bytes: a footer is always larger than they.
+    /// Reads the spans, and keeps them if they fit into `span_room` bytes.
     fn new(
         entry: LogEntry,
         path: String,
@@ -73,18 +73,19 @@ impl OpenLog {
         })
     }
 
-    /// Its name, and its mark.
+    /// The name and the mark of the file.
     pub fn named(&self) -> (&str, u64) {
         (&self.path, self.entry.id.mark())
     }
 
-    /// Checks a page that was read from it; `page` counts within the file.
+    /// Checks a page that was read from this file; `page` counts within the file.
     pub fn check_page<'a>(&self, bytes: &'a [u8], page: u32) -> Result<LogPage<'a>> {
         let (path, mark) = self.named();
         LogPage::check(bytes, mark, path, page)
     }
 
-    /// What a run's record of log page `page` says; `None` where the page must be read to know it.
+    /// The content of the log record that a run's `record` refers to on page `page`; `None` where the page must be read
+    /// to know it.
     pub fn said(&self, page: u32, record: &RunRecord) -> Option<Said> {
         if record.removed {
             return Some(None);
@@ -98,21 +99,21 @@ impl OpenLog {
 /// One manifest with its files open.
 #[derive(Clone, Default)]
 pub struct View {
-    /// What it shows.
+    /// The manifest whose files are open.
     pub manifest: Manifest,
-    /// By first page.
+    /// The open log files, in the order of their first pages.
     pub logs: Vec<Arc<OpenLog>>,
-    /// As in the manifest, oldest first.
+    /// The open runs, oldest first.
     pub runs: Vec<Arc<Run>>,
-    /// What the log pages behind those of the last run say.
+    /// The records of the loose pages.
     pub loose: Arc<Loose>,
-    /// As in the manifest.
+    /// The retired containers of the manifest.
     pub retired: HashSet<ContainerId>,
 }
 
 impl View {
-    /// The newest manifest's view; takes over from `old` what is open already. Filters of runs that `old` had not are
-    /// missing yet: every hash may be in them, until [`View::load`].
+    /// A view of the newest manifest, which reuses the files that `old` has open. Filters of runs that `old` did not
+    /// have are missing until [`View::load`]: every hash may be in them.
     pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
         let (mut missing, mut times) = (String::new(), 0);
         for _ in 0..REREADS {
@@ -134,7 +135,7 @@ impl View {
         })
     }
 
-    /// The view of `manifest`, or the name of a file that is gone.
+    /// A view of `manifest`, or the name of a file that is gone.
     pub fn open(
         folder: &Folder,
         manifest: Manifest,
@@ -193,15 +194,14 @@ impl View {
         }))
     }
 
-    /// This view without the filters that are larger than they may be now.
+    /// A copy of this view without the filters that exceed their share of RAM.
     pub fn without_wide_filters(&self, plan: &Plan) -> View {
         let mut view = self.clone();
         view.for_wide(plan, |run, _| *run = Arc::new(run.without_filters()));
         view
     }
 
-    /// Makes the filters that are larger than they may be now as small as they may be, or drops those that somebody
-    /// else holds, too.
+    /// Narrows the filters that exceed their share of RAM, or drops those that another holder keeps.
     pub fn narrow_filters(&mut self, plan: &Plan) {
         self.for_wide(plan, |run, share| {
             let bare = Arc::new(run.without_filters());
@@ -237,8 +237,7 @@ impl View {
         Ok(())
     }
 
-    /// This view without filters, for who reads runs as a whole, and must not hold filters that were replaced
-    /// meanwhile.
+    /// A copy of this view without filters, for reading runs as a whole, which must not keep replaced filters in RAM.
     pub fn without_filters(&self) -> View {
         let bare = self.runs.iter().map(|run| Arc::new(run.without_filters()));
         View {
@@ -247,7 +246,7 @@ impl View {
         }
     }
 
-    /// RAM of all runs with the filters that are there, and of those that are missing, in bytes.
+    /// RAM of all runs with the filters in RAM, and RAM of the missing filters, in bytes.
     pub fn filter_bytes(&self, plan: &Plan) -> (usize, usize) {
         let sizes = self.sizes();
         let each = sizes.iter().zip(&self.runs).zip(plan.allot(&sizes));
@@ -256,20 +255,19 @@ impl View {
         (self.runs.iter().map(|run| run.ram_bytes()).sum(), missing)
     }
 
-    /// RAM that the prefetch cache may take beside the filters, those that are missing yet among them, in bytes.
+    /// RAM in bytes that the prefetch cache may take beside all filters, missing ones included.
     pub fn cache_bytes(&self, plan: &Plan) -> usize {
         let (held, missing) = self.filter_bytes(plan);
         plan.cache_beside(held + missing, self.log_pages())
     }
 
-    /// Pages of all log files.
+    /// Number of pages in all log files.
     pub fn log_pages(&self) -> u64 {
         let pages = self.logs.iter().map(|log| u64::from(log.entry.pages));
         pages.sum()
     }
 
-    /// The log file that holds `page`; none where it was dropped, or is known to have been when others were joined over
-    /// it.
+    /// The log file that holds `page`; `None` where it was dropped, or where the page is a hole in a joined file.
     pub fn log_of(&self, page: u32) -> Option<&Arc<OpenLog>> {
         let behind = self
             .logs
@@ -280,12 +278,12 @@ impl View {
             .filter(|log| !log.spans.is_hole(page - log.entry.first_page))
     }
 
-    /// Records of all runs and of what is loose: superseded and retired ones count.
+    /// Number of records in all runs and on loose pages; superseded and retired ones count.
     pub fn records(&self) -> u64 {
         self.manifest.records() + self.loose.len() as u64
     }
 
-    /// The run that speaks of `page`.
+    /// The position of the run that speaks of `page`.
     pub fn run_of(&self, page: u32) -> Option<usize> {
         let behind = self
             .manifest
@@ -294,7 +292,7 @@ impl View {
         (behind > 0 && page < self.manifest.runs[behind - 1].end_page).then(|| behind - 1)
     }
 
-    /// Whether some record of `page` may be superseded by one that its own run knows.
+    /// Whether a record in another run may supersede some record of `page`.
     pub fn is_dead(&self, page: u32) -> bool {
         self.run_of(page)
             .is_none_or(|run| self.is_dead_in(run, page))
@@ -305,14 +303,14 @@ impl View {
         self.runs[run].dead_pages.binary_search(&within).is_ok()
     }
 
-    /// The run that speaks of `page`, where none of its records supersedes one of the page and the log file is still
+    /// The run that speaks of `page`, if no record of that run supersedes one of the page and the log file is still
     /// there.
     pub fn believed_run_of(&self, page: u32) -> Option<usize> {
         let run = self.run_of(page)?;
         (!self.is_dead_in(run, page) && self.log_of(page).is_some()).then_some(run)
     }
 
-    /// Whether the record of `key` on `page` is the newest, known without a read. `false`: it may be or not.
+    /// Whether the record of `key` on `page` is the newest, as far as known without a read. `false`: it may be or not.
     pub fn is_newest(&self, page: u32, key: &Fingerprint) -> bool {
         if let Some(record) = self.loose.get(key) {
             return record.page == page;
@@ -321,8 +319,8 @@ impl View {
         !self.is_dead(page) && !self.runs[newer..].iter().any(|run| run.may_contain(hash))
     }
 
-    /// What the loose pages say of `key`: its place, or, as `Some(None)`, that it was removed. `None`: nothing that
-    /// counts, so that runs are to be asked.
+    /// The answer of the loose pages for `key`: its place, or `Some(None)` where it was removed. `None`: no record that
+    /// counts, so runs are to be asked.
     #[inline]
     pub fn loose_answer(&self, key: &Fingerprint) -> Option<Option<Answer>> {
         let record = self.loose.get(key)?;
@@ -334,7 +332,7 @@ impl View {
         (!is_gone).then_some(answer)
     }
 
-    /// RAM, in bytes.
+    /// RAM of the view, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let runs: usize = self.runs.iter().map(|run| run.ram_bytes()).sum();
         let spans: usize = self.logs.iter().map(|log| log.spans.ram_bytes()).sum();

@@ -13,7 +13,7 @@ const KEYS: u64 = 40_000;
 const CALLERS: u64 = 8;
 const BATCH: u64 = 300;
 
-/// Where key `number` was said to be last: a tenth of the keys move once.
+/// The last location of key `number`: a tenth of the keys move once.
 fn at(number: u64) -> Location {
     let moved = if number.is_multiple_of(10) { 1000 } else { 0 };
     Location {
@@ -41,7 +41,7 @@ fn filled(dir: &MemDir, background_merges: bool) -> Strata {
     index
 }
 
-/// Streams from anywhere, with absent keys between them, of one caller.
+/// Looks streams up from random positions on, with absent keys between them, as one caller.
 fn look_up(index: &Strata, seed: u64) {
     let mut random = Random(seed);
     for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! What a sweep leaves of the index's files.
+//! Log files of an index after a sweep.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn log_files_of_retired_containers_give_back_their_space() {
             let expected = match number {
                 0..7000 | 8500 => None,
                 7500 => Some(at(50)),
-                // its newest location was retired: the older one is right again, or none
+                // the newest location was retired: the older one is right again, or none
                 7501 => found.and(Some(at(7))),
                 _ => Some(at(number / 1000)),
             };
@@ -58,7 +58,7 @@ fn log_files_of_retired_containers_give_back_their_space() {
     }
 }
 
-/// Each says what pages speak of the container; nothing else does.
+/// Each log file has a page that speaks of the container; no other file does.
 #[test]
 fn while_a_container_is_retired_a_checkpoint_reads_each_log_file_s_footer_once_for_each_change() {
     const LOGS: u64 = 60;
@@ -87,6 +87,6 @@ fn while_a_container_is_retired_a_checkpoint_reads_each_log_file_s_footer_once_f
         index.checkpoint().expect("checkpoint");
     }
     let reads = (counters.counts().reads - before) / CHECKPOINTS;
-    // some of them merge, and look again; manifests and runs are read besides
+    // some checkpoints merge, and look again; manifests and runs are read besides
     assert!(reads < LOGS * 2, "{reads} reads a checkpoint");
 }

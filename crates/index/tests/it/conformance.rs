@@ -80,8 +80,8 @@ fn strata_conforms_with_several_openers_of_one_folder() {
     }
 }
 
-/// A removal that a newer insertion superseded is forgotten in a merge; when that insertion's container is retired, a
-/// location from before the removal may come back. It is one that was true: containers never change.
+/// A merge forgets a removal that a newer insertion superseded. When that insertion's container is retired, a location
+/// from before the removal may be found again. That location is still true: containers never change.
 #[test]
 fn retirement_may_bring_back_what_was_before_a_removal() {
     let dir = MemDir::new();

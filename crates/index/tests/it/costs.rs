@@ -1,4 +1,4 @@
-//! What a lookup costs in reads: the promise that the design is for.
+//! Reads that a lookup costs: the promise of the design.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn reads(index: &mut Strata, counters: &Counters, numbers: impl Iterator<Item = 
     (counters.counts().reads - before) as f64 / numbers.len() as f64
 }
 
-/// An index of [`KEYS`] keys, 1000 a container.
+/// An index of [`KEYS`] keys, 1000 in a container.
 fn filled(counters: &Arc<Counters>, budget: usize) -> Strata {
     let dir = CountedDir::new(Arc::new(MemDir::new()), Arc::clone(counters));
     let mut index = Strata::open(Arc::new(dir), options(1, budget)).expect("open");
@@ -40,7 +40,7 @@ fn filled(counters: &Arc<Counters>, budget: usize) -> Strata {
     index
 }
 
-/// Files that are read side by side, and stored side by side: some hundred keys of each in turn.
+/// Keys of files that are stored, or read, side by side: some hundred keys of each file in turn.
 fn woven(files: u64, every: u64) -> impl Iterator<Item = u64> {
     let each = KEYS / files;
     let turns = (0..each).step_by(every as usize);
@@ -85,7 +85,7 @@ fn the_cache_gives_back_what_filters_need() {
     }
 }
 
-/// As a sweep that copies what lives, or whoever tells the index of what others stored.
+/// Insertions without lookups: as of a sweep that copies live chunks, or of a session that is told what others stored.
 #[test]
 fn the_cache_gives_back_what_filters_need_though_nothing_is_looked_up() {
     let counters = Counters::new();
@@ -125,7 +125,7 @@ fn lookups_cost_the_reads_that_the_design_promises() {
     );
     assert!(absent < 0.02, "{absent} reads an absent key");
     let stats = index.stats();
-    // Of a key and its container.
+    // relative to the bytes of a key and its container
     let amplification = stats.bytes_written as f64 / (KEYS * 40) as f64;
     assert!(amplification < 3.0, "write amplification {amplification}");
     let each = stats.disk_bytes as f64 / KEYS as f64;

@@ -12,12 +12,12 @@ use crate::history::{History, Random, key};
 use crate::scale::scale;
 
 const KEYS: u64 = 1600;
-/// What a round says of, at most: two or three of them become a run, the first one or two are loose.
+/// Most keys in a round: two or three rounds become a run, the first one or two are loose.
 const ROUND_KEYS: u64 = 600;
-/// Checkpoints: enough for some merges, which take four runs.
+/// Number of checkpoints: enough for some merges, which take four runs.
 const ROUNDS: u64 = 27;
 
-/// Some backups, a removal and a sweep, with merges between them; tells what is said before and after each checkpoint.
+/// Some backups, a removal and a sweep, with merges between them; calls `told` before and after each checkpoint.
 fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(&History)) -> Result<()> {
     let mut random = Random(seed);
     let mut history = History::default();
@@ -66,7 +66,7 @@ fn agrees(history: &History, found: &[Option<Location>]) -> bool {
         .all(|(number, found)| history.agrees(number, *found))
 }
 
-/// Nothing lies about but what the manifest names and what locks need.
+/// Asserts that the folder holds no files but those that the manifest names and the lock files.
 fn check_tidy(dir: &SimDir, index: &mut Strata) {
     index.merge_all().expect("merge");
     drop(open(dir, 1000));
@@ -84,7 +84,7 @@ fn a_crash_at_any_point_keeps_the_last_checkpoint() {
     for seed in 0..scale() {
         let dir = SimDir::new(seed);
         dir.keep_history();
-        // (points so far, what is said): pairs around each checkpoint
+        // (crash points so far, history): a pair around each checkpoint
         let mut said = vec![(0, History::default())];
         let mut index = open(&dir, 1);
         let mut runs = Vec::new();
@@ -163,7 +163,7 @@ fn a_full_or_failing_device_gives_an_error_and_keeps_the_last_checkpoint() {
             failures += u64::from(failed);
             let last = said.len() - 1;
             if failed {
-                // what was told is still there for another try
+                // all insertions are still there for another try
                 assert!(
                     said[last.saturating_sub(1)..]
                         .iter()
@@ -245,7 +245,7 @@ fn damage(bytes: &mut Vec<u8>, action: u64, random: &mut Random) {
     }
 }
 
-/// Whatever was damaged: no panic, and what is found is true. `lost` says that the index may have become an empty one.
+/// Checks an index with any damage: no panic, and all answers are true. `lost`: the index may have become an empty one.
 fn check_hurt(dir: &SimDir, history: &History, lost: bool) {
     let Ok(mut index) = Strata::open(Arc::new(dir.clone()), options(9, 1 << 20)) else {
         return;

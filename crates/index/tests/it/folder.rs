@@ -1,15 +1,15 @@
-//! What stands in the folder of an index `strata`, seen from outside, by FORMAT.md.
+//! Files in the folder of an index `strata`, seen from outside, by FORMAT.md.
 
 use onefold_io::Dir;
 
-/// How many log files and how many runs.
+/// Numbers of log files and of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Files {
     pub logs: usize,
     pub runs: usize,
 }
 
-/// Those that are in `dir`.
+/// The number of files in `dir`.
 pub fn files_in(dir: &dyn Dir) -> Files {
     let names: Vec<String> = dir
         .list()
@@ -24,8 +24,8 @@ pub fn files_in(dir: &dyn Dir) -> Files {
     }
 }
 
-/// Those that the manifest names: behind a frame's head of 24 bytes, generation, `born`, `next_page` and how many
-/// records are loose.
+/// The number of files that the manifest names. Behind a frame's head of 24 bytes stand generation, `born`, `next_page`
+/// and the number of loose records.
 pub fn files_named_in(dir: &dyn Dir) -> Files {
     let Ok(manifest) = dir.open("manifest") else {
         return Files { logs: 0, runs: 0 };
@@ -41,7 +41,7 @@ pub fn files_named_in(dir: &dyn Dir) -> Files {
     }
 }
 
-/// No file lies about that the manifest does not name, nor one that was to take its place.
+/// Asserts that the folder has no file that the manifest does not name, and no unfinished manifest.
 pub fn check_no_leftovers(dir: &dyn Dir, when: &str) {
     assert_eq!(files_in(dir), files_named_in(dir), "{when}");
     let is_temporary = |name: &str| name.starts_with("tmp-");

@@ -1,5 +1,4 @@
-//! An index `strata` on a device that has room for what is said, but not for merging it, and on one that fails
-//! meanwhile.
+//! An index `strata` on a device that has room for insertions but not for merges, and on a device that fails meanwhile.
 
 use std::sync::Arc;
 
@@ -11,14 +10,14 @@ use crate::conformance::options;
 use crate::folder::{check_no_leftovers, files_in};
 use crate::history::key;
 
-/// Of a session that has a run of its own: more than may be loose, and no more than a tail.
+/// Keys of a session that has a run of its own: more than may be loose, and no more than a tail.
 const RUN_KEYS: u64 = 1040;
 
 fn open(dir: &SimDir, unique: u64) -> Strata {
     Strata::open(Arc::new(dir.clone()), options(unique, 1 << 20)).expect("open")
 }
 
-/// Says of `count` keys from `first` on that they are in `container`.
+/// Inserts `count` keys from `first` on with the location `container`.
 fn tell(index: &mut Strata, first: u64, count: u64, container: u64) {
     let location = Location {
         container: ContainerId(container),
@@ -33,13 +32,13 @@ fn find(index: &mut Strata, number: u64) -> Option<u64> {
     found[0].map(|location| location.container.0)
 }
 
-/// Ten runs that are due to be merged, since another had the right to.
+/// An index with ten runs that are due to be merged, because another opener held the merge lock.
 fn unmerged() -> SimDir {
     let dir = SimDir::new(1);
     let merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
     let mut index = open(&dir, 1);
     for round in 0..10 {
-        // the oldest has the last keys
+        // the oldest run has the last keys
         tell(&mut index, (9 - round) * RUN_KEYS, RUN_KEYS, round);
         index.checkpoint().expect("checkpoint");
     }
@@ -47,7 +46,7 @@ fn unmerged() -> SimDir {
     dir
 }
 
-/// A log file of two containers and so many keys.
+/// An index with a log file of two containers and `keys` keys.
 fn of_two_containers(keys: u64) -> SimDir {
     let dir = SimDir::new(1);
     let mut index = open(&dir, 1);
@@ -57,22 +56,21 @@ fn of_two_containers(keys: u64) -> SimDir {
     dir
 }
 
-/// Of whose pages a run speaks.
+/// An index whose log pages are in a run.
 fn with_a_run() -> SimDir {
     let dir = of_two_containers(RUN_KEYS);
     assert_eq!(files_in(&dir).runs, 1);
     dir
 }
 
-/// Of whose pages none does.
+/// An index whose log pages are loose.
 fn loose() -> SimDir {
     let dir = of_two_containers(1000);
     assert_eq!(files_in(&dir).runs, 0);
     dir
 }
 
-/// Says a little more of another container, and of the first that it is gone; from then on merging or compacting is
-/// due.
+/// Inserts some keys of another container and retires the first, so that a merge or a compaction is due.
 fn go_on(index: &mut Strata) {
     tell(index, 50_000, 10, 99);
     index.retire(&[ContainerId(0)]).expect("retire");
@@ -170,7 +168,7 @@ fn where_not_all_runs_can_be_merged_fewer_are_and_every_session_can_tell_what_it
     drop((index, merging));
     let runs = files_in(&dir).runs as u64;
     assert!(runs > 50, "{runs}");
-    // all runs as one take more
+    // a run of all records takes more room
     dir.inject(Faults {
         capacity_bytes: Some(length_of(&dir) + 1_100_000),
         ..Faults::default()

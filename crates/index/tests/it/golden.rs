@@ -1,5 +1,5 @@
-//! The files of each format version, byte for byte: what is written today, and that yesterday's are still read, or
-//! refused as damage, upon which an index is built anew.
+//! Files of each format version, byte for byte: today's files are as stored, and yesterday's are still read, or refused
+//! as damage, upon which an index is built anew.
 //!
 //! After a wanted change of the format: `cargo xtask golden --bless`, and a new version number.
 
@@ -22,10 +22,10 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/strata-6")
 }
 
-/// A run, and behind its pages one that is loose.
+/// Fills an index with a run and a loose page behind those of the run.
 fn fill(dir: &MemDir) {
     let mut index = Strata::open(Arc::new(dir.clone()), options(0xaa, 1 << 20)).expect("open");
-    // too many to be loose
+    // more records than may be loose
     for number in 1000..2025 {
         let location = location(0x0123_4567_89ab_cdee).expect("some");
         index.insert(&[(key(number), location)]).expect("insert");
@@ -130,7 +130,7 @@ fn golden_files_are_still_read() {
     );
 }
 
-/// Its place in its file and its content are right, and it knows of other keys.
+/// The page has the right number and content, but belongs to a file of other keys.
 #[test]
 fn a_page_of_another_run_or_log_is_damage() {
     let fill = |dir: &MemDir, unique, container, keys: std::ops::Range<u64>| {
@@ -147,7 +147,7 @@ fn a_page_of_another_run_or_log_is_damage() {
             _ => format!("run-00000000000000{unique}-{number:08x}"),
         })
     };
-    // few keys are loose, many in a run
+    // few keys are loose, many are in a run
     for (number, only_a_page, keys) in [
         (0, true, 100),
         (0, false, 100),
@@ -167,7 +167,7 @@ fn a_page_of_another_run_or_log_is_damage() {
             disk.write_at(&other[..end], 0).expect("write");
         }
         let index = Strata::open(Arc::new(dir.clone()), options(0xcc, 1 << 20));
-        // What lies in RAM is not read: all records are.
+        // Records in RAM are not read again: iterate reads all.
         let looked = index.and_then(|mut index| {
             index.lookup(&[key(3), key(keys + 3)], &mut [None; 2])?;
             index.iterate(&mut |_, _| Ok(()))

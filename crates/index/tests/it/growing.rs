@@ -1,4 +1,4 @@
-//! The log of an index `strata`: who writes it adds to one file, as long as that is the last and not large.
+//! The log of an index `strata`: an opener adds to one file, as long as that is the last and not large.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn location(number: u64) -> Location {
     Location { container }
 }
 
-/// Says keys `first` to `first + count`; nothing is durable yet.
+/// Inserts keys `first` to `first + count`, not durable yet.
 fn tell(index: &mut Strata, first: u64, count: u64) {
     let entries: Vec<_> = (first..first + count)
         .map(|i| (key(i), location(i)))
@@ -38,7 +38,7 @@ fn knows_all(index: &mut Strata, count: u64) -> bool {
         .all(|(number, found)| found == Some(location(number)))
 }
 
-/// Names and lengths, in the order of the names: as they were made, where writers' numbers rise.
+/// Names and lengths of log files in the order of names, which is that of their making: writers' numbers rise.
 fn logs(dir: &dyn Dir) -> Vec<(String, u64)> {
     let list = dir.list().expect("list").into_iter();
     let mut logs: Vec<_> = list
@@ -62,9 +62,9 @@ fn one_writer_adds_to_one_file_and_readers_follow() {
     for round in 1..20 {
         tell(&mut writer, round * 300, 300);
         writer.checkpoint().expect("checkpoint");
-        // one that says nothing ends nothing
+        // a session that inserts nothing does not end the file
         writer.checkpoint().expect("checkpoint");
-        // who looks later sees what was there, whatever came behind it
+        // a view from before still answers, whatever was added behind it
         assert!(knows_all(&mut reader, seen), "round {round}");
         if round % 4 == 0 {
             reader.refresh().expect("refresh");
@@ -73,7 +73,7 @@ fn one_writer_adds_to_one_file_and_readers_follow() {
         }
         assert!(knows_all(&mut open(&dir, 3), (round + 1) * 300));
     }
-    // three pages of records a round, and one that tells what is on them
+    // three pages of records a round, and one of the footer
     assert_eq!(logs(&dir).len(), 1);
     assert_eq!(logs(&dir)[0].1, 20 * 4 * PAGE_BYTES);
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What was said of each key, kept naively: the twin that every index is held against.
+//! A naive history of all insertions and removals: the twin that every index is compared with.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,12 +16,12 @@ pub fn key(number: u64) -> Fingerprint {
     Fingerprint(bytes)
 }
 
-/// What was said of each key since its last removal, oldest first. After a retirement an index may answer an older
-/// location, even one from before a removal, or nothing. Of a container that is back, what was said of it before it was
-/// gone may be found again, or not, whatever removed it.
+/// Locations of each key since its last removal, oldest first. After a retirement an index may answer an older
+/// location, even one from before a removal, or nothing. Of a container that is back, locations from before its
+/// retirement may be found again, or not, whatever removed them.
 #[derive(Clone, Default)]
 pub struct History {
-    /// Each with how often its container had been retired.
+    /// Locations of each key, with the number of retirements of the container before.
     said: HashMap<u64, Vec<(ContainerId, u64)>>,
     ever: HashMap<u64, Vec<ContainerId>>,
     retired: HashSet<ContainerId>,
@@ -29,7 +29,7 @@ pub struct History {
 }
 
 impl History {
-    /// A container that was gone is back with it.
+    /// Inserts a location; a retired container is back by it.
     pub fn insert(&mut self, number: u64, container: ContainerId) {
         self.retired.remove(&container);
         let times = self.times_retired(container);
@@ -71,7 +71,7 @@ impl History {
         }
     }
 
-    /// Whether an index that may forget, and may not know of the newest location, may answer so.
+    /// Whether `found` is allowed for an index that may forget, and may not know of the newest location.
     pub fn allows(&self, number: u64, found: Option<Location>) -> bool {
         let said = self.said.get(&number).map_or(&[][..], |said| &said[..]);
         found.is_none_or(|Location { container }| {

@@ -1,5 +1,5 @@
 //! An index `strata` in hundreds of short sessions, with sweeps between them: its files stay few, and so do the bytes
-//! that are written.
+//! written.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn is_right(index: &mut Strata, history: &History, keys: u64) -> bool {
         .all(|(number, found)| history.agrees(number, found))
 }
 
-/// Each session adds a little; of every fifth nothing lasts, and every seventh is followed by a sweep.
+/// Each session inserts a little; every fifth leaves nothing, and every seventh is followed by a sweep.
 #[test]
 fn files_are_few_after_hundreds_of_short_sessions_and_sweeps() {
     const SESSIONS: u64 = 700;
@@ -49,7 +49,7 @@ fn files_are_few_after_hundreds_of_short_sessions_and_sweeps() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     let mut history = History::default();
     let (mut most, mut written) = (Files { logs: 0, runs: 0 }, 0);
-    // one that is open all the time, and looks now and then
+    // a reader that is open all the time and refreshes now and then
     let mut reader = open(&dir, 1 << 40);
     for session in 0..SESSIONS {
         let mut index = open(&dir, session);
@@ -81,7 +81,7 @@ fn files_are_few_after_hundreds_of_short_sessions_and_sweeps() {
     }
     check_no_leftovers(&*dir, "at the end");
     assert!(most.logs <= 110 && most.runs <= 8, "{most:?}");
-    // its own page of log and footer, and what runs, merging and joining take
+    // a session's own log page and footer, and its share of runs, merges and joins
     let a_session = written / SESSIONS;
     assert!(a_session < 16 << 10, "{a_session} bytes a session");
     assert!(is_right(
@@ -99,11 +99,11 @@ fn side_by_side(index: &mut Strata, history: &mut History, session: u64) {
     tell(index, history, session * 10, 10, session);
 }
 
-/// Every other session leaves a small log file far from the others, for what is between goes.
+/// Every other session leaves a small log file far from the others, because files between them are dropped.
 fn scattered(index: &mut Strata, history: &mut History, session: u64) {
     tell(index, history, session * 10, 10, session);
     if session % 2 == 1 {
-        // what nobody asks for
+        // keys that are never asked for
         tell(
             index,
             &mut History::default(),
@@ -116,7 +116,7 @@ fn scattered(index: &mut Strata, history: &mut History, session: u64) {
     }
 }
 
-/// Pages of log files but their footers, which are of a page each.
+/// Number of pages in log files, without footers, which take a page each.
 fn log_pages(dir: &dyn Dir) -> u64 {
     let list = dir.list().expect("list");
     let logs = list.iter().filter(|entry| entry.name.starts_with("log-"));
@@ -124,8 +124,8 @@ fn log_pages(dir: &dyn Dir) -> u64 {
         .sum()
 }
 
-/// `few` sessions, and more up to the one that leaves many log files fewer, which is told by its pages of log before
-/// and after; after a crash anywhere in it, what was said is found, and nothing lies about.
+/// Runs `few` sessions, and more up to one that reduces many log files; returns the log pages before and after that
+/// session. After a crash anywhere in it, all keys are found, and no leftovers lie in the folder.
 fn survives_crashes(session: fn(&mut Strata, &mut History, u64), few: u64) -> (u64, u64) {
     let run = |dir: &SimDir, history: &mut History, number: u64| {
         let mut index = open(&(Arc::new(dir.clone()) as Arc<dyn Dir>), number);

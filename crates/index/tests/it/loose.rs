@@ -1,4 +1,4 @@
-//! The log pages of an index `strata` that no run speaks of yet: what is said there counts as what is said in runs.
+//! Loose log pages of an index `strata`, which no run speaks of yet: their records count as those in runs do.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::conformance::options;
 use crate::folder::{Files, check_no_leftovers, files_in};
 use crate::history::{History, Random, key};
 
-/// More than so many records have a run, by FORMAT.md.
+/// Largest number of loose records by FORMAT.md; more have a run.
 const LOOSE_RECORDS_MAX: u64 = 1024;
-/// And more than so many pages.
+/// Largest number of loose pages by FORMAT.md; more have a run.
 const LOOSE_PAGES_MAX: u64 = 64;
 
 fn open(dir: &Arc<dyn Dir>, unique: u64) -> Strata {
     Strata::open(Arc::clone(dir), options(unique, 1 << 20)).expect("open")
 }
 
-/// Says of these keys that they are in `container`, durably.
+/// Inserts keys with the location `container`, durably.
 fn tell(index: &mut Strata, keys: std::ops::Range<u64>, container: u64) {
     let container = ContainerId(container);
     let entries: Vec<_> = keys.map(|i| (key(i), Location { container })).collect();
@@ -39,7 +39,7 @@ fn find(index: &mut Strata, first: u64, count: usize) -> Vec<Option<u64>> {
         .collect()
 }
 
-/// How many entries there are, and that each is there once.
+/// The number of entries; asserts that each key is there once.
 fn entries(index: &mut Strata) -> usize {
     let mut seen = std::collections::HashSet::new();
     let visit = &mut |key, _| {
@@ -68,7 +68,7 @@ fn small_sessions_write_no_run_until_there_is_too_much_without_one() {
     assert_eq!(index.stats().entries, told);
     tell(&mut index, told..told + 100, session);
     assert_eq!(files_in(&*dir).runs, 1);
-    // of all of them: what comes now is loose again
+    // the run covers all loose pages: records that come now are loose again
     tell(&mut index, told + 100..told + 200, session);
     assert_eq!(files_in(&*dir).runs, 1);
     check_no_leftovers(&*dir, "at the end");
@@ -81,7 +81,7 @@ fn small_sessions_write_no_run_until_there_is_too_much_without_one() {
     }
 }
 
-/// Each of its checkpoints takes a page for a record, and one for the footer behind it.
+/// Each checkpoint takes a page for a record, and one for the footer behind it.
 #[test]
 fn many_pages_with_little_on_them_have_a_run() {
     let dir = memory();
@@ -104,7 +104,7 @@ fn what_is_said_last_counts_before_and_after_it_has_a_run() {
     let mut index = open(&dir, 1);
     tell(&mut index, 0..1500, 1);
     (0..1500).for_each(|number| history.insert(number, ContainerId(1)));
-    // some is in runs, some is loose; some of it three times
+    // some records are in runs, some are loose; some keys have three records
     for (round, keys) in [(2, 100..400), (3, 300..500), (4, 350..360)] {
         keys.clone()
             .for_each(|number| history.insert(number, ContainerId(round)));
@@ -119,7 +119,7 @@ fn what_is_said_last_counts_before_and_after_it_has_a_run() {
         history.check_all(&mut open(&dir, unique), 1500, &mut Random(unique));
         history.check_all(&mut index, 1500, &mut Random(unique));
     }
-    // with them all that is loose is sealed
+    // a seal of this many records includes all loose ones
     tell(&mut index, 2000..2900, 5);
     (2000..2900).for_each(|number| history.insert(number, ContainerId(5)));
     assert_eq!(files_in(&*dir).runs, runs + 1);
@@ -133,7 +133,7 @@ fn what_is_said_last_counts_before_and_after_it_has_a_run() {
 fn of_a_retired_container_nothing_loose_counts_and_its_files_go() {
     let dir = memory();
     tell(&mut open(&dir, 1), 0..1040, 1);
-    // superseded, and then gone: what was before is right again
+    // superseded, and then gone: the location before is right again
     tell(&mut open(&dir, 2), 0..100, 2);
     tell(&mut open(&dir, 3), 5000..5100, 3);
     assert_eq!(files_in(&*dir), Files { logs: 3, runs: 1 });
@@ -181,7 +181,7 @@ fn openers_see_what_others_left_loose_and_seal_it_with_their_own() {
     }
 }
 
-/// What is on their pages is in RAM: to ask for it takes no read.
+/// Records of loose pages are in RAM: a lookup takes no read.
 #[test]
 fn what_is_loose_is_read_once() {
     let dir = memory();
@@ -195,7 +195,7 @@ fn what_is_loose_is_read_once() {
     let counters = Counters::new();
     let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(dir, Arc::clone(&counters)));
     let mut index = open(&counted, 100);
-    // a manifest, a footer and a page each
+    // a manifest, and a footer and a page for each file
     let opened = counters.counts().reads;
     assert!(opened <= 30, "{opened} reads");
     assert_eq!(find(&mut index, 0, 1000), [Some(7); 1000]);
@@ -203,7 +203,7 @@ fn what_is_loose_is_read_once() {
     assert_eq!(counters.counts().reads, opened);
 }
 
-/// However much whoever left it may hold.
+/// Whatever the budget of the opener that left the records.
 #[test]
 fn the_least_budget_holds_what_any_other_left_loose() {
     let dir = memory();

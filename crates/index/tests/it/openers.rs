@@ -9,7 +9,7 @@ use onefold_io::{Dir, LockKind, MemDir};
 use crate::folder::{check_no_leftovers, files_in};
 use crate::history::key;
 
-/// Of a session that has a run of its own: more than may be loose, and no more than a tail.
+/// Keys of a session that has a run of its own: more than may be loose, and no more than a tail.
 const RUN_KEYS: u64 = 1040;
 
 fn open(dir: &Arc<dyn Dir>, unique: u64) -> Strata {
@@ -21,7 +21,7 @@ fn open(dir: &Arc<dyn Dir>, unique: u64) -> Strata {
     Strata::open(Arc::clone(dir), options).expect("open")
 }
 
-/// Says of `count` keys from `first` on that they are in `container`.
+/// Inserts `count` keys from `first` on with the location `container`.
 fn tell(index: &mut Strata, first: u64, count: u64, container: u64) {
     let container = ContainerId(container);
     let entries: Vec<_> = (first..first + count)
@@ -50,7 +50,7 @@ fn who_does_not_wait_is_told_that_the_lock_is_held() {
     Strata::open(dir, options).unwrap();
 }
 
-/// Who merges may be stopped, with the lock.
+/// The opener that merges may be stopped, with the lock.
 #[test]
 fn checkpoints_go_on_while_somebody_else_merges() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
@@ -119,7 +119,7 @@ fn an_index_that_others_throw_away_is_told_to_who_has_it_open() {
 
 #[test]
 fn a_checkpoint_that_fails_leaves_no_files() {
-    // without a run, with one, and with one of what was loose before, too; and how often it fails
+    // (loose keys before, keys, fewest failures): without a run, with a run, and with a run of earlier loose keys
     for (before, count, least) in [(100, 100, 4), (0, RUN_KEYS, 6), (100, RUN_KEYS, 6)] {
         let mut failed = 0;
         for n in 0.. {

@@ -27,7 +27,7 @@ fn open(path: &std::path::Path, unique: u64) -> Strata {
     Strata::open(dir, options).expect("open")
 }
 
-/// Inserts, seals, sweeps, closes and opens again, and looks after each seal for what it said itself.
+/// Inserts, seals, sweeps, closes and opens again, and after each seal looks its own keys up.
 fn work(path: &std::path::Path, opener: u64) {
     let mut index = open(path, opener);
     let mut random = Random(opener);
@@ -89,13 +89,13 @@ fn openers_beside_each_other_lose_nothing() {
     for opener in 0..OPENERS {
         (0..ROUNDS).for_each(|round| check(&mut index, opener, round, ROUNDS));
     }
-    // all files have an owner or a place in the manifest: the dead ones' were removed at open
+    // all files have an owner or a place in the manifest: dead openers' files were removed at open
     let stats = index.stats();
     assert_eq!(files_bytes(temp.path()), stats.disk_bytes);
 }
 
-/// Inserts, seals and sweeps while others delete the index: what is found is right, and what was sealed after the last
-/// deletion is found.
+/// Inserts, seals and sweeps while others delete the index: all answers are right, and keys sealed after the last
+/// deletion are found.
 fn work_under_deletion(path: &std::path::Path, opener: u64, deleting: &AtomicBool) {
     let mut index = open(path, opener);
     let mut random = Random(opener);
@@ -133,7 +133,7 @@ fn work_under_deletion(path: &std::path::Path, opener: u64, deleting: &AtomicBoo
     }
 }
 
-/// Lowers a flag when this ends, by a failure too: whoever goes on until then would be waited for for ever.
+/// Lowers a flag when dropped, also by a panic: threads that go on until then would otherwise be waited for for ever.
 struct Lowered<'a>(&'a AtomicBool);
 
 impl Drop for Lowered<'_> {
@@ -168,7 +168,7 @@ fn an_index_can_be_deleted_under_its_openers() {
     assert_eq!(open(temp.path(), 1).stats().entries, 0);
 }
 
-/// Nobody can hold a lock on it, and whose files those of its number are cannot be known: they stay.
+/// A link cannot be locked, and whether files of its number are in use cannot be known: they stay.
 #[test]
 fn a_link_in_the_place_of_an_owner_stops_nobody() {
     let temp = tempfile::tempdir().expect("temp");

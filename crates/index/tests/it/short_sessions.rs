@@ -1,5 +1,5 @@
-//! What short sessions write to an index `strata` that merges in a thread of its own: their own tail, and what is
-//! merged, to its end.
+//! Bytes that short sessions write to an index `strata` that merges in a thread of its own: their own tails, and merges
+//! that are completed.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::conformance::options;
 use crate::folder::{check_no_leftovers, files_in};
 use crate::history::key;
 
-/// Records of a tail where the budget is the least, nearly; more than may be without a run.
+/// Records of a tail with nearly the least budget; more than may be loose.
 const TAIL: u64 = 1040;
 
-/// A session that says of `count` keys where they are; tells the bytes that it wrote.
+/// A session that inserts `count` keys; returns the bytes that it wrote.
 fn session(dir: &Arc<dyn Dir>, number: u64, count: u64) -> u64 {
     let counters = Counters::new();
     let counted: Arc<dyn Dir> = Arc::new(CountedDir::new(Arc::clone(dir), Arc::clone(&counters)));
@@ -37,7 +37,7 @@ fn session(dir: &Arc<dyn Dir>, number: u64, count: u64) -> u64 {
     counters.counts().write_bytes
 }
 
-/// An index with so many runs of a tail each, since another had the right to merge.
+/// An index with `runs` runs of a tail each, because another opener held the merge lock.
 fn with_runs(runs: u64) -> Arc<dyn Dir> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     let _merging = dir.lock("merge", LockKind::Exclusive).expect("lock");
@@ -76,7 +76,7 @@ fn who_says_little_writes_little_until_runs_are_many_and_then_all_is_merged_at_o
 #[test]
 fn a_large_log_file_that_is_left_to_longer_sessions_keeps_no_small_one_from_being_compacted() {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
-    // of each a large part is of a container that goes
+    // a large part of each log file is of a container that goes
     let fill = |unique: u64, count: u64, container: u64| {
         let mut index = Strata::open(Arc::clone(&dir), options(unique, 1 << 20)).expect("open");
         let at = |i| ContainerId(container + u64::from(i % 1000 < 700));
@@ -124,6 +124,6 @@ fn hundreds_of_short_sessions_keep_runs_few_and_write_little_on_the_whole() {
         assert!(files.runs <= 8, "{files:?}");
         check_no_leftovers(&*dir, "closed");
     }
-    // a session's own log page and footer, the manifest, and its share of what is merged
+    // a session's own log page and footer, the manifest, and its share of merges
     assert!(written / 300 < 24 << 10, "{}", written / 300);
 }

@@ -1,7 +1,7 @@
-//! Long streams that come again, in order: whole, woven into each other, broken off, between keys that are new; after
-//! parts of them were moved, removed and retired, by this opener of `strata` or by another. Each is longer than several
-//! windows of the log, so that lookups go on from cached pages into those behind them, of which some are superseded or
-//! were dropped.
+//! Long streams that come again, in order: whole, woven into each other, broken off, or with new keys between; after
+//! parts of them were moved, removed and retired, by this opener of `strata` or by another. Each stream is longer than
+//! several windows of the log, so that lookups go on from cached pages into those behind them, of which some are
+//! superseded or dropped.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location, Strata};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::conformance::options;
 use crate::history::{History, Random, key};
 
-/// Some fifty log pages each.
+/// Keys of a stream: some fifty log pages.
 const STREAM: u64 = 6_000;
 const STREAMS: u64 = 4;
 const CONTAINER: u64 = 700;
@@ -22,7 +22,7 @@ struct Scene {
     history: History,
     random: Random,
     containers: u64,
-    /// Where each key was put last.
+    /// The newest container of each key.
     newest: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Scene {
         self.random.below(self.openers.len() as u64) as usize
     }
 
-    /// What one of them said the others see.
+    /// Checkpoints one opener and refreshes the others.
     fn settle(&mut self, by: usize) {
         self.openers[by].checkpoint().expect("checkpoint");
         if self.random.below(2) == 0 {
@@ -82,7 +82,7 @@ impl Scene {
                 self.openers[by].remove(&keys).expect("remove");
                 piece.for_each(|number| self.history.remove(number));
             }
-            // as a sweep does: what lives of a container is stored anew, then it goes
+            // as a sweep does: live chunks of a container are stored anew, then it goes
             2 => {
                 let gone = self.newest[piece.start as usize];
                 let living: Vec<u64> = (0..STREAM * STREAMS)
@@ -105,7 +105,7 @@ impl Scene {
         self.history.retire(container);
     }
 
-    /// Keys as a backup asks for them.
+    /// Keys in the order in which a backup asks for them.
     fn repeat(&mut self) -> Vec<u64> {
         let one = self.random.below(STREAMS) * STREAM;
         let other = self.random.below(STREAMS) * STREAM;
@@ -145,7 +145,7 @@ impl Scene {
 
 #[test]
 fn long_streams_that_come_again_are_answered_as_they_were_told() {
-    // in the larger budget the cache takes the whole log in
+    // with the larger budget the cache takes the whole log in
     for (seed, budget) in [
         (1, 1 << 20),
         (2, 1 << 20),
@@ -163,7 +163,7 @@ fn long_streams_that_come_again_are_answered_as_they_were_told() {
             (0..3).for_each(|_| scene.look());
             scene.change();
         }
-        // deleted under their feet, and begun anew: no page of before may answer
+        // deleted while open, and begun anew: no cached page of before may answer
         Strata::delete(&scene.dir).expect("delete");
         scene.history = History::default();
         let by = scene.any_opener();

@@ -1,4 +1,5 @@
-//! What every index must do: what a naive history says, under random operations, closings and openings.
+//! The conformance suite of indexes: answers as a naive history has them, under random operations, closings and
+//! openings.
 
 use onefold_index::{ChunkIndex, ContainerId, Location};
 
@@ -23,7 +24,7 @@ pub fn conforms(
         match random.below(20) {
             0..10 => {
                 let (start, len) = (random.below(keys), random.below(keys / 8));
-                // now and then one that was told of before, and may be gone
+                // now and then a container that was used before, and may be gone
                 let told = if random.below(4) == 0 {
                     random.below(step + 1)
                 } else {
@@ -71,7 +72,7 @@ pub fn conforms(
             _ => history.check_all(index.as_mut(), keys, &mut random),
         }
         if indexes.len() > 1 {
-            // only what is durable is seen by the others
+            // the others see only what is durable
             indexes
                 .iter_mut()
                 .for_each(|index| index.checkpoint().expect("checkpoint"));
@@ -85,8 +86,8 @@ pub fn conforms(
         .for_each(|index| history.check_all(index.as_mut(), keys, &mut random));
 }
 
-/// What an index that samples answers under random operations was said and not taken back. `open` opens it, again and
-/// again.
+/// Answers of an index that samples, under random operations, were inserted and not taken back. `open` opens the index
+/// again and again.
 pub fn is_never_wrong(seed: u64, open: &mut dyn FnMut() -> Box<dyn ChunkIndex>) {
     const KEYS: u64 = 1000;
     let (mut random, mut history) = (Random(seed), History::default());

@@ -1,9 +1,9 @@
-//! What lookups keep from one to the next, for any number of callers at once.
+//! State that lookups keep from one to the next, for any number of callers at once.
 //!
-//! The prefetch cache is shared: who asks it holds it together with others, who adds pages to it holds it alone, and
-//! nobody holds it while pages are read. What a stream has come to is kept for each caller (thread) apart. Always
-//! holds: the cache is of one view of the index, the newest that a lookup began with. A lookup that began with an older
-//! one goes on without the cache, since page numbers may mean other pages there: that costs reads, never an answer.
+//! The prefetch cache is shared: lookups that ask it hold it together, a lookup that adds pages holds it alone, and no
+//! lookup holds it while pages are read. The state of a stream is kept for each caller (thread) apart. Always holds:
+//! the cache belongs to one view of the index, the newest that a lookup began with. A lookup that began with an older
+//! view goes on without the cache, since page numbers may mean other pages there: this costs reads, never an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,47 +19,47 @@ use super::super::view::View;
 use super::Lookup;
 use crate::IndexStats;
 
-/// Callers whose streams are kept in mind; of more, those that asked last.
+/// Number of callers whose streams are kept: those that asked last.
 const STREAMS_MAX: usize = 64;
 
-/// What lookups keep from one to the next.
+/// State that lookups keep from one to the next.
 pub struct Lookups {
     cached: RwLock<Cached>,
     streams: Mutex<Vec<(ThreadId, Stream)>>,
-    /// Room for pages that are read, for the next lookup; one that finds it taken has room of its own for as long.
+    /// Buffer for pages, for the next lookup; a lookup that finds it taken allocates a buffer of its own.
     buf: Mutex<Vec<u8>>,
-    /// Log pages that were read into the cache.
+    /// Number of log pages that were read into the cache.
     pages_read: AtomicU64,
-    /// Whether all were, or are being.
+    /// Whether all log pages were read into the cache, or are being read.
     whole: AtomicBool,
-    /// Whether the device was told of the whole index, if it is small.
+    /// Whether the device was told to read ahead all of a small index.
     told: AtomicBool,
-    /// Run pages that are read at once.
+    /// Largest number of run pages that are read at once.
     pub(super) pages_max: usize,
     stats: Mutex<IndexStats>,
 }
 
-/// The prefetch cache, and what it is of.
+/// The prefetch cache and the view it belongs to.
 struct Cached {
     cache: PageCache,
-    /// RAM that it may take.
+    /// RAM that the cache may take, in bytes.
     cache_bytes: usize,
-    /// Which index the cached pages are of, and how new.
+    /// The `born` of the manifest that the cached pages belong to; `generation` is of the same manifest.
     born: u64,
     generation: u64,
 }
 
-/// What a caller's stream has come to.
+/// The state of a caller's stream.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
-    /// About which part of its keys the cache knows, after a wave of reads.
+    /// Share of the stream's keys that the cache knew after a wave of reads, estimated, 0 to 1.
     pub(super) locality: f32,
-    /// The log page that it has come to, if one was seen in the cache.
+    /// The log page that the stream has reached, if a key was seen in the cache.
     pub(super) reached: Option<u32>,
 }
 
 impl Lookups {
-    /// With a cache of `cache_bytes` until an index is followed, reading at most `pages_max` pages of runs at once.
+    /// Lookups with a cache of `cache_bytes` until they follow a view, reading at most `pages_max` run pages at once.
     pub fn new(cache_bytes: usize, pages_max: usize) -> Lookups {
         Lookups {
             cached: RwLock::new(Cached {
@@ -78,25 +78,25 @@ impl Lookups {
         }
     }
 
-    /// The same for `view` alone.
+    /// Lookups that follow `view` alone, with the same parameters as [`Lookups::new`].
     pub fn of(view: &View, cache_bytes: usize, pages_max: usize) -> Lookups {
         let lookups = Lookups::new(cache_bytes, pages_max);
         lookups.cached.write().become_of(view);
         lookups
     }
 
-    /// RAM, in bytes.
+    /// RAM of the cache and the streams, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let streams = self.streams.lock().capacity() * size_of::<(ThreadId, Stream)>();
         self.cached.read().cache.ram_bytes() + self.buf.lock().capacity() + streams
     }
 
-    /// What all lookups did.
+    /// The counters of all lookups.
     pub fn stats(&self) -> IndexStats {
         *self.stats.lock()
     }
 
-    /// A lookup with `view`, of the thread that calls; [`end`](Self::end) it, whatever it ends with.
+    /// Begins a lookup of the calling thread with `view`; call [`end`](Self::end) with it, also after an error.
     pub fn begin<'a>(&'a self, view: &'a View) -> Lookup<'a> {
         let caller = std::thread::current().id();
         let streams = self.streams.lock();
@@ -114,7 +114,7 @@ impl Lookups {
         }
     }
 
-    /// Keeps what the lookup's stream has come to, and counts what it did.
+    /// Keeps the state of the lookup's stream, and adds its counters.
     pub fn end(&self, lookup: Lookup<'_>) {
         let Lookup {
             stream, buf, stats, ..
@@ -145,7 +145,7 @@ impl Lookups {
         }
     }
 
-    /// The newest view, which the cache is of from now on.
+    /// The newest view, to which the cache belongs from now on.
     pub fn follow(&self, newest: impl Fn() -> Arc<View>, plan: &Plan) -> Arc<View> {
         {
             let cached = self.cached.read();
@@ -155,7 +155,7 @@ impl Lookups {
             }
         }
         let mut cached = self.cached.write();
-        // of two that come here with two views, the second has the newer one
+        // of two threads that come here with two views, the second has the newer one
         let view = newest();
         if !cached.is_of(&view) && cached.follow(&view, plan) {
             self.pages_read.store(0, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl Lookups {
         view
     }
 
-    /// The cache gives back what the filters of the newest view need, for who looks nothing up for long.
+    /// Shrinks the cache where the filters of the newest view need its RAM, although no lookup has run for long.
     pub fn give_back(&self, newest: impl Fn() -> Arc<View>, plan: &Plan) {
         let cache_bytes = newest().cache_bytes(plan);
         if cache_bytes < self.cached.read().cache_bytes {
@@ -173,19 +173,19 @@ impl Lookups {
         }
     }
 
-    /// Whether the device is to be told of the index: the first caller does.
+    /// Whether the caller is the first one, which tells the device to read ahead the index.
     pub(super) fn is_first(&self) -> bool {
         !self.told.swap(true, Ordering::Relaxed)
     }
 
-    /// The cache, to be asked, if it is of `view`.
+    /// The cache for reading, if it belongs to `view`.
     pub(super) fn cache_of(&self, view: &View) -> Option<MappedRwLockReadGuard<'_, PageCache>> {
         let cached = self.cached.read();
         let is_of = cached.is_of(view);
         is_of.then(|| RwLockReadGuard::map(cached, |cached| &cached.cache))
     }
 
-    /// The cache, to add `pages` pages to, if it is of `view`.
+    /// The cache for adding `pages` pages, if it belongs to `view`.
     pub(super) fn cache_to_fill(
         &self,
         view: &View,
@@ -199,13 +199,13 @@ impl Lookups {
         is_of.then(|| RwLockWriteGuard::map(cached, |cached| &mut cached.cache))
     }
 
-    /// Log pages that were read into the cache; `None` where all of the log is there, or is being read.
+    /// Number of log pages that were read into the cache; `None` where the whole log was read, or is being read.
     pub(super) fn pages_read(&self) -> Option<u64> {
         let whole = self.whole.load(Ordering::Relaxed);
         (!whole).then(|| self.pages_read.load(Ordering::Relaxed))
     }
 
-    /// Whether the caller is the one to read all of the log.
+    /// Whether the caller is the one that has to read all of the log.
     pub(super) fn takes_all(&self) -> bool {
         !self.whole.swap(true, Ordering::Relaxed)
     }
@@ -220,16 +220,16 @@ impl Cached {
         (self.born, self.generation) = (view.manifest.born, view.manifest.generation);
     }
 
-    /// Forgets pages of files that `view` has not: they were dropped, joined or compacted. Forgets all where it is of
-    /// another index than before: somebody deleted that. The cache begins anew where the filters leave more or less to
-    /// it than they did; whether it did.
+    /// Makes the cache belong to `view`: forgets pages of files that `view` does not have, because they were dropped,
+    /// joined or compacted. The cache is emptied where `view` is of another index, or where the filters leave it more
+    /// or less RAM than before; returns whether it was.
     fn follow(&mut self, view: &View, plan: &Plan) -> bool {
         let manifest = &view.manifest;
         let is_another = self.born != manifest.born || self.generation > manifest.generation;
         let cache_bytes = view.cache_bytes(plan);
         let anew = is_another || self.cache_bytes != cache_bytes;
         if anew {
-            // the old one goes before there is a new one
+            // the old cache is freed before there is a new one
             self.cache = PageCache::new(0);
             self.cache = PageCache::new(cache_bytes);
             self.cache_bytes = cache_bytes;

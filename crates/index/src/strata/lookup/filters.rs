@@ -1,18 +1,18 @@
-//! The filters of all runs, asked for some keys at once, so that memory is waited for once.
+//! Asks the filters of all runs for several keys at once, so that memory is waited for once.
 
 use super::super::ribbon::Question;
 use super::super::run::Run;
 use super::super::view::View;
 use super::Asking;
 
-/// Keys that a filter is asked for together: their lines are fetched while the filter before is asked.
+/// Number of keys that a filter is asked for together; meanwhile the lines of the next filter are fetched.
 pub(super) const TOGETHER: usize = u32::BITS as usize;
 
-/// Asks the filters of all runs, for some keys at once, so that memory is waited for once: while the first columns of
-/// one run are looked at, those of the next are on their way, and the others of the one before.
+/// Asks the filters of all runs for several keys at once, so that memory is waited for once: while the first columns of
+/// one run's filters are read, those of the next run and the other columns of the run before are being fetched.
 pub(super) fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
     let mut questions = [Question::default(); TOGETHER];
-    // of the run before, of this one and of the next
+    // start slots for the run before, this run and the next run
     let mut starts = [[0; TOGETHER]; 3];
     for some in asking.chunks_mut(TOGETHER) {
         let oldest = some.iter().map(|asked| asked.from).min().unwrap_or(0);
@@ -49,14 +49,14 @@ pub(super) fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
     }
 }
 
-/// Where the filters of `run` answer the questions.
+/// Writes the slot where each question begins in the filters of `run` to `starts`.
 fn seek(run: &Run, questions: &[Question], starts: &mut [u32]) {
     for (question, start) in questions.iter().zip(starts) {
         *start = run.seek(question);
     }
 }
 
-/// The places of the bits that are set.
+/// The positions of the set bits.
 fn places(mut bits: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = bits.trailing_zeros() as usize;

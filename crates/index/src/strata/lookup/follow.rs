@@ -1,22 +1,22 @@
-//! A stream that repeats an earlier one for long: it asks the log alone, which has its keys in its order.
+//! Following a stream that repeats an earlier one for long: only the log is asked, which has its keys in its order.
 //!
-//! Where such a stream comes to the end of the cached pages, the next of the log are read, and the device is told of
-//! those behind them, so that they are there when their turn comes: a device that is busy with the stream itself takes
-//! milliseconds for a page, and the stream waits. Always holds: what is read too much costs time, never an answer.
+//! Where such a stream comes to the end of the cached pages, the next log pages are read, and the device is told to
+//! read ahead those behind them, so that they are there in time: a device that is busy with the stream itself takes
+//! milliseconds for a page, and the stream waits. Always holds: a page read for nothing costs time, never an answer.
 
 use super::super::page::PAGE_BYTES;
 use super::super::view::View;
 use super::{Answer, Asking, Lookup, WINDOW_PAGES, settle_again};
 use crate::Result;
 
-/// Pages behind those that a stream has come to, of which the device is told: 256 KiB, some 64 MiB of the stream.
+/// Pages behind the position of a stream that are read ahead: 256 KiB, some 64 MiB of the stream.
 const AHEAD_PAGES: u32 = 64;
-/// Bytes of an index of which the device is told as a whole: some 600,000 chunks.
+/// Size in bytes up to which an index is read ahead as a whole: some 600,000 chunks.
 const TOLD_BYTES_MAX: u64 = 32 << 20;
 
 impl Lookup<'_> {
-    /// Follows a stream that has come to the end of the cached pages into those behind them, as long as they know its
-    /// keys. `behind` is the place behind the last key that the cache knew.
+    /// Follows a stream from the end of the cached pages into those behind them, as long as these know its keys.
+    /// `behind` is the position in the batch behind the last key that the cache knew.
     pub(super) fn go_on(
         &mut self,
         mut behind: usize,
@@ -25,8 +25,8 @@ impl Lookup<'_> {
     ) -> Result<()> {
         let view = self.view;
         while asking.last().is_some_and(|asked| asked.place >= behind) {
-            // the page behind may be here, and the stream have left it again, or have no records; what is two pages off
-            // is no end
+            // the next page may be cached, and the stream have left it again, or it may have no records; a page two
+            // further on is not the end
             let near = |page: u32| page.saturating_add(1)..page.saturating_add(3);
             let reached = self.stream.reached.take();
             let end = reached.and_then(|page| {
@@ -54,8 +54,8 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// Keeps in mind where the last key stands that the cache knows, if so many in a row are known there, and tells the
-    /// place behind it.
+    /// Keeps in mind the log page of the last key that the cache knows, if `in_a_row` keys in a row are known there,
+    /// and returns the position in the batch behind it.
     pub(super) fn reach(&mut self, asking: &[Asking<'_>], in_a_row: usize) -> Option<usize> {
         let is_known = |asked: &Asking<'_>| asked.cached.is_some();
         let last = asking.iter().rposition(is_known)?;
@@ -67,7 +67,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Tells the device of the log's pages from `page` on, which a stream comes to next.
+/// Tells the device to read ahead the log's pages from `page` on, which a stream comes to next.
 fn tell_ahead(view: &View, page: u32) {
     let (mut page, end) = (page, page.saturating_add(AHEAD_PAGES));
     while let Some(log) = view.log_of(page).filter(|_| page < end) {
@@ -79,7 +79,7 @@ fn tell_ahead(view: &View, page: u32) {
     }
 }
 
-/// Tells the device of all files, if the index is small.
+/// Tells the device to read ahead all files, if the index is small.
 pub(super) fn tell_all(view: &View) {
     if view.manifest.file_bytes() <= TOLD_BYTES_MAX {
         let runs = view.runs.iter().zip(&view.manifest.runs);

@@ -9,18 +9,18 @@ use super::{Answer, Asking, Lookup, Reference};
 use crate::Result;
 use onefold_chunk::Fingerprint;
 
-/// A page of a run to be asked for a key.
+/// A key and the page of a run to be asked for it.
 struct Step {
     asking: usize,
     run: usize,
     page: u32,
-    /// The last page of the partition.
+    /// The last page of the key's partition.
     last: u32,
 }
 
 impl Lookup<'_> {
     /// Reads the run pages of all `asking`, and brings `window` log pages into the cache from each that they name, and
-    /// where one does not tell the container, its page. Gives the newest reference of each key.
+    /// single log pages where a record does not tell the container. Returns the newest reference of each key.
     pub(super) fn read(
         &mut self,
         asking: &[Asking<'_>],
@@ -28,7 +28,7 @@ impl Lookup<'_> {
         found: &mut [Option<Answer>],
     ) -> Result<Vec<Reference>> {
         let mut references = self.read_runs(asking)?;
-        // newest first; one of each key a round, so that a round's reads go out together
+        // newest first; a round takes one reference of each key, so that its reads go out together
         references
             .sort_unstable_by_key(|reference| (reference.asking, std::cmp::Reverse(reference.run)));
         asking
@@ -64,7 +64,7 @@ impl Lookup<'_> {
         Ok(newest)
     }
 
-    /// Enters what a record says of its key; `false` where it counts for nothing.
+    /// Enters the answer of a record to its key; `false` where the record counts for nothing.
     fn answer(
         &mut self,
         asked: &Asking<'_>,
@@ -88,7 +88,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// Asks every run that may hold a key, all in one batch; a page that overflowed sends to the next.
+    /// Asks every run that may hold a key, all in one batch; a page that overflowed leads to the next page.
     fn read_runs(&mut self, asking: &[Asking<'_>]) -> Result<Vec<Reference>> {
         let view = self.view;
         let mut references = Vec::with_capacity(asking.len());
@@ -108,7 +108,7 @@ impl Lookup<'_> {
             }
         }
         while !steps.is_empty() {
-            // no more at once than there are buffers for
+            // no more pages at once than there are buffers for
             let waiting = steps.split_off(steps.len().min(self.lookups.pages_max));
             let wanted = steps.iter().map(|step| {
                 let run = &view.runs[step.run];
@@ -126,7 +126,7 @@ impl Lookup<'_> {
                         let page = view.manifest.runs[step.run]
                             .first_page
                             .saturating_add(record.page);
-                        // the log file of a record may have been dropped, with all it said
+                        // the log file of a record may have been dropped, with all its records
                         references.extend(view.log_of(page).map(|log| Reference {
                             asking: step.asking,
                             run: step.run,
@@ -146,8 +146,8 @@ impl Lookup<'_> {
         Ok(references)
     }
 
-    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; what two windows
-    /// share is read once.
+    /// Brings log pages that records name into the cache, `window` pages from each, in one batch; a page in two windows
+    /// is read once.
     fn read_logs<'a>(
         &mut self,
         round: impl Iterator<Item = &'a Reference>,
@@ -174,7 +174,7 @@ impl Lookup<'_> {
             covered = covered.max(end);
         }
         self.stats.lookup_reads += spans.len() as u64;
-        // no more at once than there are buffers for
+        // no more pages at once than there are buffers for
         let at_once = (self.lookups.pages_max / window as usize).max(1);
         spans
             .chunks(at_once)
@@ -203,8 +203,8 @@ impl Lookup<'_> {
         Ok(())
     }
 
-    /// What log page `page` says of `key`. A cache smaller than a round has lost the page by now: then it is read
-    /// again.
+    /// The record of `key` on log page `page`. A cache smaller than a round of reads has lost the page by now: then the
+    /// page is read again.
     fn proof(&mut self, page: u32, key: &Fingerprint) -> Result<Option<Said>> {
         let view = self.view;
         if let Some(cache) = self.lookups.cache_of(view)

@@ -1,16 +1,16 @@
-//! A log that the prefetch cache has room for: who has read a part of it reads the rest, and asks runs for nothing that
-//! it knows.
+//! A log that fits into the prefetch cache: a stream that has read a part of it reads the rest, and runs need not be
+//! asked for its keys any more.
 
 use super::super::view::OpenLog;
 use super::{Answer, Asking, Lookup, settle_again};
 use crate::Result;
 
-/// So much of the log is read piece by piece before all of it is: one of so many parts.
+/// The whole log is read once one part in this many was read piece by piece.
 const PIECEMEAL: u64 = 8;
 
 impl Lookup<'_> {
-    /// Takes the whole log into the cache, once, where that has room for it and a stream has read enough of it that it
-    /// will come to the rest.
+    /// Reads the whole log into the cache, once, where the cache has room for it and enough of it was read that the
+    /// stream will probably come to the rest.
     pub(super) fn take_in(
         &mut self,
         asking: &mut Vec<Asking<'_>>,
