@@ -1,12 +1,12 @@
-//! Restore: from a snapshot to files.
+//! Restores files from a snapshot.
 //!
 //! The snapshot is read once, in order, in *windows* of some hundred thousand files. Within a window chunks are sorted
-//! by container, each container is read once, and its chunks go to all files that want them; so RAM is bounded and a
+//! by container, each container is read once, and its chunks go to all files that want them; so RAM is bounded, and a
 //! repository that fits a window is read once in all. Small files are written, closed and given their metadata in one
 //! go; folders get theirs when everything in them is there.
 //!
-//! Invariant: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked
-//! before it is written; a path that fails is reported and the rest goes on.
+//! Invariant: nothing outside of the target is touched (see `target`); every chunk's fingerprint is checked before it
+//! is written; a path that fails is reported and the rest goes on.
 
 pub(crate) mod acl;
 mod apply;
@@ -59,26 +59,26 @@ use unfinished::is_unfinished;
 use window::{State, Window};
 use write::{Begun, Writer};
 
-/// What is told of what the snapshot knows but for its attributes.
+/// Warning about a path whose attributes the snapshot does not know.
 const UNREAD_ATTRIBUTES: &str =
     "its attributes could not be read when it was backed up: they are missing";
 
-/// What to do with what is already there.
+/// The way to treat things that are in the target already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Overwrite {
-    /// It is replaced.
+    /// Replace them.
     Always,
-    /// It is replaced where size or time differ.
+    /// Replace them where size or time differ.
     IfChanged,
-    /// It is replaced where the snapshot's is newer.
+    /// Replace them where the snapshot's are newer.
     IfNewer,
-    /// It stays, unless it is what a restore that was killed has left half written.
+    /// Keep them, except half-written files of a restore that was killed.
     Never,
 }
 
 impl Overwrite {
-    /// Whether what is there, and complete, stays where a thing of `mode`, `size` and `mtime` is wanted;
-    /// `has_same_time`: it has that time, as far as its file system can tell.
+    /// Whether the complete thing in the target, `there`, stays where a thing of `mode`, `size` and `mtime` is wanted.
+    /// `has_same_time` tells whether it has a time, as far as its file system can tell.
     fn keeps(
         self,
         there: &Stat,
@@ -95,8 +95,8 @@ impl Overwrite {
         }
     }
 
-    /// Whether what is there, complete, and no folder stays where a folder is wanted. What time the folder has may not
-    /// be known: then what is there is newer.
+    /// Whether the complete thing in the target, `there`, which is no folder, stays where a folder is wanted. The
+    /// folder's time may not be known: then the thing in the target counts as newer.
     fn keeps_for_folder(
         self,
         there: &Stat,
@@ -112,41 +112,40 @@ impl Overwrite {
     }
 }
 
-/// What to restore, and how.
+/// Options of a restore.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The folder or file of the snapshot that is restored, clean; a folder's content goes into the target itself.
-    /// Empty: everything.
+    /// Clean path of the folder or file of the snapshot that is restored; a folder's content goes into the target
+    /// itself. Empty: everything.
     pub path: Vec<u8>,
-    /// Only what these match, with everything below; none: everything. For patterns, paths begin at `path`.
+    /// Patterns of paths to restore, with everything below; none: everything. For patterns, paths begin at `path`.
     pub include: Patterns,
-    /// Not what these match.
+    /// Patterns of paths not to restore.
     pub exclude: Patterns,
-    /// What to do with what is already there.
+    /// The way to treat things that are in the target already.
     pub overwrite: Overwrite,
-    /// Only say what would be done.
+    /// Only report the changes that a restore would make.
     pub dry_run: bool,
-    /// Remove what is in restored folders of the target and not in the snapshot.
+    /// Remove everything in restored folders of the target that is not in the snapshot.
     pub delete: bool,
-    /// Folders, as (device, inode), of which nothing is deleted and into which nothing is restored: those of the
-    /// repository.
+    /// Folders of the repository, as (device, inode): nothing in them is deleted, and nothing is restored into them.
     pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
-    /// By number alone. Otherwise who has the owner's name on this machine becomes the owner, as tar and borg do it:
-    /// numbers are given out machine by machine, so a file restored elsewhere by number may come to belong to a
-    /// stranger. Names that nobody has here, and what was owned by nobody known, keep their numbers. ACLs hold numbers
-    /// and keep them.
+    /// Set owners by number alone. Otherwise the user who has the owner's name on this machine becomes the owner, as
+    /// with tar and borg: numbers are given out machine by machine, so a file restored elsewhere by number may come to
+    /// belong to a stranger. Names that do not exist here, and files without known owners, keep their numbers. ACLs
+    /// hold numbers and keep them.
     pub numeric_owners: bool,
-    /// Which extended attributes are set, and whether ACLs are.
+    /// Choice of the extended attributes that are set, ACLs among them.
     pub xattrs: Attributes,
-    /// Read back what was restored, content and metadata, and compare.
+    /// Read back everything that was restored, content and metadata, and compare.
     pub verify: bool,
-    /// RAM for the paths of files with several names, in bytes; those beyond stand in a temporary file.
+    /// RAM for paths of files with several names, in bytes; further ones go to a temporary file.
     pub hard_links_bytes: usize,
-    /// A window is closed when its plan takes this many bytes of RAM: some 450,000 small files.
+    /// RAM of a window's plan, in bytes, at which the window is closed: some 450,000 small files.
     pub window_bytes: usize,
-    /// Count what is to come beside the restore, where that is not known soon: somebody sees its progress.
+    /// Count all files beside the restore where their number is not known soon: the user watches the progress.
     pub count: bool,
     /// Threads that read containers; each holds one in RAM.
     pub readers: usize,
@@ -155,7 +154,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether it is one of the repository's folders.
+    /// Whether `folder` is one of the repository's folders.
     fn keeps(&self, folder: &Stat) -> bool {
         self.kept.contains(&(folder.device, folder.inode))
     }
@@ -185,7 +184,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Errors: what was asked for makes no sense together.
+    /// Checks the options. Errors: a combination that makes no sense.
     fn confirm(&self) -> Result<()> {
         let is_partial = !self.include.is_empty() || !self.exclude.is_empty();
         if self.delete && is_partial {
@@ -196,34 +195,34 @@ impl Options {
     }
 }
 
-/// What a restore did.
+/// Counts of a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Summary {
     /// Files that were wanted.
     pub files: u64,
     /// Folders that were wanted.
     pub dirs: u64,
-    /// Links, pipes, devices.
+    /// Links, pipes, sockets and devices that were wanted.
     pub others: u64,
-    /// Bytes of the files.
+    /// Bytes of the wanted files.
     pub bytes: u64,
-    /// Files that stayed as they were in the target, with those of folders in whose place something else stayed.
+    /// Files that stayed as they were in the target, and files of folders in whose place something else stayed.
     pub skipped: u64,
-    /// Their bytes.
+    /// Bytes of the skipped files.
     pub skipped_bytes: u64,
     /// Links, pipes and devices that stayed as they were.
     pub skipped_others: u64,
-    /// Folders that were wanted, were there, and keep their own mode, owner, attributes and times.
+    /// Wanted folders that were there and keep their own mode, owner, attributes and times.
     pub skipped_dirs: u64,
-    /// Files that failed, of those whose making was begun.
+    /// Files that failed after the restore had begun with them.
     pub failed: u64,
-    /// Their bytes.
+    /// Bytes of the failed files.
     pub failed_bytes: u64,
-    /// Folders that were wanted and could not be made.
+    /// Wanted folders that could not be made.
     pub failed_dirs: u64,
     /// Links, pipes and devices that could not be made.
     pub failed_others: u64,
-    /// Something failed because the target is full.
+    /// Whether something failed because the target is full.
     pub is_full: bool,
     /// Things removed from the target.
     pub deleted: u64,
@@ -231,25 +230,25 @@ pub struct Summary {
     pub verified: u64,
     /// Paths that failed.
     pub errors: u64,
-    /// Of these, those that are there, but lack some of their metadata.
+    /// Failed paths that are there, but lack some of their metadata.
     pub lacking: u64,
-    /// The same, by what they lack.
+    /// Paths that lack metadata, by kind.
     pub lacking_what: Lacking,
-    /// Also of these, those of which the repository has no good copy: it is damaged, or the device does not give it.
+    /// Failed paths of which the repository has no good copy: it is damaged, or the device does not give it.
     pub lost: u64,
-    /// Also of the errors: parts of the snapshot's listing that are lost so, each with some thousand paths, whichever
-    /// they were.
+    /// Parts of the snapshot's listing of which the repository has no good copy, each with some thousand unknown paths.
+    /// They count as errors, too.
     pub lost_parts: u64,
-    /// Files that could not be read when they were backed up, and folders that could not be listed: what the snapshot
-    /// lacks.
+    /// Files that could not be read when they were backed up, and folders that could not be listed: the snapshot lacks
+    /// them.
     pub unread: u64,
-    /// What was restored without its extended attributes and ACLs, as these could not be read when it was backed up.
+    /// Paths restored without their extended attributes and ACLs, since these could not be read in the backup.
     pub unread_attributes: u64,
 }
 
-/// Restores from `snapshot` into the folder `target`, which is made where it is missing; when it returns, what was
-/// restored is on the disk. The snapshot must have been loaded while `session` lived: what it refers to stays then.
-/// Paths that fail are told to `events` and counted.
+/// Restores from `snapshot` into the folder `target`, which is made where it is missing. All restored files are on the
+/// disk when this returns. The snapshot must have been loaded while `session` lived, so that everything it refers to
+/// stays. Paths that fail are reported to `events` and counted.
 ///
 /// # Errors
 /// [`Error::NotInSnapshot`]; [`Error::Usage`] for options that make no sense together, or to delete in `/`;
@@ -304,7 +303,7 @@ pub fn run(
     };
     let mut fill = || -> Result<()> {
         if let Some(target) = target.as_ref().filter(|_| options.delete) {
-            // First, so that folders get their times when nothing changes in them any more.
+            // Delete first, so that folders get their times when nothing changes in them any more.
             (summary.deleted, summary.errors) = delete::delete_others(
                 snapshot,
                 &tree,
@@ -355,8 +354,8 @@ pub fn run(
     Ok(summary)
 }
 
-/// The target, made where it is missing and something is to be written, whether it was missing, and what it gets in the
-/// end.
+/// Opens the target, or makes it where it is missing and something is to be written. Returns the target, whether it was
+/// missing, and the metadata that it gets at the end.
 fn open_target(
     named: &[u8],
     stands_for: StandsFor,
@@ -381,7 +380,7 @@ fn open_target(
     Ok((target, is_new, due))
 }
 
-/// Raises a flag when it goes.
+/// Raises a flag when it is dropped.
 struct Raised<'a>(&'a AtomicBool);
 
 impl Drop for Raised<'_> {
@@ -390,8 +389,8 @@ impl Drop for Raised<'_> {
     }
 }
 
-/// Has one window after the other carried out. A file that goes on in the next is given up where there will be none, or
-/// it has failed. What is to come is counted where the first window does not tell.
+/// Carries out one window after another. A file that goes on in the next window is given up where no window follows, or
+/// the file has failed. The rest is counted where the first window does not tell it all.
 fn each_window(
     (planner, reader): (&mut Planner<'_>, &mut ChunkReader),
     summary: &mut Summary,
@@ -427,7 +426,7 @@ fn each_window(
         if done.is_err() || last.as_ref().is_some_and(has_failed) {
             give_up(last.take());
             done?;
-            // It has failed, and nothing more is done for it.
+            // The next window learns that the file has failed, and does nothing more for it.
             last = continues.then(|| Begun::last_of(&window)).flatten();
         }
     }
@@ -444,7 +443,7 @@ fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {
     }
 }
 
-/// Waits until all is on the disk. What the system could not write is told and counted.
+/// Waits until everything is on the disk. A failed write is reported and counted.
 fn settle(
     target: &Target,
     named: &[u8],

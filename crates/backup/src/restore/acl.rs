@@ -1,9 +1,9 @@
-//! What an ACL leaves of a mode that is restored without it.
+//! The mode of a file that is restored without its ACL.
 //!
-//! The attribute: a version (u32), then entries of tag (u16), permissions (u16) and id (u32), little-endian
+//! Format of the attribute: a version (u32), then entries of tag (u16), permissions (u16) and id (u32), little-endian
 //! (`linux/posix_acl_xattr.h`).
 
-/// The attribute that has it.
+/// Name of the attribute that holds the ACL.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
 
 const VERSION_BYTES: usize = 4;
@@ -11,8 +11,8 @@ const ENTRY_BYTES: usize = 8;
 const GROUP_OBJ: u16 = 4;
 const MASK: u16 = 16;
 
-/// The mode that a file with this mode and ACL has without the ACL: the group's bits are those of the owning group,
-/// which the mask limits. An ACL that does not say leaves the group nothing.
+/// Returns the mode of a file without its ACL: the group's bits are those of the owning group in the ACL, limited by
+/// the mask. An ACL without an entry for the group leaves the group nothing.
 pub fn mode_without(mode: u16, acl: &[u8]) -> u16 {
     let entries = acl.get(VERSION_BYTES..).unwrap_or_default();
     let entries = entries.chunks_exact(ENTRY_BYTES);

@@ -1,5 +1,5 @@
-//! Putting metadata back: owner, attributes and ACLs, then times and mode, since each may undo what comes after it. Of
-//! what is [known by its mode](super::unfinished) while it is incomplete, the mode comes last.
+//! Sets metadata: owner, attributes and ACLs first, then times and mode, since each may undo a later one. For files and
+//! folders that are [known by their mode](super::unfinished) while incomplete, the mode comes last.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::{Entry, Kind, Owner, SharedXattrs, Time};
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
 
-/// What is put back.
+/// Metadata of an entry that a restore sets.
 #[derive(Clone, Debug)]
 pub struct Meta {
     pub mode: u16,
     pub owner: Arc<Owner>,
     pub mtime: Time,
-    /// Few snapshots have it, and many of these stand in RAM.
+    /// Time of access. Few snapshots have it, and many of these values are in RAM, so it is boxed.
     pub atime: Option<Box<Time>>,
     pub xattrs: SharedXattrs,
-    /// The snapshot knows its attributes: what else is there goes.
+    /// Whether the snapshot knows the entry's attributes: then all others are removed.
     pub knows_xattrs: bool,
 }
 
@@ -42,25 +42,25 @@ impl Meta {
     }
 }
 
-/// How metadata is put back.
+/// Sets metadata as the options say.
 #[derive(Clone, Copy)]
 pub struct Applier<'a> {
-    /// Owners too: only root may give files away.
+    /// Whether owners are set: only root may give files away.
     pub owners: bool,
-    /// This machine's names: who has the name that the snapshot says becomes the owner. Without, it is the number.
+    /// Names of this machine: a user who has the owner's name becomes the owner. `None`: the number counts.
     pub names: Option<&'a Owners>,
-    /// Which extended attributes.
+    /// Choice of extended attributes to set.
     pub xattrs: &'a Attributes,
 }
 
-/// Which extended attributes (ACLs are such) are put back: patterns go by their names.
+/// Choice of extended attributes to set, ACLs among them; patterns match their names.
 #[derive(Clone, Default, Debug)]
 pub struct Attributes {
-    /// Only these; none: all.
+    /// Patterns of attributes to set; none: all.
     pub include: Patterns,
-    /// Not these.
+    /// Patterns of attributes not to set.
     pub exclude: Patterns,
-    /// None at all.
+    /// Set no attributes at all.
     pub none: bool,
 }
 
@@ -77,12 +77,12 @@ impl Attributes {
         (self.include.is_empty() || matches(&self.include)) && !matches(&self.exclude)
     }
 
-    /// Whether something is missing where the snapshot does not know an entry's attributes.
+    /// Whether attributes are wanted that the snapshot does not know.
     pub(super) fn misses(&self, knows_xattrs: bool) -> bool {
         !knows_xattrs && !self.none
     }
 
-    /// Those of `meta` that are put back.
+    /// Returns the attributes of `meta` that are set.
     pub(super) fn of<'a>(
         &'a self,
         meta: &'a Meta,
@@ -97,7 +97,7 @@ fn acl_of(meta: &Meta) -> Option<&[u8]> {
 }
 
 impl Applier<'_> {
-    /// Who becomes the owner.
+    /// Returns the numbers of the user and group that become the owners.
     pub(super) fn ids(self, owner: &Owner) -> (Uid, Gid) {
         let known = self.names;
         let uid = known.and_then(|names| names.uid_of(&owner.user));
@@ -108,8 +108,9 @@ impl Applier<'_> {
         )
     }
 
-    /// Users' attributes and ACLs that are there and not in the snapshot: what was made in a folder with a default ACL
-    /// has inherited it, and what was there before may have any. Those that the system itself gives (labels) stay.
+    /// Returns attributes of users, and ACLs, that are there and not in the snapshot: a thing made in a folder with a
+    /// default ACL has inherited it, and a thing that was there before may have any. Attributes of the system itself
+    /// (labels) are not returned.
     pub(super) fn foreign(
         self,
         meta: &Meta,
@@ -122,17 +123,17 @@ impl Applier<'_> {
             |name: &[u8]| name.starts_with(b"user.") || name.starts_with(b"system.posix_acl_");
         let is_known = |name: &[u8]| meta.xattrs.iter().any(|(known, _)| **known == *name);
         let is_foreign = |name: &[u8]| is_users(name) && self.xattrs.wants(name) && !is_known(name);
-        // what cannot be listed is left as it is: setting what is missing tells why
+        // attributes that cannot be listed are left as they are: setting the missing ones tells why
         let there = xattr_names(list).unwrap_or_default();
         let foreign = there.into_iter().filter(|name| is_foreign(name));
         foreign.collect()
     }
 
-    /// The mode. "Runs as its owner" and "as its group" stand for the snapshot's: with another owner or group (setting
-    /// it failed, or was not asked for), a stranger's program would run as whoever restores.
+    /// Returns the mode to set. Set-user-ID and set-group-ID bits are only kept with the snapshot's owner and group:
+    /// where setting these failed, or was not asked for, a stranger's program would run as the user who restores.
     ///
-    /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without it, the
-    /// group gets what it had.
+    /// Where the snapshot has an ACL, the group's bits are all that the ACL grants to anybody it names; without the
+    /// ACL, the group gets the bits that the ACL gave to it.
     pub(super) fn mode(
         self,
         meta: &Meta,
@@ -155,7 +156,7 @@ impl Applier<'_> {
         mode & !(lost(has_owner, SET_UID) | lost(has_group, SET_GID))
     }
 
-    /// To an open file or folder. Gives what could not be put back, here and below.
+    /// Sets the metadata of an open file or folder. Returns the steps that failed.
     pub fn to_open(self, fd: BorrowedFd<'_>, meta: &Meta) -> Vec<MetadataFailure> {
         let (mut missed, has_acl) = self.all_but_mode(fd, meta);
         let mode = self.mode(meta, has_acl, || Stat::of(fd));
@@ -164,7 +165,7 @@ impl Applier<'_> {
         missed
     }
 
-    /// Also whether it has the snapshot's ACL.
+    /// Sets all but the mode. Returns the steps that failed, and whether the file has the snapshot's ACL.
     fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Vec<MetadataFailure>, bool) {
         let mut missed = Vec::new();
         let mut note = |step: Step, result: Result<(), Errno>| {
@@ -190,8 +191,8 @@ impl Applier<'_> {
         (missed, has_acl)
     }
 
-    /// To a link, pipe, socket or device that was just made. Its descriptor was opened by path alone: whoever may write
-    /// in its folder may have put anything under its name since.
+    /// Sets the metadata of a link, pipe, socket or device that was just made. Its descriptor was opened by path alone:
+    /// everybody who may write in its folder may have replaced it since.
     pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Vec<MetadataFailure> {
         let mut missed = Vec::new();
         let mut note = |step: Step, result: Result<(), Errno>| {
@@ -202,7 +203,7 @@ impl Applier<'_> {
             let owned = rustix::fs::chownat(fd, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH);
             note(SET_OWNER, owned);
         }
-        // Leads to what is open itself, also where that is a link.
+        // This path leads to the open file itself, also where that is a link.
         let path = &by_descriptor(fd)[..];
         if kind != Kind::Symlink {
             let list = |names: &mut [u8]| rustix::fs::listxattr(path, names);
@@ -224,7 +225,7 @@ impl Applier<'_> {
         }
         let times = times(meta);
         let set = match rustix::fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH) {
-            // Kernels before 5.8.
+            // Kernels before 5.8 need the path.
             Err(Errno::INVAL | Errno::NOENT) => {
                 rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())
             }
@@ -234,19 +235,19 @@ impl Applier<'_> {
         missed
     }
 
-    /// The number of the user who is to own what this owner had, where owners are put back.
+    /// Returns the number of the user who is to own files of `owner`, where owners are set.
     pub fn uid_of(self, owner: &Owner) -> Option<u32> {
         let (uid, _) = self.ids(owner);
         self.owners.then(|| uid.as_raw())
     }
 }
 
-/// A path that leads to what is open, whatever its names lead to now.
+/// Returns a path that leads to the open file, wherever its names lead now.
 pub fn by_descriptor(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
-/// What is gone already is as it should be.
+/// Treats an attribute that is gone already as removed.
 fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Err(Errno::NODATA) => Ok(()),
@@ -254,7 +255,7 @@ fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-/// A step of putting metadata back, which may fail by itself.
+/// A step of setting metadata, which may fail by itself: the kind of metadata, and the step in words.
 #[derive(Clone, Copy)]
 struct Step(Metadata, &'static str);
 
@@ -271,8 +272,8 @@ impl Step {
     }
 }
 
-/// Both times are set, always: some file systems of FUSE take a call that leaves one out, and do nothing. A time of
-/// access that the snapshot does not have is now, as of all that was just made.
+/// Returns both times, always: some file systems of FUSE accept a call that leaves one out, and do nothing. A time of
+/// access that the snapshot does not have becomes the current time, as of all new files.
 fn times(meta: &Meta) -> Timestamps {
     let now = Timespec {
         tv_sec: 0,
@@ -284,7 +285,7 @@ fn times(meta: &Meta) -> Timestamps {
     }
 }
 
-/// A time as the system takes it.
+/// Converts a time to the system's form.
 pub fn timespec(time: Time) -> Timespec {
     Timespec {
         tv_sec: time.secs,

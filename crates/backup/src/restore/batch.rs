@@ -7,17 +7,17 @@ use onefold_io::DIRECT_ALIGN;
 use onefold_io::os::{HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
-/// A batch for a writer: this many bytes of chunks, which with what is before them in a page take a huge page, and so
-/// are one request to the device;
+/// Most bytes of chunks in a batch. With the bytes before them in a page, they fill a huge page, and are one request to
+/// the device.
 const BATCH_BYTES: usize = HUGE_PAGE_BYTES - DIRECT_ALIGN;
-/// or this many places they go to.
+/// Most places that the chunks of a batch go to.
 const BATCH_PLACES: usize = 384;
 
-/// Room that was used by a batch, for the next.
+/// Buffers of finished batches, to be used again.
 #[derive(Clone, Default)]
 pub struct Spares(Arc<Mutex<Vec<Mapped>>>);
 
-/// Chunks and where they go.
+/// Chunks, and the places in files that they go to.
 pub struct Batch {
     room: Mapped,
     used: usize,
@@ -25,10 +25,10 @@ pub struct Batch {
     spares: Spares,
 }
 
-/// A place in a file that gets `len` bytes from `start` of the batch's bytes.
+/// A place in a file that gets `len` bytes from offset `start` of the batch's bytes.
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// Its number in the window.
+    /// Number of the file in the window.
     pub file: u32,
     pub offset: u64,
     pub start: usize,
@@ -36,7 +36,7 @@ pub struct Place {
 }
 
 impl Batch {
-    /// An empty one, which leaves its room to the next.
+    /// Makes an empty batch, whose buffer goes back to `spares` at the end.
     pub fn new(spares: &Spares) -> Self {
         let room = spares.0.lock().pop();
         Self {
@@ -47,25 +47,25 @@ impl Batch {
         }
     }
 
-    /// The chunks, where their places say.
+    /// Bytes of the chunks; places refer to them by offset.
     pub fn bytes(&self) -> &[u8] {
         &self.room[..self.used]
     }
 
-    /// Whether `more` bytes no longer fit.
+    /// Whether `more` bytes do not fit any more.
     pub fn is_full_for(&self, more: usize) -> bool {
         self.used > 0 && self.used + more > BATCH_BYTES
     }
 
-    /// Whether no more places fit.
+    /// Whether the batch has as many places as it may have.
     pub fn has_all_places(&self) -> bool {
         self.places.len() >= BATCH_PLACES
     }
 
-    /// Adds a chunk that goes, first of all, to `offset` of a file; gives where it starts.
+    /// Adds a chunk whose first place is at `offset` of a file; returns the chunk's offset in the batch.
     pub fn push(&mut self, bytes: &[u8], offset: u64) -> usize {
         if self.used == 0 {
-            // Writes past the page cache want the same place in a page in RAM as in the file, or else copy.
+            // Writes past the page cache need the same place within a page in RAM as in the file, or else they copy.
             self.used = (offset % DIRECT_ALIGN as u64) as usize;
         }
         let start = self.used;
@@ -83,7 +83,7 @@ impl Batch {
     pub fn send(&mut self, batches: &Sender<Batch>) {
         if !self.places.is_empty() {
             let next = Self::new(&self.spares);
-            // Writers only end after all batches: nobody has dropped the other end.
+            // Writers only end after all batches, so the other end is there.
             let _ = batches.send(std::mem::replace(self, next));
         }
         self.used = 0;
@@ -92,7 +92,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // What a very long chunk took goes back to the system.
+        // The larger buffer of a very long chunk goes back to the system.
         if self.room.len() == HUGE_PAGE_BYTES {
             let room = std::mem::replace(&mut self.room, Mapped::zeroed(0));
             self.spares.0.lock().push(room);

@@ -1,19 +1,19 @@
-//! Which of a snapshot's paths a restore's patterns choose. What they say of a folder holds for all below it, until one
-//! speaks of what is below.
+//! Decides which of a snapshot's paths a restore's patterns choose. A decision about a folder holds for everything
+//! below it, until a pattern matches there.
 
 use super::Options;
 
-/// What the patterns say of a folder, or of the nearest one above it of which they speak.
+/// Decision of the patterns about a folder, or about the nearest folder above it that they match.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// Those of what is wanted match it.
+    /// Whether the patterns of wanted paths match.
     is_included: bool,
-    /// Those of what is not match it.
+    /// Whether the patterns of unwanted paths match.
     is_excluded: bool,
 }
 
 impl Choice {
-    /// That of the target, or of a folder right in it; `path`: its path in the target.
+    /// Decides about the target, or about a folder right in it; `path` is its path in the target.
     pub fn outermost(path: &[u8], options: &Options) -> Self {
         let (include, exclude) = (&options.include, &options.exclude);
         let is_included = include.decide_nearest(path, true) == Some(true);
@@ -23,7 +23,7 @@ impl Choice {
         }
     }
 
-    /// That of a folder in this one; `path`: its path in the target.
+    /// Decides about a folder in this one; `path` is its path in the target.
     pub fn of_folder(self, path: &[u8], options: &Options) -> Self {
         let (include, exclude) = (&options.include, &options.exclude);
         let is_included = include.decide(path, true).unwrap_or(self.is_included);
@@ -33,7 +33,7 @@ impl Choice {
         }
     }
 
-    /// Whether what lies in this folder at `path` of the target is wanted.
+    /// Whether the thing at `path` of the target, which lies in this folder, is wanted.
     pub fn takes(self, path: &[u8], is_dir: bool, options: &Options) -> bool {
         let excluded = self.is_excluded || options.exclude.decide(path, is_dir) == Some(true);
         let included = options.include.decide(path, is_dir);
@@ -41,7 +41,7 @@ impl Choice {
     }
 }
 
-/// Whether there are any patterns; without, everything is wanted.
+/// Whether there are any patterns; without patterns, everything is wanted.
 pub fn has_patterns(options: &Options) -> bool {
     !options.include.is_empty() || !options.exclude.is_empty()
 }

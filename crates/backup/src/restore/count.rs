@@ -1,5 +1,5 @@
-//! Counting what a restore is going to restore, beside it: the plan itself knows all only when its last window is
-//! filled, which of a large snapshot is near the end.
+//! Counts, beside a restore, all that the restore will write: the plan itself knows that only when its last window is
+//! filled, which for a large snapshot is near the end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,11 +11,11 @@ use crate::path::{self, join};
 use crate::tree::Tree;
 use crate::{Kind, Progress, Result};
 
-/// Counts the files that `options` ask for into `progress`, unless the restore `is_over` before. `top` is the folder of
-/// the snapshot that the target stands for.
+/// Counts the files that `options` ask for into `progress`, and stops once `is_over` says that the restore has ended.
+/// `top` is the folder of the snapshot that the target stands for.
 ///
 /// # Errors
-/// Those of leaves that cannot be read, but for damaged ones, which are passed over.
+/// Those of leaves that cannot be read, except damaged ones, which are skipped.
 pub fn count(
     tree: &Tree,
     top: &[u8],
@@ -51,13 +51,13 @@ pub fn count(
     Ok(())
 }
 
-/// What the patterns say of the folder that the count is in, and of those above.
+/// Decisions of the patterns about the folder that the count is in, and about those above.
 struct Choices<'a> {
     options: &'a Options,
     has_patterns: bool,
-    /// The folder, as a path in the target.
+    /// Current folder, as a path in the target.
     folder: Vec<u8>,
-    /// How long the paths of the folder and of those above are, and what is said of them; without the target.
+    /// Path lengths and decisions of the current folder and those above, without the target.
     levels: Vec<(usize, Choice)>,
 }
 

@@ -1,9 +1,10 @@
-//! Removing what is in restored folders of the target and not in the snapshot.
+//! Removes everything in restored folders of the target that is not in the snapshot.
 //!
-//! Invariant: only folders that the snapshot has are looked into, each opened beneath the target; a name that
-//! the snapshot's folder has is removed only where it is a folder here and none there; nothing is removed where the
-//! backup could not list, nor above what was backed up, nor from other file systems, nor from folders that the caller
-//! keeps. Both sides give a folder's names in order, and are gone through side by side: of neither do all stand in RAM.
+//! Invariant: only folders that the snapshot has are looked into, each opened beneath the target. A name that the
+//! snapshot's folder has is removed only where it is a folder here and none there. Nothing is removed where the backup
+//! could not list, nor above the sources of the backup, nor from other file systems, nor from folders that the caller
+//! keeps. Names of a folder come in order from both sides, and are compared step by step: neither side is in RAM as a
+//! whole.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -23,8 +24,8 @@ use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
 use crate::way::{Step, Way};
 use crate::{Entry, Events, Kind, Progress, Result};
 
-/// Removes from the target what the restored folder of the snapshot and those below it do not have; in a dry run only
-/// counts it. Returns how much was removed, and how many paths failed; failures are told.
+/// Removes everything from restored folders of the target that the snapshot's folders do not have; a dry run only
+/// counts. Returns how many things were removed, and how many paths failed; failures are reported.
 pub fn delete_others(
     snapshot: &Snapshot,
     tree: &Tree,
@@ -56,7 +57,7 @@ pub fn delete_others(
     Ok((deleting.remover.removed, deleting.remover.errors))
 }
 
-/// Whether `folder`, or one above, could not be listed.
+/// Whether `folder`, or one above it, could not be listed.
 fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<bool> {
     let mut at = folder;
     while !at.is_empty() {
@@ -69,14 +70,15 @@ fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<b
     Ok(false)
 }
 
-/// A folder of the snapshot, of which more is to come.
+/// A folder of the snapshot that the pass is in.
 #[derive(Clone, Copy)]
 struct Folder {
-    /// It could not be listed, or one above it.
+    /// Whether this folder, or one above it, could not be listed by the backup.
     is_unlisted: bool,
-    /// It stays as it is in the target, with all below: so much was said of it, or of one above.
+    /// Whether the folder stays as it is in the target, with everything below. That was reported, here or for a folder
+    /// above.
     is_left: bool,
-    /// The mode that it had before its owner was let in.
+    /// The folder's mode before its owner was let in.
     mode_before: Option<u16>,
 }
 
@@ -88,11 +90,11 @@ struct Deleting<'a> {
     remover: Remover<'a>,
     events: &'a dyn Events,
     way: Way<'a, Folder>,
-    /// The innermost folder in the target, where something may be deleted.
+    /// Innermost folder in the target, where something may be deleted.
     current: Option<Open>,
 }
 
-/// A folder of the target.
+/// An open folder of the target.
 struct Open {
     dir: OwnedFd,
     device: u64,
@@ -109,8 +111,8 @@ impl Deleting<'_> {
             progress.check()?;
             let next = match cursor.next(reader) {
                 Ok(next) => next.filter(|(folder, _)| path::within(folder, self.from)),
-                // Which names are lost is not known, so neither is what else the snapshot does not have. The restore
-                // tells which entries those are.
+                // The lost names are not known, so nothing can be said to be missing in the snapshot. The restore
+                // reports which entries are lost.
                 Err(error) if error.is_loss() => {
                     let what = "nothing more is deleted: what the snapshot has from here on cannot be read";
                     let here = self.way.path_below_top();
@@ -136,12 +138,12 @@ impl Deleting<'_> {
         Ok(())
     }
 
-    /// Goes on to the folder `to`, or to the end. What lies on the way and has nothing in it is cleared.
+    /// Leads to the folder `to`, or to the end. Folders on the way that are empty in the snapshot are cleared.
     fn lead(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
         if to == Some(self.way.path()) {
             return Ok(());
         }
-        // All names that the snapshot has in this one were told.
+        // All names that the snapshot has in this folder have come.
         self.remove_up_to(None);
         self.current = None;
         loop {
@@ -175,7 +177,7 @@ impl Deleting<'_> {
         Ok(())
     }
 
-    /// What is known of a folder in the innermost one.
+    /// Makes the state of a folder that lies in the innermost one.
     fn below(&self, entry: &Entry) -> Folder {
         let above = self.way.innermost().state;
         Folder {
@@ -185,8 +187,8 @@ impl Deleting<'_> {
         }
     }
 
-    /// The innermost folder has nothing in it. A listing that broke off after the folder's entry was written left no
-    /// flag: it looks like an empty folder of a backup with errors.
+    /// Clears the innermost folder, which is empty in the snapshot. A listing that broke off after the folder's entry
+    /// was written left no flag: it looks like an empty folder of a backup with errors.
     fn clear_empty(&mut self, path: &[u8]) {
         let state = self.way.innermost().state;
         if self.has_errors && !state.is_unlisted {
@@ -228,7 +230,7 @@ impl Deleting<'_> {
                     names: SortedNames::new(PASS_BYTES_MAX),
                 });
             }
-            // What is not there, or is no folder and will be replaced by one, holds nothing to remove.
+            // A folder that is missing, or in whose place something will be replaced, has nothing to remove.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::XDEV) => {
                 self.remover.leave_mounted(place);
@@ -242,14 +244,14 @@ impl Deleting<'_> {
         }
     }
 
-    /// Whether this is a dry run, and a real one would open this folder to its owner.
+    /// Whether this is a dry run, and a real run would open this folder to its owner.
     fn would_be_let_into(&self, place: &[u8]) -> bool {
         let (above, name) = path::split(place);
         let above = self.target.open_unmounted(above);
         self.remover.options.dry_run && above.is_ok_and(|above| shut::is_own(above, name))
     }
 
-    /// The innermost folder, opened. Its mode comes back when it is [left](Self::shut_again).
+    /// Opens the innermost folder. Its mode comes back when the pass [leaves it](Self::shut_again).
     fn open_in_target(&mut self, place: &[u8]) -> Result<OwnedFd, Errno> {
         let is_real = !self.remover.options.dry_run && !place.is_empty();
         let dir = match self.target.open_unmounted(place) {
@@ -270,7 +272,7 @@ impl Deleting<'_> {
         Ok(dir)
     }
 
-    /// All that is in a folder has passed: it has the mode again that it had, as the restore may leave it as it is.
+    /// Gives a folder its own mode back, once everything in it has passed, since the restore may keep that mode.
     fn shut_again(&self, place: &[u8], folder: Folder) {
         if let Some(mode) = folder.mode_before
             && let Ok(dir) = self.target.open_unmounted(place)
@@ -279,7 +281,7 @@ impl Deleting<'_> {
         }
     }
 
-    /// The same of what is on the way, where that ends early.
+    /// Gives all open folders their own modes back, where the pass ends early.
     fn shut_all_again(&mut self) {
         while let Some(level) = self.way.up() {
             let place = join(self.way.path_below_top(), &level.name);
@@ -287,14 +289,14 @@ impl Deleting<'_> {
         }
     }
 
-    /// Whether the backup took of this folder only what leads to its sources: nothing else in it was looked at.
+    /// Whether the backup took only the way to its sources from this folder: nothing else in it was looked at.
     fn only_leads_to_sources(&self, path: &[u8]) -> bool {
         let mut sources = self.sources.iter();
         !sources.clone().any(|source| path::within(path, source))
             && sources.any(|source| path::within(source, path))
     }
 
-    /// The innermost folder has this entry.
+    /// Takes the next entry of the innermost folder.
     fn known(&mut self, entry: Entry) {
         let is_there = self.remove_up_to(Some(&entry.name));
         if entry.is_dir() {
@@ -304,8 +306,8 @@ impl Deleting<'_> {
         }
     }
 
-    /// A folder where the snapshot has something else is not in the snapshot: it goes with what is in it, if what is
-    /// there is to be replaced.
+    /// Removes a folder where the snapshot has something else, with everything in it, if things in the target are to be
+    /// replaced.
     fn make_way(&mut self, entry: &Entry) {
         let Some(open) = &self.current else {
             return;
@@ -324,7 +326,7 @@ impl Deleting<'_> {
         }
     }
 
-    /// Removes the names before `known`, which stays, or all that are left. Whether `known` is there.
+    /// Removes the names before `known`, which stays, or all remaining names. Returns whether `known` is there.
     fn remove_up_to(&mut self, known: Option<&[u8]>) -> bool {
         let mut is_there = false;
         let Some(open) = &mut self.current else {

@@ -1,4 +1,4 @@
-//! A dry run of a window: nothing is touched, but what is there is looked at as the real run would.
+//! A dry run of a window: nothing is touched, but the target is looked at as the real run would.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::open_files::folders_max;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Time};
 
-/// Counts what of the window would stay as it is in the target, and tells what would become of each thing. Files that
-/// would be made are so from then on, those that would stay are skipped, and of what a window before has begun nothing
-/// more is told. Without a target, nothing is there yet.
+/// Counts the things of the window that would stay as they are in the target, and reports what each thing would become.
+/// Files that would be made are marked as made, and files that would stay as skipped; a file that an earlier window has
+/// begun is not reported again. Without a target, nothing is there yet.
 pub fn look(
     window: &Window,
     target: Option<&Target>,
@@ -76,7 +76,7 @@ pub fn look(
     }
 }
 
-/// Tells of something that would be restored without its attributes, if the snapshot does not know them.
+/// Reports something that would be restored without its attributes, if the snapshot does not know them.
 pub fn attributes(
     knows_xattrs: bool,
     options: &Options,
@@ -90,24 +90,24 @@ pub fn attributes(
     }
 }
 
-/// What would be made.
+/// State of a file that would be made.
 const MADE: Made = Made {
     inode: 0,
     place: Place::Own,
 };
 
-/// What stands where a folder of the snapshot is to be.
+/// The thing in the target where a folder of the snapshot is to be.
 #[derive(Clone)]
 enum There {
     /// A folder.
     Folder(Arc<OwnedFd>),
-    /// A folder that its owner is to be let into, and that is not looked into.
+    /// A folder that a real run would open to its owner, and that a dry run does not look into.
     Shut(Stat),
-    /// Nothing, or what gives way.
+    /// Nothing, or something that will be replaced.
     Nothing,
-    /// What stays, here or in place of a folder above.
+    /// Something that stays, here or in place of a folder above.
     Stays,
-    /// It cannot be looked at.
+    /// Something that cannot be looked at.
     Fails(Errno),
 }
 
@@ -118,7 +118,7 @@ struct Look<'a> {
     leading: &'a Leading<'a>,
     events: &'a dyn Events,
     summary: &'a mut Summary,
-    /// The folder that was looked at last.
+    /// Number of the folder that was looked at last, and the result.
     last: Option<(u32, There)>,
     folders: Mutex<OpenFolders>,
 }
@@ -186,7 +186,7 @@ impl Look<'_> {
         }
     }
 
-    /// What is to become of something in a folder, which is told and counted.
+    /// Reports and counts what becomes of something in a folder.
     fn at(
         &mut self,
         (folder, name): (u32, &[u8]),
@@ -247,12 +247,12 @@ impl Look<'_> {
         attributes(knows_xattrs, self.options, self.events, self.summary, path);
     }
 
-    /// What stands in place of a folder of the window.
+    /// Looks at the target where a folder of the window is to be.
     fn there(&self, number: u32) -> There {
         let Some(target) = self.target else {
             return There::Nothing;
         };
-        // What is missing or shut, and lies in `at`.
+        // Number of the missing or shut folder that lies in `at`.
         let mut below = None;
         let mut at = number;
         loop {
@@ -275,7 +275,7 @@ impl Look<'_> {
         }
     }
 
-    /// A folder that stands in `above` is shut: it is the one that was asked for, or that one lies in it.
+    /// Looks at a shut folder in `above`: it is the wanted one (`is_it`), or the wanted one lies in it.
     fn shut(&self, number: u32, is_it: bool, above: &OwnedFd) -> There {
         let name = &self.window.folders[number as usize].name;
         match Stat::at(above, name, false) {
@@ -285,7 +285,7 @@ impl Look<'_> {
         }
     }
 
-    /// What is no folder stands in `above` in place of one.
+    /// Looks at something in `above` that stands in place of a folder and is none.
     fn instead_of(&self, number: u32, above: &OwnedFd) -> There {
         let folder = &self.window.folders[number as usize];
         let there = match Stat::at(above, &folder.name, false) {

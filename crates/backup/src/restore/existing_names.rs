@@ -1,8 +1,8 @@
-//! Names of files with several names that are in the target, and stay there: the others are linked to them.
+//! Names of files with several names that are in the target and stay there: the file's other names are linked to them.
 //!
-//! Where all is written anew, the first name is written and the others are linked to it. Where what is there may stay,
-//! that would split them: the first name may be missing, and another one there. Any name that is there, and looks as
-//! the snapshot says, serves.
+//! Where everything is written anew, the first name is written and the others are linked to it. Where things in the
+//! target may stay, that would split a file: its first name may be missing, and another one there. Any name serves that
+//! is there and looks as the snapshot says.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,7 +18,7 @@ use crate::path::{self, join};
 use crate::tree::Tree;
 use crate::{Entry, Kind, Result};
 
-/// The names that are there. The snapshot is gone through for them when the first file with several names is met.
+/// Names that are in the target. The snapshot is searched for them when the first file with several names comes.
 pub struct ExistingNames<'a> {
     tree: &'a Tree,
     options: &'a Options,
@@ -29,7 +29,7 @@ pub struct ExistingNames<'a> {
 }
 
 impl<'a> ExistingNames<'a> {
-    /// Nothing is looked for yet.
+    /// Prepares the search.
     pub fn new(
         tree: &'a Tree,
         options: &'a Options,
@@ -46,8 +46,8 @@ impl<'a> ExistingNames<'a> {
         }
     }
 
-    /// The path in the target of a name of the same file that is there. Errors: a temporary file failed; a leaf cannot
-    /// be read, but for damaged ones, which are passed over.
+    /// Returns the path in the target of a name of the same file that is there. Errors: a temporary file failed; a leaf
+    /// cannot be read, except damaged ones, which are skipped.
     pub fn find(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Result<Option<Vec<u8>>> {
         let found = match self.found.take() {
             Some(found) => found,
@@ -60,7 +60,7 @@ impl<'a> ExistingNames<'a> {
         let top = &self.options.path[..];
         let mut cursor = self.tree.cursor_at(top, b"");
         let mut found = Links::new(self.options.hard_links_bytes);
-        // The folder of the last name, and its descriptor if it is there.
+        // Folder of the last name, and its descriptor if it is there.
         let mut last: Option<(Vec<u8>, Option<OwnedFd>)> = None;
         loop {
             let (folder, entry) = match cursor.next(reader) {
@@ -82,7 +82,8 @@ impl<'a> ExistingNames<'a> {
             };
             let stays = dir.as_ref().is_some_and(|dir| self.stays(dir, &entry));
             if stays && found.meet(&entry)?.is_none() {
-                // It is met by the names that follow here, and by all when they are restored.
+                // A name is met by the names that follow here, and by all when they are restored: twice as often as
+                // there are names.
                 let names = u32::try_from(entry.links).unwrap_or(u32::MAX);
                 let path = join(&in_target, &entry.name);
                 found.insert(&entry, path, names.saturating_mul(2))?;
@@ -91,7 +92,7 @@ impl<'a> ExistingNames<'a> {
         }
     }
 
-    /// Whether what stands under the name of `entry` in `dir` stays there, and looks as the snapshot says.
+    /// Whether the thing in `dir` under the name of `entry` stays there, and looks as the snapshot says.
     fn stays(&self, dir: &OwnedFd, entry: &Entry) -> bool {
         let Ok(there) = Stat::at(dir, &entry.name, false) else {
             return false;

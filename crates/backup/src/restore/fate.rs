@@ -1,13 +1,13 @@
-//! Which folders get the snapshot's mode, owner, attributes and times when everything in them is there.
+//! Decides which folders get the snapshot's mode, owner, attributes and times when everything in them is there.
 //!
-//! Those that this restore makes, always. Of those that were there before:
+//! Folders that this restore makes always get them. Folders that were there before:
 //!
-//! - One that only leads to what was asked for keeps its own, however things are overwritten: nobody asked for it.
-//! - One that was asked for is treated as a file would be. With `never` it keeps its own. With `if-newer` it does so
+//! - A folder that only leads to a wanted one keeps its own, whatever the overwrite option says.
+//! - A wanted folder is treated as a file would be. With `never` it keeps its own. With `if-newer` it keeps its own
 //!   where it is not older than the snapshot's, by the time that it had before anything was put into it. With `always`
-//!   and `if-changed` it gets the snapshot's: that its time is the same does not say that its mode is.
+//!   and `if-changed` it gets the snapshot's: the same time does not mean the same mode.
 //!
-//! What a restore that was interrupted has made, and not described, counts as made by this one.
+//! A folder that an interrupted restore has made, and not completed, counts as made by this one.
 
 use super::Overwrite;
 use super::unfinished::is_unfinished;
@@ -15,20 +15,21 @@ use super::window::Folder;
 use crate::Time;
 use crate::meta::Stat;
 
-/// What becomes of a folder's metadata.
+/// Decision about a folder's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Fate {
-    /// Nobody has come to it yet.
+    /// Not decided yet.
     #[default]
     Unknown,
-    /// It gets the snapshot's in the end.
+    /// The folder gets the snapshot's metadata at the end.
     Described,
-    /// It was there, and keeps its own.
+    /// The folder was there, and keeps its own metadata.
     Kept,
 }
 
 impl Fate {
-    /// That of a folder which is `there`; `has_same_time`: with this time, as far as its file system can tell.
+    /// Decides about a folder that is `there`; `has_same_time` tells whether it has a time, as far as its file system
+    /// can tell.
     pub fn of(
         folder: &Folder,
         there: &Stat,

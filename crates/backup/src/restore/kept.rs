@@ -1,5 +1,4 @@
-//! Reading metadata back: whether what was set is there, since some file systems say that they took it and keep
-//! something else.
+//! Reads metadata back after it was set: some file systems report success and keep something else.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,24 +10,25 @@ use super::lacking::Metadata;
 use crate::meta::Stat;
 use crate::{Kind, Time};
 
-/// Metadata that reads differently than it was set.
+/// A kind of metadata that reads differently than it was set.
 pub struct Difference {
     pub what: Metadata,
-    /// How it differs, in words.
+    /// Difference in words.
     pub how: String,
 }
 
-/// How times compare where a file system keeps them more coarsely, or not at all.
+/// Comparison of times, where a file system keeps them more coarsely, or not at all.
 pub struct Times<S, A> {
     /// Whether the time of change is the one that was set, as far as the file system can tell.
     pub is_same: S,
-    /// Whether the file system keeps times of access. Then another one says that somebody has read it since.
+    /// Whether the file system keeps times of access. Then a different one means that a program has read the file
+    /// since.
     pub keeps_access: A,
 }
 
 impl Applier<'_> {
-    /// What of `meta` is not there, of what this applier puts back; `fd` is open at least by path, and looks as `there`
-    /// says. Attributes that this user may not read are taken to be right.
+    /// Returns the differences between `meta` and the file, among the kinds that this applier sets; `fd` is open at
+    /// least by path, and `there` is its `stat`. Attributes that this user may not read count as right.
     pub fn differences(
         self,
         fd: BorrowedFd<'_>,
@@ -94,19 +94,19 @@ impl Applier<'_> {
     }
 }
 
-/// What became of an attribute.
+/// Result of comparing an attribute.
 enum Attribute {
-    /// It is there, with the value that was expected.
+    /// The attribute has the expected value.
     IsSame,
-    /// It is not there, or with another value.
+    /// The attribute is missing, or has another value.
     Differs,
-    /// It cannot be read.
+    /// The attribute cannot be read.
     Unknown,
 }
 
-/// Whether an attribute is there, with this value.
+/// Compares an attribute with `value`.
 fn attribute_is(fd: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> Attribute {
-    // None at all would ask for the length.
+    // An empty buffer would ask for the length.
     let mut there = vec![0; value.len() + 1];
     let path = by_descriptor(fd);
     match rustix::fs::getxattr(&path[..], name, &mut there[..]) {
@@ -116,7 +116,7 @@ fn attribute_is(fd: BorrowedFd<'_>, name: &[u8], value: &[u8]) -> Attribute {
     }
 }
 
-/// As `date --date` takes it.
+/// Shows a time as `date --date` takes it.
 fn since_1970(time: Time) -> String {
     format!("@{}.{:09}", time.secs, time.nanos)
 }
@@ -132,7 +132,7 @@ mod tests {
     use crate::restore::apply::Attributes;
     use crate::{Owner, SharedXattrs};
 
-    /// As of a file system that says that it took all, and kept what it had.
+    /// Simulates a file system that reports success and keeps the old metadata.
     #[test]
     fn each_kind_that_was_not_kept_is_told_and_nothing_else() {
         let file = tempfile::NamedTempFile::new().expect("tempfile");
@@ -182,10 +182,10 @@ mod tests {
         let kinds = Metadata::ALL;
         let found = differ(&other, true, &all, false);
         assert!(kinds.iter().all(|kind| found.contains(kind)), "{found:?}");
-        // What was not asked for is not missed.
+        // Metadata that was not asked for is not missed.
         let found = differ(&other, false, &none, false);
         assert_eq!(found, [Metadata::Mode, Metadata::Times]);
-        // Where times of access are kept, somebody has read the file since.
+        // Where times of access are kept, a program has read the file since.
         let mut read = as_it_is.clone();
         read.atime = Some(Box::new(Time { secs: 1, nanos: 0 }));
         assert_eq!(differ(&read, true, &all, true), []);

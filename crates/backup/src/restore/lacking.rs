@@ -1,5 +1,5 @@
-//! Metadata that a restore was asked for and that what it made does not have: the target refused it, or took it and
-//! keeps something else.
+//! Metadata that was to be restored and is missing in the target: the file system refused it, or accepted it and kept
+//! something else.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ pub enum Metadata {
 }
 
 impl Metadata {
-    /// All kinds.
+    /// All kinds, in the order of [`Kinds`]' bits.
     pub const ALL: [Self; 4] = [Self::Owner, Self::Mode, Self::Times, Self::Attributes];
 
     fn bit(self) -> u8 {
@@ -30,7 +30,7 @@ impl Metadata {
 /// Metadata that could not be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetadataFailure {
-    /// Its kind.
+    /// Kind of metadata.
     pub what: Metadata,
     /// The call that failed, in words.
     pub op: &'static str,
@@ -38,17 +38,17 @@ pub struct MetadataFailure {
     pub why: Errno,
 }
 
-/// A set of kinds.
+/// A set of kinds of metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether `kind` is one of them.
+    /// Whether `kind` is in the set.
     pub fn has(self, kind: Metadata) -> bool {
         self.0 & kind.bit() != 0
     }
@@ -60,27 +60,27 @@ impl FromIterator<Metadata> for Kinds {
     }
 }
 
-/// Whether this restore has given something its metadata, and which kinds of it could not be set.
+/// Whether this restore has set a thing's metadata, and which kinds could not be set.
 #[derive(Default)]
 pub struct MetadataOutcome(AtomicU8);
 
-/// The bit of [`MetadataOutcome`] that says that it happened.
+/// Bit of [`MetadataOutcome`]: the metadata was set.
 const HAPPENED: u8 = 1 << 7;
 
 impl MetadataOutcome {
-    /// It happened, and these kinds could not be set.
+    /// Notes that the metadata was set, except the kinds in `missed`.
     pub fn set(&self, missed: Kinds) {
         self.0.store(HAPPENED | missed.0, Relaxed);
     }
 
-    /// The kinds that could not be set; `None`: this restore has not described it.
+    /// Returns the kinds that could not be set; `None` where this restore has not set the thing's metadata.
     pub fn missed(&self) -> Option<Kinds> {
         let bits = self.0.load(Relaxed);
         (bits & HAPPENED != 0).then_some(Kinds(bits & !HAPPENED))
     }
 }
 
-/// Paths that lack metadata, by its kind.
+/// Number of paths that lack metadata, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Lacking {
     /// Paths with another owner or group.
@@ -93,19 +93,19 @@ pub struct Lacking {
     pub attributes: u64,
 }
 
-/// The same, while it is counted.
+/// Counter of paths that lack metadata, which threads share.
 #[derive(Default)]
 pub struct LackingTally([AtomicU64; Metadata::ALL.len()]);
 
 impl LackingTally {
-    /// One path more lacks these kinds.
+    /// Counts one more path that lacks these kinds.
     pub fn add(&self, kinds: Kinds) {
         for kind in Metadata::ALL.into_iter().filter(|kind| kinds.has(*kind)) {
             self.0[kind as usize].fetch_add(1, Relaxed);
         }
     }
 
-    /// How many they are now.
+    /// Returns the current counts.
     pub fn get(&self) -> Lacking {
         let of = |kind: Metadata| self.0[kind as usize].load(Relaxed);
         Lacking {

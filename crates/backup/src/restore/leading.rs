@@ -1,6 +1,6 @@
-//! Folders that led to what was backed up. A backup follows symbolic links on the way to its sources and stores what
-//! they lead to as folders, with nothing in them but that way. So where the target has such a link, it is no leftover
-//! in the place of a folder of ours: what it leads to may hold much that the snapshot has never seen.
+//! Folders that led to the sources of the backup. A backup follows symbolic links on the way to its sources and stores
+//! their targets as folders that hold only the way. So where the restore's target has such a link, the link is no
+//! leftover in the place of a folder of ours: it may lead to much that the snapshot has never seen.
 
 use std::os::fd::AsFd;
 
@@ -10,15 +10,15 @@ use crate::Kind;
 use crate::meta::Stat;
 use crate::path::within;
 
-/// What is told where a link stays.
+/// Error of a folder in whose place a link stays.
 const LINK_STAYS: &str = "a symbolic link to a folder stands there, and stays, for the backup led through it: restore \
      SNAPSHOT:PATH into the folder that it leads to";
 
-/// Which folders led to what was backed up.
+/// Decides which folders led to sources of the backup.
 pub struct Leading<'a> {
-    /// What was backed up, each as [`clean`](crate::path::clean) has it.
+    /// Sources of the backup, each as [`clean`](crate::path::clean) makes it.
     sources: &'a [Vec<u8>],
-    /// What is restored of it: paths in the target begin there.
+    /// Path of the snapshot at which paths in the target begin.
     base: &'a [u8],
 }
 
@@ -48,7 +48,8 @@ impl<'a> Leading<'a> {
             && !sources.any(|source| within(&path, source))
     }
 
-    /// What is told of a folder that could not be made: `EXIST` is of a link that stays where `path` led to a source.
+    /// Returns the error of a folder that could not be made: `EXIST` means a link that stays where `path` led to a
+    /// source.
     pub fn explain(&self, why: Errno, there: Option<&Stat>, path: &[u8]) -> std::io::Error {
         let is_link = there.is_some_and(|there| there.kind == Kind::Symlink);
         match why == Errno::EXIST && is_link && self.led(path) {

@@ -1,8 +1,8 @@
-//! Files, links, pipes and devices with several names: the first is restored, the others are linked to it.
+//! Files, links, pipes and devices with several names: the first name is restored, the others are linked to it.
 //!
-//! Invariant: a name is linked only to a file of the same size and time. A snapshot is taken while the system
-//! goes on, so that an inode may have been freed and given to another file, or its content changed, between two names;
-//! such a name gets the content that was read under it.
+//! Invariant: a name is linked only to a file of the same size and time. A snapshot is taken while the system goes on,
+//! so an inode may have been freed and given to another file, or its content changed, between two names; such a name
+//! gets the content that was read under it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use crate::{Entry, Result, Time, path};
 /// A file whose first name was planned.
 #[derive(Clone)]
 struct First {
-    /// Its path in the target.
+    /// Path of the first name in the target.
     path: Vec<u8>,
     size: u64,
     mtime: Time,
@@ -46,16 +46,17 @@ impl Value for First {
     }
 }
 
-/// The first names, by device and inode.
+/// First names, by device and inode.
 pub struct Links(Linked<First>);
 
 impl Links {
-    /// None yet. Paths take `bytes_max` bytes of RAM; those beyond stand in a temporary file.
+    /// Makes an empty map. Paths take `bytes_max` bytes of RAM; further ones go to a temporary file.
     pub fn new(bytes_max: usize) -> Self {
         Self(Linked::new(bytes_max))
     }
 
-    /// The path of the file that `entry`, which goes to `path`, is another name of. Errors: a temporary file failed.
+    /// Returns the path of the first name of `entry`, which goes to `path`; `None` where it is the first. Errors: a
+    /// temporary file failed.
     pub fn first_name(&mut self, entry: &Entry, path: Vec<u8>) -> Result<Option<Vec<u8>>> {
         if entry.links < 2 {
             return Ok(None);
@@ -68,8 +69,8 @@ impl Links {
         Ok(first)
     }
 
-    /// The path that is remembered of the file that `entry` is a name of; that counts as one of the names to come.
-    /// Errors: a temporary file failed.
+    /// Returns the remembered path of the file of `entry`, and counts the entry as one of the names to come. Errors: a
+    /// temporary file failed.
     pub fn meet(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>> {
         let (key, looks) = ((entry.device, entry.inode), (entry.size, entry.mtime));
         let first = self
@@ -78,7 +79,7 @@ impl Links {
         Ok(first.map(|first| first.path))
     }
 
-    /// Remembers `path` of the file of `entry`, for `to_come` names. Errors: a temporary file failed.
+    /// Remembers `path` for the file of `entry`, until `to_come` names have come. Errors: a temporary file failed.
     pub fn insert(&mut self, entry: &Entry, path: Vec<u8>, to_come: u32) -> Result<()> {
         let first = First {
             path,
@@ -90,11 +91,11 @@ impl Links {
     }
 }
 
-/// Names that are remembered: some 36 MiB.
+/// Most failed names that are remembered: some 36 MiB.
 const FAILED_MAX: usize = 1 << 21;
 
-/// First names that failed, by hashes of their paths in the target: what stands there is not what was to be restored,
-/// however it looks. Where they are too many to be remembered, any may be one.
+/// First names that failed, by hashes of their paths in the target: a file under such a name is not the one of the
+/// snapshot, however it looks. Where too many failed to be remembered, any name may have.
 #[derive(Default)]
 pub struct FailedFirsts {
     hashes: Mutex<HashSet<u64>>,
@@ -102,7 +103,7 @@ pub struct FailedFirsts {
 }
 
 impl FailedFirsts {
-    /// It failed.
+    /// Notes that the first name at `path` failed.
     pub fn add(&self, path: &[u8]) {
         let mut hashes = self.hashes.lock();
         if hashes.len() < FAILED_MAX {
@@ -110,10 +111,10 @@ impl FailedFirsts {
         }
     }
 
-    /// Whether it failed, or may have.
+    /// Whether this first name failed, or may have.
     pub fn has(&self, folder: &[u8], name: &[u8]) -> bool {
         let hashes = self.hashes.lock();
-        // Long paths take a while.
+        // Hashing a long path takes a while, so it comes last.
         let is_known = || hashes.contains(&self.hasher.hash_one((folder, name)));
         hashes.len() >= FAILED_MAX || !hashes.is_empty() && is_known()
     }

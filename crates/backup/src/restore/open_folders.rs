@@ -1,5 +1,5 @@
-//! Folders of a window that are open, so that what lies below them is opened from there: from the target on, folders in
-//! each other would take the square of their depth.
+//! Open folders of a window, so that folders below them are opened from there: opened from the target on, nested
+//! folders would take the square of their depth.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::target::{PIECE_BYTES_MAX, Target, open_beneath};
 use super::window::Window;
 
-/// Descriptors of folders, by their number in the window, the oldest given up first.
+/// Descriptors of folders, by number in the window; the oldest are closed first.
 pub struct OpenFolders {
     open: HashMap<u32, Open>,
     order: VecDeque<u32>,
@@ -24,15 +24,16 @@ struct Open {
     is_ready: bool,
 }
 
-/// Why a folder could not be opened.
+/// The reason why a folder could not be opened.
 pub struct Failed {
     pub why: Errno,
-    /// What failed is this folder, or one of those above it. Between the two none could have been opened either.
+    /// Number of the folder that failed: the wanted one or one above it. The folders between the two cannot be opened
+    /// either.
     pub at: u32,
 }
 
 impl OpenFolders {
-    /// None yet, and never more than `max`.
+    /// Makes an empty set of at most `max` folders.
     pub fn new(max: usize) -> Self {
         Self {
             open: HashMap::new(),
@@ -41,13 +42,13 @@ impl OpenFolders {
         }
     }
 
-    /// A folder that was [made ready](Self::insert_ready).
+    /// Returns a folder that was [made ready](Self::insert_ready).
     pub fn ready(&self, number: u32) -> Option<Arc<OwnedFd>> {
         let open = self.open.get(&number).filter(|open| open.is_ready);
         open.map(|open| Arc::clone(&open.folder))
     }
 
-    /// Adds a folder into which things may go.
+    /// Adds a folder that things may be restored into.
     pub fn insert_ready(&mut self, number: u32, folder: Arc<OwnedFd>) {
         let is_ready = true;
         self.insert(number, Open { folder, is_ready });
@@ -60,7 +61,7 @@ impl OpenFolders {
         self.keep(self.max);
     }
 
-    /// Gives up half of them, and keeps no more from then on. Whether there were any.
+    /// Closes half of the folders, and keeps no more than the rest from now on. Returns whether there were any.
     pub fn give_up_half(&mut self) -> bool {
         let had = self.order.len();
         self.max = (had / 2).max(1);
@@ -77,8 +78,7 @@ impl OpenFolders {
     }
 }
 
-/// Opens a folder that is there, from the nearest one above it that is open; on a long way some are kept open for the
-/// next.
+/// Opens an existing folder, starting from the nearest open one above it; on a long way some are kept open.
 pub fn open(
     folders: &Mutex<OpenFolders>,
     target: &Target,
@@ -95,7 +95,7 @@ pub fn open(
             }
         });
         let nearest = above.find_map(|(_, open)| open);
-        // Of the target nobody else tells.
+        // The way up leaves the target out, so it is looked up by itself.
         let nearest = nearest.or_else(|| folders.open.get(&0));
         nearest.map(|open| Arc::clone(&open.folder))
     };

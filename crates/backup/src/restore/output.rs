@@ -1,8 +1,8 @@
-//! Files being written: small ones through the page cache, large ones past it.
+//! Files that are being written: small ones through the page cache, large ones past it.
 //!
-//! A large file is given all its room at once and then written in whole pages past the page cache, by any number of
-//! threads: writing 4 GB through the cache of a machine whose memory is not warm takes five seconds of CPU, and leaves
-//! the bytes to be written still.
+//! A large file gets all its room at once and is then written in whole pages past the page cache, by any number of
+//! threads. Writing 4 GB through the cache of a machine whose memory is not warm takes five seconds of CPU, and the
+//! bytes still have to be written to the disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,34 +17,35 @@ use rustix::io::Errno;
 use super::batch::Place;
 use crate::open_files::large_max;
 
-/// Files from this size on are written past the page cache, while not too many are open.
+/// Size from which on a file is written past the page cache, in bytes, while not too many are open.
 const LARGE_BYTES: u64 = 8 << 20;
 
 /// A file open for writing.
 pub enum Output {
-    /// Written through the page cache; each thread opens it anew.
+    /// A file written through the page cache; each thread opens it anew.
     Small(OwnedFd),
-    /// Shared by all threads until it is complete.
+    /// A file that all threads share until it is complete.
     Large(Arc<Large>),
 }
 
-/// A large file.
+/// An open large file.
 pub struct Large {
     fd: OwnedFd,
     disk: FileDisk,
 }
 
-/// The large files that are open, by their number in the window.
+/// Large files that are open, by number in the window.
 #[derive(Default)]
 pub struct LargeFiles(Mutex<HashMap<u32, Arc<Large>>>);
 
 impl LargeFiles {
-    /// File `number`, if it is open here.
+    /// Returns file `number`, if it is open here.
     pub fn get(&self, number: u32) -> Option<Output> {
         self.0.lock().get(&number).cloned().map(Output::Large)
     }
 
-    /// A file that was just made and will have `size` bytes. `whole`: all of them are written, so that it has no holes.
+    /// Wraps a file that was just made and will have `size` bytes. `whole`: all bytes are written, so there are no
+    /// holes.
     pub fn made(&self, number: u32, fd: OwnedFd, size: u64, whole: bool) -> Result<Output, Errno> {
         if size < LARGE_BYTES || self.0.lock().len() >= large_max() {
             return Ok(Output::Small(fd));
@@ -54,13 +55,13 @@ impl LargeFiles {
             match unless_interrupted(allocate) {
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
                 Err(e) => {
-                    // What was allocated before the disk was full would keep smaller files out.
+                    // Blocks that were allocated before the disk was full would keep smaller files out.
                     let _ = rustix::fs::ftruncate(&fd, 0);
                     return Err(e);
                 }
             }
         }
-        // Without a second descriptor it is written as small ones are.
+        // Without a second descriptor the file is written as small ones are.
         let disk = fd.try_clone().ok();
         let disk = disk.and_then(|fd| FileDisk::from_file(File::from(fd), "").ok());
         let Some(disk) = disk else {
@@ -71,7 +72,7 @@ impl LargeFiles {
         Ok(Output::Large(large))
     }
 
-    /// File `number` is complete, or given up.
+    /// Closes file `number`, which is complete or given up.
     pub fn close(&self, number: u32) {
         self.0.lock().remove(&number);
     }
@@ -87,7 +88,7 @@ impl AsFd for Output {
 }
 
 impl Output {
-    /// Writes the places; neighbours in the file that are neighbours in the buffer go together.
+    /// Writes the places; neighbours in the file that are neighbours in the buffer are written together.
     pub fn write_places(&self, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
         let mut places = places.iter().copied().peekable();
         while let Some(mut place) = places.next() {

@@ -1,5 +1,5 @@
-//! Whose a file is where the file system shows another owner than it was given: some of FUSE and of the network map
-//! owners, or give all files to one.
+//! Compares owners where the file system shows another owner than the one that was set: some file systems of FUSE and
+//! of the network map owners, or give all files to one.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use super::trial::nameless;
 use crate::meta::Stat;
 
-/// Whom the file systems that are restored into show as the owner of what was given to a user, by device and user;
-/// tried out only if that matters. `None`: that cannot be had.
+/// Users that file systems show as the owners of files that were given to a user, by device and that user; tried out
+/// only where it matters. `None`: cannot be found out.
 #[derive(Default)]
 pub struct ShownOwners(Mutex<HashMap<(u64, u32), Option<u32>>>);
 
 impl ShownOwners {
-    /// Whether `there`, in `dir`, may be what this restore has made and given to `user`.
+    /// Whether `there`, in `dir`, may be a file that this restore has made and given to `user`.
     pub fn are_of(&self, dir: BorrowedFd<'_>, there: &Stat, user: u32) -> bool {
         let ours = rustix::process::geteuid().as_raw();
         let shown = || {
@@ -31,10 +31,10 @@ impl ShownOwners {
     }
 }
 
-/// Who is shown as the owner of what is given to `user` in this folder.
+/// Returns the user who is shown as the owner of a file that is given to `user` in this folder.
 fn try_out(dir: BorrowedFd<'_>, user: u32) -> Result<u32, Errno> {
     let file = nameless(dir)?;
-    // Where it cannot be given away, a restore cannot either: whose it is counts.
+    // Where a file cannot be given away, a restore cannot do it either: the shown owner counts.
     let _ = rustix::fs::fchown(&file, Some(Uid::from_raw(user)), None);
     Ok(Stat::of(&file)?.uid)
 }
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// Here, as on most, what is given to somebody is shown as theirs.
+    /// The test's file system, like most, shows the owner that was set.
     #[test]
     fn a_strangers_file_is_theirs_only_where_all_are_shown_so() {
         if !rustix::process::geteuid().is_root() {
@@ -66,7 +66,7 @@ mod tests {
             assert_eq!(owners.are_of(folder.as_fd(), &there, 1234), is_theirs);
         }
         let there = stat_of(5678);
-        // As of one that gives all to one owner.
+        // Simulates a file system that gives all files to one owner.
         owners.0.lock().insert((there.device, 1234), Some(5678));
         assert!(owners.are_of(folder.as_fd(), &there, 1234));
         assert!(!owners.are_of(folder.as_fd(), &there, 4321));

@@ -1,4 +1,4 @@
-//! Fills windows from a snapshot: which entries are wanted, which folders they need, which chunks go where.
+//! Fills windows from a snapshot: decides which entries are wanted, which folders they need, and which chunks go where.
 
 mod folder;
 
@@ -22,42 +22,42 @@ use crate::tree::{Cursor, Tree, Visit, visit_items_from};
 use crate::way::{Step, Way};
 use crate::{Entry, Events, Kind, Progress, Result};
 
-/// A file whose chunks did not fit into the window.
+/// A file whose chunks did not all fit into the window, and the bytes of it that are planned.
 struct Unfinished {
     entry: Entry,
     done: u64,
 }
 
-/// Goes through the snapshot once.
+/// Goes through the snapshot once and plans windows.
 pub struct Planner<'a> {
-    /// What the user calls it.
+    /// Path of the target, as the user gave it.
     target: &'a [u8],
     options: &'a Options,
     cursor: Cursor<'a>,
     progress: &'a Progress,
     events: &'a dyn Events,
     way: Way<'a, Folder>,
-    /// The cursor's next entry, with its folder, to which the way does not lead yet.
+    /// The cursor's next entry, with its folder, while the way does not lead there yet.
     ahead: Option<(Vec<u8>, Entry)>,
-    /// The cursor has given all entries.
+    /// Whether the cursor has given all entries.
     is_past: bool,
-    /// `None` once a temporary file for them has failed.
+    /// First names of files with several names; `None` once a temporary file for them has failed.
     links: Option<Links>,
-    /// The folder of the first name that was met last.
+    /// Folder of the first name that came last, shared with the next ones.
     firsts: Arc<[u8]>,
     unfinished: Option<Unfinished>,
-    /// The folder that is asked for could not be listed; that is still to be told.
+    /// Whether the wanted folder could not be listed, and that must still be reported.
     is_unlisted: bool,
-    /// One file is asked for.
+    /// Whether a single file is wanted.
     is_single_file: bool,
-    /// What the target does.
+    /// Folder of the snapshot that the target stands for.
     pub stands_for: StandsFor,
-    /// Names that are in the target, where what is there may stay.
+    /// Names that are in the target, where things in the target may stay.
     pub existing_names: Option<ExistingNames<'a>>,
 }
 
 impl<'a> Planner<'a> {
-    /// Plans what `options` ask for. Errors: the path that is asked for is not in the snapshot.
+    /// Makes a plan for `options`. Errors: the wanted path is not in the snapshot.
     pub fn new(
         tree: &'a Tree,
         target: &'a [u8],
@@ -77,7 +77,7 @@ impl<'a> Planner<'a> {
                 }
                 Ok(Some(_)) => StandsFor::None,
                 Ok(None) => return Err(crate::Error::NotInSnapshot(path::show(&options.path))),
-                // What it was is lost; of a folder more may be left.
+                // The entry is lost, so its kind is not known; entries below it may be left.
                 Err(error) if error.is_loss() => StandsFor::Lost,
                 Err(error) => return Err(error),
             };
@@ -111,8 +111,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The next window; `None` when everything was planned. `last` is how far the file is that the window before could
-    /// not hold whole.
+    /// Returns the next window; `None` when everything was planned. `last` is the state of the file that the window
+    /// before could not hold whole.
     pub fn next(
         &mut self,
         last: Option<State>,
@@ -156,7 +156,8 @@ impl<'a> Planner<'a> {
         Ok((!window.is_empty()).then_some(window))
     }
 
-    /// What became of the folders that go on in the next window: those that this restore has made were not there.
+    /// Takes over the fates of folders that go on in the next window, so that folders made by this restore are known as
+    /// such.
     pub fn carried_out(&mut self, window: &Window) {
         for level in self.way.levels_mut() {
             if let Some(number) = level.state.number.take() {
@@ -165,7 +166,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Has the next entry at hand, if there is one.
+    /// Reads the next entry into `ahead`, if there is one.
     fn look_ahead(&mut self, reader: &mut ChunkReader, summary: &mut Summary) -> Result<()> {
         while self.ahead.is_none() && !self.is_past {
             match self.cursor.next(reader) {
@@ -179,7 +180,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// A leaf that cannot be read costs its entries; the rest goes on.
+    /// Reports a leaf that cannot be read: its entries are lost, and the rest goes on.
     fn lost_leaf(&mut self, error: crate::Error, summary: &mut Summary) -> Result<()> {
         let Some(leaf) = self.cursor.pass_over() else {
             return Err(error);
@@ -187,7 +188,7 @@ impl<'a> Planner<'a> {
         summary.errors += 1;
         summary.lost_parts += 1;
         Progress::add(&self.progress.errors, 1);
-        // It may hold entries of many folders: it is named by its first.
+        // A leaf may hold entries of many folders: the first one names it in the report.
         self.events.error(&join(&leaf.folder, &leaf.name), &error);
         Ok(())
     }
@@ -197,12 +198,12 @@ impl<'a> Planner<'a> {
         self.unfinished.is_some()
     }
 
-    /// Whether nothing is to come that was not planned.
+    /// Whether everything is planned, or counted.
     pub fn knows_all(&self) -> bool {
         self.progress.totals_known.load(Relaxed)
     }
 
-    /// The folder of the snapshot that the target stands for.
+    /// Returns the folder of the snapshot that the target stands for.
     pub fn top(&self) -> &'a [u8] {
         let path = &self.options.path[..];
         match self.is_single_file {
@@ -211,7 +212,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether what is asked for is no folder.
+    /// Whether the wanted path is no folder.
     pub fn is_single_file(&self) -> bool {
         self.is_single_file
     }
@@ -224,12 +225,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The path in the target of what is called `name` in the innermost folder.
+    /// Returns the path in the target of `name` in the innermost folder.
     fn in_target(&self, name: &[u8]) -> Vec<u8> {
         join(self.way.path_below_top(), name)
     }
 
-    /// A folder without an entry of its own is made all the same, and looks as new folders do.
+    /// Enters a folder. A folder whose entry is lost is made all the same, with the metadata of a new folder.
     fn enter(&mut self, name: Vec<u8>, entry: Option<Entry>) {
         let is_wanted = entry.is_some() && self.is_wanted(&name, true);
         let meta = entry.as_ref().map(Meta::of);
@@ -245,7 +246,7 @@ impl<'a> Planner<'a> {
         self.way.enter(name, folder);
     }
 
-    /// A folder with nothing in it.
+    /// Plans a folder with nothing in it.
     fn pass(&mut self, entry: Entry, window: &mut Window) {
         if self.is_wanted(&entry.name, true) {
             let parent = self.number(window);
@@ -254,7 +255,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The number of the innermost folder in the window; it and those above are wanted from now on.
+    /// Returns the number of the innermost folder in the window; that folder and those above are wanted from now on.
     fn number(&mut self, window: &mut Window) -> u32 {
         let levels = self.way.levels_mut();
         let known = levels
@@ -271,7 +272,7 @@ impl<'a> Planner<'a> {
         parent
     }
 
-    /// Whether what is called `name` in the innermost folder is.
+    /// Whether `name` in the innermost folder is wanted.
     fn is_wanted(&self, name: &[u8], is_dir: bool) -> bool {
         let choice = self.way.innermost().state.choice;
         !has_patterns(self.options) || choice.takes(&self.in_target(name), is_dir, self.options)
@@ -338,7 +339,8 @@ impl<'a> Planner<'a> {
         summary.unread += 1;
     }
 
-    /// Without room for a temporary file further names become copies: more is not lost.
+    /// Returns the first name of a file, if this is a further one. Without room for a temporary file further names
+    /// become copies: nothing else is lost.
     fn first_name(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Option<FirstName> {
         if entry.links < 2 {
             return None;
@@ -348,7 +350,7 @@ impl<'a> Planner<'a> {
         let there = there.map(|there| there.find(entry, reader)).transpose();
         let first = match there.map(Option::flatten) {
             Ok(None) => self.links.as_mut()?.first_name(entry, path),
-            // By its own name it is what it is.
+            // The file's own name is no other name to link to.
             Ok(there) => Ok(there.filter(|there| *there != path)),
             Err(e) => {
                 self.existing_names = None;
@@ -368,7 +370,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Further names of one folder often have their first ones in one, too.
+    /// Shares the folder's path with the name before: further names of one folder often have their first ones in one,
+    /// too.
     fn shared(&mut self, first: &[u8]) -> FirstName {
         let (folder, name) = path::split(first);
         if *self.firsts != *folder {
@@ -380,7 +383,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds the file's chunks from `done` bytes on, as many as the window takes.
+    /// Adds the file's chunks from offset `done` on, as many as the window takes.
     fn chunks(
         &mut self,
         file: u32,
@@ -390,7 +393,7 @@ impl<'a> Planner<'a> {
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) {
-        // What came before may have had holes.
+        // The part before `done` may have had holes.
         let (mut end, mut has_holes) = (done, done > 0);
         let mut stopped = None;
         let visited = visit_items_from(&entry.content, done, reader, &mut |visit, _| {
@@ -442,7 +445,7 @@ impl<'a> Planner<'a> {
         let Some(Unfinished { entry, done }) = self.unfinished.take() else {
             return;
         };
-        // Nothing more is done for what stays, or has failed.
+        // A file that stays, or has failed, is not continued.
         if let Some(State::Skipped | State::Failed(_)) = last {
             let kept = u64::from(last == Some(State::Skipped));
             Progress::add(&self.progress.files_done, kept);

@@ -1,7 +1,7 @@
-//! Removing a name of the target with everything below it.
+//! Removes a name of the target with everything below it.
 //!
-//! Invariant: nothing is removed from another file system than the one that the name stands in, nor from a
-//! folder that is kept; what holds such a folder stays too. What fails is told and counted, and the rest goes on.
+//! Invariant: nothing is removed from another file system than the name's own, nor from a folder that is kept; a folder
+//! that holds such a folder stays, too. Failures are reported and counted, and the rest goes on.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -15,10 +15,10 @@ use crate::meta::Stat;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Progress, path};
 
-/// Names of a folder that stand in RAM while it is removed; those of the folders that it lies in do, too.
+/// RAM for names of a folder while it is removed, in bytes; the folders that it lies in take as much each.
 const NAMES_BYTES: usize = 4 << 20;
 
-/// Removes, or counts in a dry run.
+/// Removes things, or counts them in a dry run.
 pub struct Remover<'a> {
     pub options: &'a Options,
     target: &'a Target,
@@ -31,7 +31,7 @@ pub struct Remover<'a> {
 }
 
 impl<'a> Remover<'a> {
-    /// Nothing removed yet.
+    /// Makes a remover that has removed nothing yet.
     pub fn new(
         options: &'a Options,
         target: &'a Target,
@@ -56,7 +56,7 @@ impl<'a> Remover<'a> {
         }
     }
 
-    /// Whether the folder at `place` is one that is kept; that is said.
+    /// Whether the folder at `place` is one that is kept; if so, a warning says it.
     pub fn keeps(&self, stat: &Stat, place: &[u8]) -> bool {
         let is_kept = self.options.keeps(stat);
         if is_kept {
@@ -66,27 +66,27 @@ impl<'a> Remover<'a> {
         is_kept
     }
 
-    /// Says that something is mounted at `place` and stays.
+    /// Warns that something is mounted at `place` and stays.
     pub fn leave_mounted(&self, place: &[u8]) {
         let what = "nothing is deleted here: it is another file system";
         self.events.warning(place, what);
     }
 
-    /// Says that a folder is shut to its owner, whom a real run lets in.
+    /// Warns that a dry run does not look into a folder that is shut to its owner; a real run opens it.
     pub fn leave_shut(&self, place: &[u8]) {
         let what =
             "not looked into: the folder is shut, and what would be deleted in it is not counted";
         self.events.warning(place, what);
     }
 
-    /// Tells what failed at `place`.
+    /// Reports a failure at `place`.
     pub fn failed(&mut self, op: &'static str, place: &[u8], e: Errno) {
         self.errors += 1;
         Progress::add(&self.progress.errors, 1);
         self.events.error(place, &self.target.error(op, place, e));
     }
 
-    /// Whether it is gone, or would be.
+    /// Removes a name with everything below it. Returns whether it is gone, or would be.
     fn remove_all(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) -> bool {
         let stat = match Stat::at(dir, name, false) {
             Ok(stat) => stat,
@@ -105,11 +105,11 @@ impl<'a> Remover<'a> {
         self.remove_one(dir, name, place, AtFlags::REMOVEDIR)
     }
 
-    /// Removes what is in a folder. Whether nothing is left.
+    /// Removes everything in a folder. Returns whether nothing is left.
     fn clear(&mut self, dir: BorrowedFd<'_>, device: u64, name: &[u8], place: &[u8]) -> bool {
         let mut opened = open_unmounted(dir, name, device);
         if !self.options.dry_run {
-            // It goes with its mode.
+            // The folder is removed anyway, so it need not get its mode back.
             if matches!(opened, Err(Errno::ACCESS))
                 && matches!(shut::let_into(dir, name), Ok(Some(_)))
             {

@@ -1,6 +1,5 @@
-//! Folders of the user's own that shut their owner out, such as read-only ones: while something is restored in them
-//! they are open to the owner, and afterwards have their own mode again, or the snapshot's.
-//! Root is shut out nowhere.
+//! Folders of the user that shut their owner out, such as read-only ones. While something is restored in them they are
+//! open to the owner; afterwards they have their own mode again, or the snapshot's. Root is shut out nowhere.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,8 +10,8 @@ use super::apply::by_descriptor;
 use crate::Kind;
 use crate::meta::Stat;
 
-/// Lets the owner read, write and search a folder, if this user is the owner and may not: then it gives the mode that
-/// the folder had.
+/// Lets the owner read, write and search a folder, if this user is the owner and may not. Returns the folder's mode
+/// before, if it was changed.
 pub fn let_in(folder: &OwnedFd) -> Result<Option<u16>, Errno> {
     let user = rustix::process::geteuid();
     let all = Mode::RWXU.bits() as u16;
@@ -25,9 +24,9 @@ pub fn let_in(folder: &OwnedFd) -> Result<Option<u16>, Errno> {
     Ok(Some(there.mode))
 }
 
-/// Lets the owner in for as long as this runs.
+/// Runs `run` while the owner is let in.
 pub fn while_let_in<T>(folder: &OwnedFd, run: impl FnOnce() -> T) -> T {
-    // Where it fails, what goes into the folder tells of it.
+    // Where this fails, whatever goes into the folder reports the error.
     let before = let_in(folder).unwrap_or_default();
     let done = run();
     if let Some(mode) = before {
@@ -36,9 +35,9 @@ pub fn while_let_in<T>(folder: &OwnedFd, run: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Gives a folder back the mode that it had.
+/// Gives a folder its own mode back.
 pub fn shut_again(folder: &OwnedFd, mode: u16) {
-    // It was just set to another, and by the same user.
+    // Setting it cannot fail: the same user has just set another mode.
     let _ = set_mode(folder, mode);
 }
 
@@ -47,12 +46,12 @@ fn set_mode(folder: &OwnedFd, mode: u16) -> Result<(), Errno> {
     rustix::fs::chmod(by_descriptor(folder.as_fd()), mode)
 }
 
-/// The same of a folder that may not even be opened for reading.
+/// Lets the owner into a folder that may not even be opened for reading, as [`let_in`] does.
 pub fn let_into(dir: impl AsFd, name: &[u8]) -> Result<Option<u16>, Errno> {
     let_in(&by_path(dir, name)?)
 }
 
-/// Whether this user may let themselves into the folder `name`.
+/// Whether this user owns the folder `name`, and so may open it.
 pub fn is_own(dir: impl AsFd, name: &[u8]) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let there = by_path(dir, name).and_then(Stat::of);

@@ -1,6 +1,6 @@
-//! The folder that is restored into. Nothing is ever opened, made or removed outside of it: every path is resolved
-//! beneath its descriptor and through no symbolic link, whatever the snapshot says and whoever changes the folder
-//! meanwhile.
+//! The folder that is restored into. Invariant: nothing is ever opened, made or removed outside of it. Every path is
+//! resolved beneath its descriptor and through no symbolic link, whatever the snapshot says and whichever program
+//! changes the folder meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,23 +23,23 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// Longer paths are opened piece by piece: the kernel's limit is 4096 with the final zero.
+/// Longest path that is opened in one call, in bytes: the kernel's limit is 4096 with the final zero.
 pub const PIECE_BYTES_MAX: usize = 4000;
 
-/// File systems in the target of which a folder stays open until they are on the disk. (Subvolumes, of which there may
-/// be more, have devices of their own, and go to the disk with one another.)
+/// Most file systems in the target of which a folder stays open until they are on the disk. (Subvolumes, of which there
+/// may be more, have devices of their own, and go to the disk together.)
 const MOUNTED_MAX: usize = 32;
-/// What is done to files that the snapshot does not have, as errors call it.
+/// Operation that removes files which the snapshot does not have, as errors name it.
 pub const REMOVE: &str = "remove";
-/// How often a folder is tried to be made.
+/// Times that making a folder is tried.
 const MAKE_ROUNDS_MAX: usize = 16;
 
 /// An open target folder.
 pub struct Target {
     root: OwnedFd,
-    /// What the user calls it.
+    /// Path of the target, as the user gave it.
     place: Vec<u8>,
-    /// A folder of each other file system in it that was restored into, by device.
+    /// A folder of each other file system in the target that was restored into, by device.
     mounted: Mutex<BTreeMap<u64, Arc<OwnedFd>>>,
 }
 
@@ -52,8 +52,8 @@ impl Target {
         }
     }
 
-    /// Opens the folder, making it with this mode, and those above it as new folders are, where they are missing. Also
-    /// whether it was. What leads to it may be symbolic links: the user named it.
+    /// Opens the target. Where it is missing, it is made with this mode, and the folders above it as new folders are.
+    /// Returns also whether it was missing. The path may lead through symbolic links: the user named it.
     pub fn create(target: &[u8], mode: Mode) -> Result<(Self, bool)> {
         let make = || {
             let is_new = make_with_those_above(Path::new(OsStr::from_bytes(target)), mode)?;
@@ -74,7 +74,7 @@ impl Target {
         })
     }
 
-    /// The folder if it is there: for looking only.
+    /// Opens the target if it is there, only to look at it.
     pub fn existing(target: &[u8]) -> Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(CWD, target, flags, Mode::empty()) {
@@ -84,7 +84,7 @@ impl Target {
         }
     }
 
-    /// What failed on `path` in the target, which the error calls as the user finds it.
+    /// Makes the error of an operation that failed on `path` in the target, named as the user finds it.
     pub fn error(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
         let source = source.into();
         let source = match source.kind() {
@@ -102,7 +102,7 @@ impl Target {
         lost(&self.place, path, error)
     }
 
-    /// Remembers that something is restored into a folder that was there, for it may be of another file system.
+    /// Remembers a folder that was there and is restored into, since it may be on another file system.
     pub fn note(&self, folder: &Arc<OwnedFd>) -> Result<(), Errno> {
         let (there, own) = (Stat::of(folder)?.device, Stat::of(&self.root)?.device);
         let mut mounted = self.mounted.lock();
@@ -112,8 +112,8 @@ impl Target {
         Ok(())
     }
 
-    /// Waits until everything in its file system, and in those that are mounted in it and were restored into, is on
-    /// the disk. Errors: also those of what was written since it was opened and failed afterwards, since Linux 5.8.
+    /// Waits until everything in the target's file system, and in those that are mounted in it and were restored into,
+    /// is on the disk. Errors: since Linux 5.8 also those of earlier writes that failed only on their way to the disk.
     pub fn sync(&self) -> Result<(), Errno> {
         let sync = |folder: &OwnedFd| match rustix::fs::syncfs(folder) {
             Err(Errno::NOSYS) => Ok(()),
@@ -121,30 +121,32 @@ impl Target {
         };
         let mut done = sync(&self.root);
         for folder in self.mounted.lock().values() {
-            // All of them, whatever came of the one before.
+            // Sync all of them, even after an error.
             let synced = sync(folder);
             done = done.and(synced);
         }
         done
     }
 
-    /// The folder itself.
+    /// Descriptor of the target itself.
     pub fn root(&self) -> &OwnedFd {
         &self.root
     }
 
-    /// Whether it is the root of all that this process sees, whatever it is called.
+    /// Whether the target is the root of all that this process sees, under any name.
     pub fn is_root(&self) -> Result<bool, Errno> {
         let (here, root) = (Stat::of(&self.root)?, Stat::at(CWD, b"/", true)?);
         Ok((here.device, here.inode) == (root.device, root.inode))
     }
 
-    /// A folder in the target: `path` is empty or begins with `/`, as [`path::clean`](crate::path::clean) has it.
+    /// Opens a folder in the target: `path` is empty or begins with `/`, as [`path::clean`](crate::path::clean) makes
+    /// it.
     pub fn open_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open(path, ResolveFlags::empty())
     }
 
-    /// As [`open_folder`](Self::open_folder), but [`Errno::XDEV`] for what is mounted somewhere in the target.
+    /// Opens a folder as [`open_folder`](Self::open_folder) does, but returns [`Errno::XDEV`] for anything mounted in
+    /// the target.
     pub fn open_unmounted(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let folder = self.open(path, ResolveFlags::NO_XDEV)?;
         on_device(folder, Stat::of(&self.root)?.device)
@@ -175,7 +177,7 @@ impl Target {
     }
 }
 
-/// Whether the folder was missing; then it is made.
+/// Makes the folder and those above it where they are missing. Returns whether the folder was missing.
 fn make_with_those_above(folder: &Path, mode: Mode) -> std::io::Result<bool> {
     let make = || DirBuilder::new().mode(mode.as_raw_mode()).create(folder);
     let made = match (make(), folder.parent()) {
@@ -191,15 +193,16 @@ fn make_with_those_above(folder: &Path, mode: Mode) -> std::io::Result<bool> {
     }
 }
 
-/// Makes the folder `name` in `parent` with this mode where it is missing. What stands in its way and is no folder is
-/// removed if it `gives_way`. Also whether it was not there before. `EXIST`: what is in its way does not give way.
+/// Opens the folder `name` in `parent`, or makes it with this mode where it is missing. Anything else under that name
+/// is removed if it `gives_way`. Returns also whether the folder was missing. `EXIST`: something under that name does
+/// not give way.
 pub fn make_folder(
     parent: &OwnedFd,
     name: &[u8],
     mode: Mode,
     gives_way: impl Fn(&Stat) -> Result<bool, Errno>,
 ) -> Result<(OwnedFd, bool), Errno> {
-    // Another thread may be at the same folder: whatever it did in between, it is looked at again.
+    // Another thread may be making or removing the same folder, so a failed step is tried again from the start.
     for _ in 0..MAKE_ROUNDS_MAX {
         let is_new = match rustix::fs::mkdirat(parent, name, mode) {
             Ok(()) => true,
@@ -227,7 +230,7 @@ pub fn make_folder(
     Err(Errno::AGAIN)
 }
 
-/// As [`Target::lost`], of the target that the user calls `place`.
+/// Makes the error of [`Target::lost`] for a target that the user calls `place`.
 pub fn lost(place: &[u8], path: &[u8], error: impl Into<Arc<Error>>) -> Error {
     Error::Content {
         op: "restore",
@@ -241,12 +244,12 @@ fn in_target(place: &[u8], path: &[u8]) -> Vec<u8> {
     [place, path].concat()
 }
 
-/// The folder `name` in `dir`, which lies on `device`; [`Errno::XDEV`] where something is mounted there.
+/// Opens the folder `name` in `dir`, which lies on `device`; returns [`Errno::XDEV`] where something is mounted there.
 pub fn open_unmounted(dir: BorrowedFd<'_>, name: &[u8], device: u64) -> Result<OwnedFd, Errno> {
     on_device(open_with(dir, name, ResolveFlags::NO_XDEV)?, device)
 }
 
-/// Subvolumes are file systems of their own that are mounted nowhere.
+/// Checks the device. Subvolumes are file systems of their own that are mounted nowhere.
 fn on_device(folder: OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
     match Stat::of(&folder)?.device == device {
         true => Ok(folder),
@@ -254,7 +257,7 @@ fn on_device(folder: OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The folder at `path`, of no more than [`PIECE_BYTES_MAX`] bytes and without a `/` before it, below `from`.
+/// Opens the folder at `path`, of at most [`PIECE_BYTES_MAX`] bytes and without a leading `/`, below `from`.
 pub fn open_beneath(from: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     open_with(from, path, ResolveFlags::empty())
 }

@@ -1,7 +1,7 @@
-//! Names for what is not complete yet: until then, what stands in its place stays, and nobody takes the half for the
-//! whole.
+//! Temporary names for incomplete files: until a file is complete, the thing in its place stays, and no program takes
+//! the half for the whole.
 //!
-//! Nobody who lists the folder takes them for anything else; what a killed run leaves is removed by `--delete`, or by
+//! The names show in a listing that they are temporary. Leftovers of a killed run are removed by `--delete`, or by
 //! hand.
 
 use std::num::NonZeroU64;
@@ -14,29 +14,29 @@ use rustix::io::Errno;
 
 use crate::meta::Stat;
 
-/// Where something was made.
+/// The name under which something was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Under its own name, where nothing was.
+    /// Its own name, where nothing was.
     Own,
-    /// Under a name of this number, and under its own there was nothing.
+    /// A temporary name with this number, while nothing was under its own name.
     Hidden(NonZeroU64),
-    /// Under a name of this number, beside what it is to replace.
+    /// A temporary name with this number, beside the thing that it will replace.
     Beside(NonZeroU64),
 }
 
 impl Place {
-    /// Hidden, under a name that this process has not given yet.
+    /// Makes a hidden place, with a number that this process has not used yet.
     pub fn hidden() -> Self {
         Self::Hidden(next())
     }
 
-    /// Beside, under such a name.
+    /// Makes a place beside the thing to replace, with such a number.
     pub fn beside() -> Self {
         Self::Beside(next())
     }
 
-    /// What stands there now and is to be called `name`.
+    /// Returns the current name of the thing that is to be called `name`.
     pub fn name(self, name: &[u8]) -> Vec<u8> {
         match self {
             Self::Own => name.to_vec(),
@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// The same place, from which it replaces whatever has come under its own name.
+    /// Returns the same place, but from now on it replaces anything under its own name.
     pub fn replacing(self) -> Self {
         match self {
             Self::Own => Self::Own,
@@ -54,8 +54,8 @@ impl Place {
         }
     }
 
-    /// It is complete: it takes its own name, and the place of what it replaces. Errors: it is removed; but not where
-    /// something has come under its own name (`EXIST`) that it is not to replace.
+    /// Gives a complete file its own name, and the place of the thing that it replaces. Errors: the file is removed;
+    /// `EXIST` where something has come under its own name that it is not to replace.
     pub fn put(self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
         let there = self.name(name);
         let renamed = match self {
@@ -67,12 +67,12 @@ impl Place {
             },
             Self::Beside(_) => rustix::fs::renameat(dir, there, dir, name),
         };
-        // Of two names of one file, renaming removes none.
+        // Renaming one name of a file to another name of the same file removes neither.
         self.give_up(dir);
         renamed
     }
 
-    /// It will not be complete, or is what stands there anyway.
+    /// Removes the temporary name: the file will not be complete, or has its own name already.
     pub fn give_up(self, dir: &OwnedFd) {
         if self != Self::Own {
             let _ = rustix::fs::unlinkat(dir, self.name(b""), AtFlags::empty());
@@ -86,16 +86,16 @@ fn next() -> NonZeroU64 {
     NonZeroU64::new(number).unwrap_or(NonZeroU64::MAX)
 }
 
-/// `EXIST`: something has that name, or one that the file system takes for it.
+/// Renames where `to` is free. `EXIST`: something has that name, or one that the file system takes for it.
 fn rename_to_new(dir: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
-        // NFS, exFAT, some of FUSE, and old kernels replace or nothing.
+        // NFS, exFAT, some file systems of FUSE, and old kernels cannot rename without replacing.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => look_and_rename(dir, from, to),
         other => other,
     }
 }
 
-/// Of this restore's own files none comes in between.
+/// Looks whether `to` is free, then renames. The lock keeps other threads of this restore out in between.
 fn look_and_rename(dir: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let _one = ONE_BY_ONE.lock();

@@ -1,4 +1,4 @@
-//! Whether a file has the time that a snapshot says, where file systems keep times more coarsely than others.
+//! Compares a file's time with the snapshot's, since some file systems keep times more coarsely than others.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -12,24 +12,24 @@ use super::trial::nameless;
 use crate::Time;
 use crate::meta::Stat;
 
-/// What file systems keep times to, in nanoseconds: most; NTFS and SMB; exFAT; ext4 with small inodes; FAT.
+/// Steps in which file systems keep times, in nanoseconds: most; NTFS and SMB; exFAT; ext4 with small inodes; FAT.
 const STEPS: [i128; 5] = [1, 100, 10_000_000, 1_000_000_000, 2_000_000_000];
-/// A time that each of them keeps otherwise.
+/// A time that each of these steps changes differently.
 const TELLING: Time = Time {
     secs: 1_000_000_001,
     nanos: 123_456_789,
 };
 
-/// What the file systems that are restored into keep times to, by device; each is asked once, and only if that matters.
+/// Steps of the file systems that are restored into, by device; each is tried out once, and only where it matters.
 #[derive(Default)]
 pub struct TimeSteps(Mutex<HashMap<u64, TimeKeeping>>);
 
 /// How a file system keeps times.
 #[derive(Clone, Copy)]
 struct TimeKeeping {
-    /// What it keeps times of change to, in nanoseconds.
+    /// Step of times of change, in nanoseconds.
     step: i128,
-    /// It keeps times of access, to any of [`STEPS`].
+    /// Whether it keeps times of access, in any of [`STEPS`].
     has_access: bool,
 }
 
@@ -37,12 +37,12 @@ fn nanos(time: Time) -> i128 {
     i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
 }
 
-/// Whether a file system that keeps times to `step` nanoseconds makes `there` of `wanted`.
+/// Whether a file system that keeps times in steps of `step` nanoseconds turns `wanted` into `there`.
 fn is_cut_to(step: i128, wanted: Time, there: Time) -> bool {
     nanos(there) == nanos(wanted) - nanos(wanted).rem_euclid(step)
 }
 
-/// Whether any file system makes `there` of `wanted`.
+/// Whether some file system turns `wanted` into `there`.
 pub fn may_be_same(wanted: Time, there: Time) -> bool {
     STEPS.iter().any(|step| is_cut_to(*step, wanted, there))
 }
@@ -62,7 +62,8 @@ impl TimeSteps {
         self.keeping(dir, device).has_access
     }
 
-    /// Where that cannot be found out, times are taken for exact: a file is rather written again than left as it was.
+    /// Returns how the file system keeps times. Where that cannot be found out, times count as exact: a file is rather
+    /// written again than left as it was.
     fn keeping(&self, dir: BorrowedFd<'_>, device: u64) -> TimeKeeping {
         *self.0.lock().entry(device).or_insert_with(|| {
             let there = try_out(dir).ok();
@@ -80,7 +81,7 @@ impl TimeSteps {
     }
 }
 
-/// What becomes of [`TELLING`] in this folder.
+/// Returns the `stat` of a file in this folder that was given the time [`TELLING`].
 fn try_out(dir: BorrowedFd<'_>) -> Result<Stat, Errno> {
     let file = nameless(dir)?;
     let time = timespec(TELLING);
@@ -122,7 +123,7 @@ mod tests {
         assert!(may_be_same(time(-3, 500_000_000), time(-4, 0)));
     }
 
-    /// Here, as on most, times are kept whole: a round one is another.
+    /// The test's file system, like most, keeps times whole: a round time is another one.
     #[test]
     fn a_round_time_is_the_same_only_where_times_are_cut_off() {
         let dir = tempfile::tempdir().expect("tempdir");
@@ -138,7 +139,7 @@ mod tests {
         });
         assert!(steps.is_same(folder.as_fd(), wanted(0), &there));
         assert!(!steps.is_same(folder.as_fd(), wanted(500_000_000), &there));
-        // As of one that keeps whole seconds.
+        // Simulates a file system that keeps whole seconds.
         let keeping = TimeKeeping {
             step: 1_000_000_000,
             has_access: true,

@@ -1,8 +1,8 @@
 //! The target itself, where it stands for a folder of the snapshot, as with `SNAPSHOT:PATH`.
 //!
-//! If a restore makes it, nobody else is let in until all is in it, and then it looks like that folder: what lies in it
-//! may have been kept from others by that folder's mode alone. A target that was there keeps its own metadata, for it
-//! is the user's, unless a restore that was interrupted has made it.
+//! A target that the restore makes is closed to other users until everything is in it, and then gets that folder's
+//! metadata: the folder's mode alone may have kept its content from others. A target that was there keeps its own
+//! metadata, since it is the user's, unless an interrupted restore has made it.
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -12,20 +12,20 @@ use super::target::Target;
 use super::unfinished::{self, is_unfinished};
 use crate::meta::Stat;
 
-/// What the target stands for.
+/// The thing in the snapshot that the target stands for.
 #[derive(Default)]
 pub enum StandsFor {
-    /// No folder, as where all of a snapshot is restored, or a single file.
+    /// No folder: all of the snapshot is restored, or a single file.
     #[default]
     None,
-    /// A folder of which the snapshot's entry is lost.
+    /// A folder whose entry is lost.
     Lost,
-    /// A folder that looks so.
+    /// A folder with this metadata.
     Folder(Box<Meta>),
 }
 
 impl StandsFor {
-    /// What a missing target is made with.
+    /// Mode with which a missing target is made.
     pub fn mode(&self) -> Mode {
         match self {
             Self::None => Mode::RWXU | Mode::RWXG | Mode::RWXO,
@@ -34,7 +34,7 @@ impl StandsFor {
         }
     }
 
-    /// What the target gets in the end, if it gets anything; `is_new`: this restore has made it, or would.
+    /// Returns the metadata that the target gets at the end, if any; `is_new`: this restore has made it, or would.
     pub fn due(self, target: Option<&Target>, is_new: bool) -> Result<Option<Meta>, Errno> {
         let Self::Folder(meta) = self else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! A file without a name, to try out what the file system of a folder makes of it.
+//! A file without a name, to try out how the file system of a folder behaves.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::apply::timespec;
 use crate::meta::Stat;
 
-/// An empty file in the file system of `dir`, which is gone when it is closed.
+/// Makes an empty file in the file system of `dir`, which vanishes when it is closed.
 pub fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     match rustix::fs::openat(dir, ".", flags | OFlags::TMPFILE, mode) {
@@ -20,7 +20,7 @@ pub fn nameless(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     let file = rustix::fs::openat(dir, &name[..], fresh, mode)?;
     rustix::fs::unlinkat(dir, &name[..], AtFlags::empty())?;
-    // The folder may be complete, with the times of the snapshot.
+    // The folder may be complete, with the snapshot's times: set them again.
     let times = Timestamps {
         last_access: timespec(before.atime),
         last_modification: timespec(before.mtime),

@@ -1,5 +1,5 @@
-//! Reading back what a window restored: every chunk's fingerprint again, this time from the target, and all metadata
-//! that was set.
+//! Reads a window back after it was restored: checks every chunk's fingerprint again, this time in the target, and all
+//! metadata that was set.
 
 use std::fs::File as Opened;
 use std::io::{self, ErrorKind};
@@ -24,8 +24,8 @@ use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result, Slice};
 
 impl Writer<'_> {
-    /// Reads the files of a window that was carried out; tells those that differ. Returns how many are as they should
-    /// be, without the last where it goes on in the next window.
+    /// Reads the files of a window that was carried out, and reports those that differ. Returns how many are right,
+    /// without the last file where it goes on in the next window.
     pub fn verify(&self, window: &Window, last_continues: bool) -> Result<u64> {
         let mut uses: Vec<&Use> = window.uses.iter().collect();
         uses.sort_unstable_by_key(|one| (one.file, one.offset));
@@ -96,8 +96,8 @@ impl Writer<'_> {
         Ok(verified)
     }
 
-    /// Of a file of `size` bytes only `read` are read back, here: the others are holes, stay as they were, have failed,
-    /// or were read under another name or in the window before.
+    /// Counts bytes of a file that are not read back here, as progress: of `size` bytes only `read` are read. The
+    /// others are holes, stay as they were, have failed, or were read under another name or in the window before.
     fn count_unread(&self, size: u64, read: u64) {
         let unread = size.saturating_sub(read);
         Progress::add(&self.progress.bytes_verified, unread);
@@ -147,8 +147,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Compares the metadata of what stands under `name` in `dir` with what it was given. What could not be given was
-    /// told then.
+    /// Compares the metadata of `name` in `dir` with the metadata that was set. Kinds that could not be set were
+    /// reported then.
     pub(super) fn verify_metadata(
         &self,
         (dir, name): (&OwnedFd, &[u8]),
@@ -175,7 +175,8 @@ impl Writer<'_> {
                 return self.failed(&path, &self.target.error("verify", &path, e));
             }
         };
-        // Where nothing of the user's is touched by trying out.
+        // Try things out at the target's root if it is on the same device, so that no other folder of the user is
+        // touched.
         let is_roots = |root: Stat| root.device == there.device;
         let trial = match Stat::of(self.target.root()).is_ok_and(is_roots) {
             true => self.target.root(),
@@ -216,7 +217,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A further name of a file, which got the content itself.
+    /// Verifies a further name of a file that got the content itself.
     fn verify_copy(&self, folder: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<()> {
         let failed = |e: io::Error| self.target.error("verify", path, e);
         let opened = self
@@ -237,7 +238,7 @@ impl Writer<'_> {
 
     /// Opens a file that was restored; it must have `size` bytes.
     fn open_restored(&self, dir: &OwnedFd, name: &[u8], size: u64) -> io::Result<Opened> {
-        // whoever may write there may have put a pipe in its place
+        // anybody who may write there may have put a pipe in its place
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let open = |flags| rustix::fs::openat(dir, name, flags, Mode::empty());
         let fd = match open(flags | OFlags::NOATIME) {
@@ -261,12 +262,12 @@ impl Writer<'_> {
 /// Opens a folder of a window, by its number.
 type OpenIn<'a> = dyn Fn(u32) -> std::result::Result<Arc<OwnedFd>, Failed> + 'a;
 
-/// A restored file that is compared with what it should hold.
+/// A restored file that is compared with its expected content.
 struct Comparing<'a> {
     writer: &'a Writer<'a>,
     opened: &'a Opened,
     buffer: Vec<u8>,
-    /// Made when it is first needed.
+    /// Reader of chunks, made when it is first needed.
     reader: Option<ChunkReader>,
 }
 
@@ -280,8 +281,8 @@ impl<'a> Comparing<'a> {
         }
     }
 
-    /// Fails where at `offset` there is something else. A part of a chunk has no fingerprint: the chunk is read, by
-    /// `reader` if there is one.
+    /// Fails where the file has other bytes than `slice` at `offset`. A part of a chunk has no fingerprint: then the
+    /// chunk is read, by `reader` if there is one.
     fn compare(
         &mut self,
         slice: &Slice,

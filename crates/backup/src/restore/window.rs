@@ -16,39 +16,39 @@ use crate::{Entry, Item, SharedXattrs, Slice};
 
 /// A folder of the window.
 pub struct Folder {
-    /// Its name. All paths would take the square of the depth.
+    /// Name in the folder above. Whole paths would take the square of the depth.
     pub name: Box<[u8]>,
-    /// What it is to look like at the end; `None` for the target itself.
+    /// Metadata that the folder gets at the end; `None` for the target itself.
     pub meta: Option<Meta>,
-    /// The number of the folder it lies in; the target's is its own.
+    /// Number of the folder above; the target's is its own number.
     pub parent: u32,
-    /// It was asked for itself, and does not only lead to what was.
+    /// Whether the folder is wanted for itself, and does not only lead to a wanted one.
     pub is_asked_for: bool,
-    /// What becomes of its metadata.
+    /// Decision about the folder's metadata.
     pub fate: Mutex<Fate>,
-    /// More of it follows in the next window: its metadata waits.
+    /// Whether the folder goes on in the next window, so that its metadata waits.
     pub continues: bool,
-    /// What came of its metadata.
+    /// Result of setting the folder's metadata.
     pub metadata_outcome: MetadataOutcome,
 }
 
-/// How far a file is.
+/// State of a file in a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Nothing was done yet.
     Planned,
-    /// It is there, and gets its bytes.
+    /// The file was made, and gets its bytes.
     Made(Made),
-    /// It is there since the window before.
+    /// The file was made in an earlier window.
     Resumed(Made),
-    /// What was there stays.
+    /// The file in the target stays as it was.
     Skipped,
-    /// It failed, and that was said; what was made of it before is not complete.
+    /// The file failed, which was reported; if it was made before, it is not complete.
     Failed(Option<Made>),
 }
 
 impl State {
-    /// What was made of it.
+    /// Returns the file that was made, if any.
     pub fn made(self) -> Option<Made> {
         match self {
             Self::Made(made) | Self::Resumed(made) => Some(made),
@@ -71,44 +71,44 @@ pub struct File {
     pub name: Box<[u8]>,
     pub size: u64,
     pub meta: Meta,
-    /// Its size must be set, as writing alone does not reach its end or may not reach it last.
+    /// Whether the size must be set, as writing alone may not reach the file's end, or not as its last step.
     pub set_size: bool,
-    /// Others may be linked to it.
+    /// Whether other names may be linked to the file.
     pub has_further_names: bool,
     pub state: Mutex<State>,
-    /// What came of its metadata.
+    /// Result of setting the file's metadata.
     pub metadata_outcome: MetadataOutcome,
     to_come: AtomicU32,
 }
 
 impl File {
-    /// Counts `n` chunks as dealt with; true for whoever dealt with the last.
+    /// Counts `n` chunks as done; returns true if they were the last ones.
     pub fn arrived(&self, n: u32) -> bool {
         self.to_come.fetch_sub(n, AcqRel) == n
     }
 
-    /// Chunks still to come.
+    /// Chunks that are still to come.
     pub fn to_come(&self) -> u32 {
         self.to_come.load(std::sync::atomic::Ordering::Acquire)
     }
 }
 
-/// One place that a chunk goes to.
+/// One place in a file that a chunk, or a part of it, goes to.
 #[derive(Clone, Copy)]
 pub struct Use {
     pub container: u32,
     pub file: u32,
     pub fingerprint: Fingerprint,
     pub chunk_len: u32,
-    /// Of the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Of the chunk's bytes, those that go there.
+    /// Offset of the part in the chunk, in bytes.
     pub skip: u32,
     pub len: u32,
 }
 
 impl Use {
-    /// What goes there.
+    /// Returns the part of the chunk that goes there.
     pub fn slice(&self, container: ContainerId) -> Slice {
         let chunk = ChunkRef {
             fingerprint: self.fingerprint,
@@ -127,26 +127,26 @@ impl Use {
 pub struct Special {
     pub folder: u32,
     pub entry: Entry,
-    /// The first, if this is another name of it.
+    /// First name, where this is a further name of the same thing.
     pub first: Option<FirstName>,
-    /// What came of its metadata.
+    /// Result of setting the metadata.
     pub metadata_outcome: MetadataOutcome,
 }
 
-/// The first of a file's names, in the target.
+/// The first name of a file in the target.
 #[derive(Clone)]
 pub struct FirstName {
-    /// The path of its folder, which neighbours share.
+    /// Path of the name's folder, which neighbours share.
     pub folder: Arc<[u8]>,
     pub name: Box<[u8]>,
 }
 
-/// Another name for a file.
+/// A further name of a file.
 pub struct Link {
     pub folder: u32,
     pub first: FirstName,
     pub entry: Entry,
-    /// What came of its metadata, where it could not be linked, and got the content itself.
+    /// Result of setting the metadata, where the name could not be linked and got the content itself.
     pub metadata_outcome: MetadataOutcome,
 }
 
@@ -159,19 +159,19 @@ pub struct Window {
     pub links: Vec<Link>,
     pub specials: Vec<Special>,
     numbers: HashMap<ContainerId, u32>,
-    /// The attributes that were counted last.
+    /// Attributes that were counted last.
     xattrs: SharedXattrs,
-    /// The folder of a first name that was counted last.
+    /// Folder of the first name that was counted last.
     firsts: Option<Arc<[u8]>>,
     bytes: usize,
     bytes_max: usize,
 }
 
-/// RAM of an attribute besides its name and value.
+/// RAM of an attribute besides its name and value, in bytes.
 const XATTR_OVERHEAD_BYTES: usize = 64;
 
 impl Window {
-    /// An empty one, which is full when it takes so many bytes of RAM.
+    /// Makes an empty window, which is full when it takes `bytes_max` bytes of RAM.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             folders: room(bytes_max),
@@ -188,7 +188,7 @@ impl Window {
         }
     }
 
-    /// Adds a folder, which only leads to others so far.
+    /// Adds a folder, which is not wanted for itself so far; returns its number.
     pub fn folder(&mut self, name: &[u8], parent: u32, meta: Option<Meta>) -> u32 {
         self.bytes += size_of::<Folder>() + name.len() + 16;
         if let Some(meta) = &meta {
@@ -206,7 +206,7 @@ impl Window {
         self.folders.len() as u32 - 1
     }
 
-    /// Adds a file that is still without chunks.
+    /// Adds a file without chunks; returns its number.
     pub fn file(&mut self, folder: u32, entry: &Entry) -> u32 {
         self.bytes += size_of::<File>() + entry.name.len() + 16;
         self.count_xattrs(&entry.xattrs);
@@ -245,14 +245,14 @@ impl Window {
         });
     }
 
-    /// Adds another name of a file that came before.
+    /// Adds a further name of a file.
     pub fn link(&mut self, mut link: Link) {
-        // Room for four items is a third of all that a link of one takes.
+        // Room for four items is a third of all that a link with one item takes.
         link.entry.content.items.shrink_to_fit();
         let items = link.entry.content.items.len() * size_of::<Item>();
         let names = link.entry.name.len() + self.count_first(&link.first);
         let bytes = size_of::<Link>() + names + items + 64;
-        // Twice what it takes: a link reads no container, so a smaller window costs nothing.
+        // A link counts twice: it reads no container, so a smaller window costs nothing.
         self.bytes += 2 * bytes;
         self.count_xattrs(&link.entry.xattrs);
         self.links.push(link);
@@ -275,7 +275,7 @@ impl Window {
         first.name.len() + folder
     }
 
-    /// Entries of one leaf share attributes that are the same.
+    /// Counts attributes, unless they are shared with those counted last: entries of one leaf share equal ones.
     fn count_xattrs(&mut self, xattrs: &SharedXattrs) {
         if xattrs.is_empty() || xattrs.is_shared_with(&self.xattrs) {
             return;
@@ -287,7 +287,8 @@ impl Window {
         self.xattrs = xattrs.clone();
     }
 
-    /// The rest of this file comes in the next window: it is not complete when its chunks of this one are there.
+    /// Notes that the rest of this file comes in the next window: it is not complete when its chunks of this one are
+    /// there.
     pub fn file_continues(&mut self, file: u32) {
         *self.files[file as usize].to_come.get_mut() += 1;
     }
@@ -297,7 +298,7 @@ impl Window {
         self.bytes >= self.bytes_max && !self.is_empty()
     }
 
-    /// Whether it holds nothing but the target itself.
+    /// Whether the window holds nothing but the target itself.
     pub fn is_empty(&self) -> bool {
         self.folders.len() <= 1
             && self.files.is_empty()
@@ -305,17 +306,17 @@ impl Window {
             && self.links.is_empty()
     }
 
-    /// A folder's path in the target: empty, or beginning with `/`.
+    /// Returns a folder's path in the target: empty, or beginning with `/`.
     pub fn path(&self, folder: u32) -> Vec<u8> {
         self.path_with(folder, &[])
     }
 
-    /// A file's path in the target.
+    /// Returns a file's path in the target.
     pub fn path_of(&self, file: &File) -> Vec<u8> {
         self.path_in(file.folder, &file.name)
     }
 
-    /// The path in the target of what is called `name` in a folder.
+    /// Returns the path in the target of `name` in a folder.
     pub fn path_in(&self, folder: u32, name: &[u8]) -> Vec<u8> {
         self.path_with(folder, &[name])
     }
@@ -334,7 +335,7 @@ impl Window {
         path
     }
 
-    /// The folder and those above it, without the target.
+    /// Gives the numbers of the folder and those above it, without the target.
     pub fn way_up(&self, folder: u32) -> impl Iterator<Item = u32> {
         let in_target = |at: u32| Some(at).filter(|at| self.folders[*at as usize].parent != *at);
         std::iter::successors(in_target(folder), move |at| {
@@ -342,7 +343,7 @@ impl Window {
         })
     }
 
-    /// Brings the uses into the order of containers and fingerprints; gives, per container, which uses are its.
+    /// Sorts the uses by container and fingerprint; returns the range of uses for each container.
     pub fn by_container(&mut self) -> Vec<(ContainerId, std::ops::Range<usize>)> {
         self.uses.sort_unstable_by(|a, b| {
             (a.container, a.fingerprint, a.file, a.offset).cmp(&(
@@ -365,7 +366,8 @@ impl Window {
     }
 }
 
-/// Room for all that `bytes_max` allows, which takes RAM as it is used: one that grows is copied, and leaves holes.
+/// Reserves address space for all items that `bytes_max` allows. RAM is taken as it is used; a growing list would be
+/// copied, and leave holes.
 fn room<T>(bytes_max: usize) -> Vec<T> {
     Vec::with_capacity(bytes_max / size_of::<T>())
 }
@@ -374,7 +376,7 @@ fn room<T>(bytes_max: usize) -> Vec<T> {
 mod tests {
     use super::*;
 
-    /// Three thousand of them, whose paths would take a gigabyte.
+    /// Three thousand nested folders, whose paths would take a gigabyte.
     #[test]
     fn folders_in_each_other_take_what_their_names_take() {
         let mut window = Window::new(2 << 20);

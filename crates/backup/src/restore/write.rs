@@ -1,4 +1,4 @@
-//! Carries a window out: containers are read once each, their chunks go to the files that want them, complete files get
+//! Carries out a window: each container is read once, its chunks go to the files that want them, and complete files get
 //! their metadata.
 
 mod file;
@@ -37,10 +37,10 @@ use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::open_files;
 use crate::{Error, Events, Kind, Progress, Result};
 
-/// Batches between readers and writers.
+/// Most batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
 
-/// What all windows of a restore share.
+/// State that all windows of a restore share.
 pub struct Writer<'a> {
     pub target: &'a Target,
     pub session: &'a Session,
@@ -53,11 +53,11 @@ pub struct Writer<'a> {
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub tally: Tally,
-    /// It was said that the target has the repository in it.
+    /// Whether a warning has said that the repository lies in the target.
     pub tells_kept: AtomicBool,
 }
 
-/// What came of the paths.
+/// Counters of paths, which threads share.
 #[derive(Default)]
 pub struct Tally {
     pub skipped: AtomicU64,
@@ -73,16 +73,16 @@ pub struct Tally {
     pub lost: AtomicU64,
     /// Paths that are there, without some of their metadata.
     pub lacking: AtomicU64,
-    /// The same, by what they lack.
+    /// Paths that lack metadata, by kind.
     pub lacking_what: LackingTally,
     /// Paths that are there, without attributes that the snapshot does not know.
     pub unread_attributes: AtomicU64,
-    /// The target was full, once at least.
+    /// Whether the target was full at least once.
     pub is_full: AtomicBool,
 }
 
 impl Tally {
-    /// A file of `size` bytes failed.
+    /// Counts a failed file of `size` bytes.
     pub fn failed_file(&self, size: u64) {
         self.failed_files.fetch_add(1, Relaxed);
         self.failed_bytes.fetch_add(size, Relaxed);
@@ -106,26 +106,26 @@ impl Tally {
     }
 }
 
-/// One window being carried out.
+/// One window that is being carried out.
 struct Run<'a> {
     all: &'a Writer<'a>,
     window: &'a Window,
     folders: Mutex<OpenFolders>,
-    /// Folders into which their owner was let, with the modes that they had.
+    /// Modes of folders before their owner was let in, by number.
     shut: Mutex<BTreeMap<u32, u16>>,
     large: LargeFiles,
     spares: Spares,
     listed: Mutex<Listed>,
-    /// Folders of the window that lie where the snapshot says, by their exact names.
+    /// Folders of the window that are known to have exactly the snapshot's names.
     exact: Mutex<HashSet<u32>>,
-    /// The folder of the first names that were linked last.
+    /// Folder of the first names that were linked last.
     firsts: Mutex<Option<FirstFolder>>,
-    /// The folder that was shown last as the current one.
+    /// Number of the folder that progress showed last.
     shown: AtomicU32,
 }
 
 impl<'a> Writer<'a> {
-    /// Into `target`, of what the containers of `session` hold.
+    /// Makes a writer that restores chunks of `session` into `target`.
     pub fn new(
         target: &'a Target,
         session: &'a Session,
@@ -150,7 +150,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Everything of the window, but for folders and a file that continue in the next.
+    /// Restores everything of the window, except the metadata of folders and the end of a file that continue in the
+    /// next.
     pub fn carry_out(&self, window: &mut Window) -> Result<()> {
         let containers = window.by_container();
         let window = &*window;
@@ -177,7 +178,7 @@ impl<'a> Writer<'a> {
             Ok(())
         };
         let (read, run) = (&read, &run);
-        // Known before the first chunk arrives: afterwards a file that is complete looks the same.
+        // This is computed before the first chunk arrives: afterwards a complete file looks the same.
         let empty = run.files_without_chunks();
         let result: Result<()> = std::thread::scope(|scope| {
             (0..self.options.writers.max(1)).for_each(|_| drop(scope.spawn(|| run.write(&queue))));
@@ -214,7 +215,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Something of `size` bytes stays as it was.
+    /// Counts a thing of `size` bytes that stayed as it was.
     pub(super) fn stayed(&self, kind: Kind, size: u64) {
         let (tally, progress) = (&self.tally, self.progress);
         if kind == Kind::File {
@@ -227,7 +228,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// No further name is linked to what stands in place of a file that failed.
+    /// Remembers the window's failed files, so that no further name is linked to things in their places.
     pub(super) fn remember_failed(&self, window: &Window) {
         let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_));
         let with_names = window.files.iter().filter(|file| file.has_further_names);
@@ -236,7 +237,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The target gets its metadata, when everything is in it; that is read back where it was asked for.
+    /// Sets the target's metadata, once everything is in it, and reads it back where the options say so.
     pub fn describe_target(&self, meta: &Meta) {
         let (root, outcome) = (self.target.root(), MetadataOutcome::default());
         let missed = self.applier.to_open(root.as_fd(), meta);
@@ -246,8 +247,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Tells what something lacks that was given its metadata. What says that there is no room is no sign of a full
-    /// target here: attributes have a room of their own.
+    /// Reports the metadata that a thing lacks after it was set. An error of no room is no sign of a full target here:
+    /// attributes have a room of their own.
     fn tell_missed(
         &self,
         meta: &Meta,
@@ -276,7 +277,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Counts that a path lacks these kinds of metadata; `is_first`: it lacked none so far.
+    /// Counts a path that lacks these kinds of metadata; `is_first`: the path lacked none so far.
     pub(super) fn lacks(&self, kinds: Kinds, is_first: bool) {
         self.tally.lacking_what.add(kinds);
         if is_first {
@@ -296,8 +297,8 @@ impl<'a> Writer<'a> {
 }
 
 impl Run<'_> {
-    /// Reads one container and hands its chunks out. What it does not give is looked for elsewhere; what is nowhere is
-    /// told per file.
+    /// Reads one container and hands out its chunks. Chunks that the container does not give are looked for elsewhere;
+    /// a chunk that is found nowhere is reported for each file.
     fn read_container(
         &self,
         id: ContainerId,
@@ -319,13 +320,12 @@ impl Run<'_> {
             }
             Ok(())
         };
-        // A container that cannot be read, or not to its end, hurts the chunks that it did not give; what has not moved
-        // is asked for one by one.
+        // An error is no end: the container may have given some chunks, and the others are asked for one by one.
         let left = reader.read_container(id, &wanted, &mut hand_out);
         if let Ok(moved) = left
             && !moved.is_empty()
         {
-            // Why one does not come is told when it is asked for by itself.
+            // The reason why a chunk does not come is reported when it is asked for by itself.
             let _ = reader.read_moved(id, &moved, &mut hand_out);
         }
         groups.retain({
@@ -390,7 +390,7 @@ impl Run<'_> {
         batch.send(batches);
     }
 
-    /// A writer thread.
+    /// Runs a writer thread: writes batches until there are no more.
     fn write(&self, queue: &Receiver<Batch>) {
         for mut batch in queue {
             batch

@@ -6,24 +6,25 @@ use crate::restore::chosen::Choice;
 use crate::restore::fate::Fate;
 use crate::restore::window::Window;
 
-/// A folder whose content is not passed yet.
+/// A folder whose content has not passed yet.
 pub struct Folder {
-    /// `None` for the target, and where the snapshot's entry is lost.
+    /// Metadata to set; `None` for the target, and where the snapshot's entry is lost.
     pub meta: Option<Meta>,
-    /// It is wanted for itself.
+    /// Whether the folder is wanted for itself.
     pub is_asked_for: bool,
-    /// It is, or something in it was.
+    /// Whether the folder is wanted, for itself or for something in it.
     pub is_wanted: bool,
-    /// What the windows so far have made of it.
+    /// Decision about its metadata in the windows so far.
     pub fate: Fate,
-    /// Its number in the current window.
+    /// Number in the current window.
     pub number: Option<u32>,
-    /// What the patterns say of it.
+    /// Decision of the patterns.
     pub choice: Choice,
 }
 
 impl Folder {
-    /// `path`: below the target, as patterns have it; `above`: the folder it lies in, unless that is the target.
+    /// Makes the state of a folder. `path` is the path in the target, as patterns have it; `above` is the folder that
+    /// it lies in, unless that is the target.
     pub fn new(
         path: &[u8],
         meta: Option<Meta>,
@@ -45,7 +46,7 @@ impl Folder {
         }
     }
 
-    /// Puts it into the window; gives its number there.
+    /// Puts the folder into the window; returns its number there.
     pub fn plan(&self, name: &[u8], parent: u32, window: &mut Window) -> u32 {
         let number = window.folder(name, parent, self.meta.clone());
         let planned = &mut window.folders[number as usize];

@@ -1,4 +1,4 @@
-//! Files of a window: made where their first chunk arrives, completed where the last one does.
+//! Files of a window: made when their first chunk arrives, completed when the last one is written.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::restore::unfinished;
 use crate::restore::window::{File, Made, State};
 use crate::{Kind, Progress};
 
-/// A file that is made anew, read by nobody else before it is complete, and known for one that is not.
+/// Makes a new file, which no other user can read before it is complete, and whose mode marks it as incomplete.
 pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(dir, name, flags, unfinished::FILE)
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    /// Some chunks of a file are dealt with; whoever deals with the last completes it.
+    /// Notes that `chunks` chunks of a file are done; the thread that is done with the last ones completes the file.
     pub(super) fn arrived(&self, number: u32, chunks: u32, output: Option<Output>) {
         let file = &self.window.files[number as usize];
         let is_last = if chunks == 0 {
@@ -71,7 +71,7 @@ impl Run<'_> {
         }
     }
 
-    /// All of its content is there.
+    /// Completes a file whose content is all there.
     fn complete(&self, file: &File, made: Made, output: &Output) {
         let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
         let put = self
@@ -94,8 +94,8 @@ impl Run<'_> {
         }
     }
 
-    /// The file, open for writing, made where this is the first touch; `None` where nothing is to be written. It is
-    /// about to get so many chunks.
+    /// Returns the file open for writing, and makes it where this is its first use; `None` where nothing is to be
+    /// written. The file is about to get `chunks` chunks.
     fn open_file(&self, number: u32, chunks: u32) -> Result<Option<Output>, Errno> {
         let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
@@ -133,7 +133,7 @@ impl Run<'_> {
             return Ok(None);
         };
         let inode = Stat::of(&fd)?.inode;
-        // From here on it is no file of before that could stay as it was.
+        // From here on the file is the restore's own, not an earlier one that could stay as it was.
         *state = State::Made(Made { inode, place });
         let sized = match file.set_size {
             true => rustix::fs::ftruncate(&fd, file.size),
@@ -143,7 +143,7 @@ impl Run<'_> {
         match output {
             Ok(output) => Ok(Some(output)),
             Err(e) => {
-                // Nothing is in it, and nothing will be.
+                // The file is empty and will stay so: remove it.
                 let name = place.name(&file.name);
                 let _ = rustix::fs::unlinkat(&*dir, name, rustix::fs::AtFlags::empty());
                 self.fail_in(file, state, |path| self.io("write", path, e));

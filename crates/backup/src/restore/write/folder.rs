@@ -1,4 +1,4 @@
-//! The folders of a window: made when something goes into them, described when everything is there.
+//! Folders of a window: made when something goes into them, given their metadata when everything is there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::restore::window::Folder;
 use crate::{Change, Kind, Progress};
 
 impl Run<'_> {
-    /// A folder of the window, made with those above it where they are missing. `EXIST`: something else stays in its
-    /// place, or in that of one above.
+    /// Returns a folder of the window; it and those above it are made where they are missing. `EXIST`: something else
+    /// stays in its place, or in that of one above.
     pub(super) fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         let ready = |number| self.folders.lock().ready(number);
-        // Those that are missing or shut, the innermost first.
+        // Numbers of the missing or shut folders, the innermost first.
         let mut missing = Vec::new();
         let mut at = number;
         let mut above = loop {
@@ -59,7 +59,7 @@ impl Run<'_> {
         Ok(above)
     }
 
-    /// A folder that lies in `above`, made where it is missing.
+    /// Returns a folder that lies in `above`, and makes it where it is missing.
     fn go_into(&self, above: &OwnedFd, number: u32) -> Result<Arc<OwnedFd>, Errno> {
         let folder = &self.window.folders[number as usize];
         let open = || open_beneath(above.as_fd(), &folder.name);
@@ -69,14 +69,14 @@ impl Run<'_> {
                     self.must_be_exact((folder.parent, above), &folder.name)?;
                     Ok(!self.keeps(number, above.as_fd(), there))
                 };
-                // Without metadata it looks as new folders do.
+                // A folder without known metadata looks as new folders do.
                 let mode = folder
                     .meta
                     .as_ref()
                     .map_or(Mode::RWXU, |_| unfinished::FOLDER);
                 make_folder(above, &folder.name, mode, gives_way)?
             }
-            // It gets its mode in the end, or has its own again, and may be shut until then.
+            // The folder gets its mode at the end, or its own one again, so it may be opened to its owner until then.
             Err(Errno::ACCESS) if folder.meta.is_some() => {
                 self.decide(number, above.as_fd(), || {
                     Stat::at(above, &folder.name, false)
@@ -89,7 +89,7 @@ impl Run<'_> {
         self.make_ready(number, Arc::new(opened), is_new)
     }
 
-    /// Looks whether things may go into a folder, and lets its owner in.
+    /// Checks that things may go into a folder, and lets its owner in.
     fn make_ready(
         &self,
         number: u32,
@@ -98,7 +98,7 @@ impl Run<'_> {
     ) -> Result<Arc<OwnedFd>, Errno> {
         let has_meta = self.window.folders[number as usize].meta.is_some();
         match is_new {
-            // What it lies in does, too.
+            // The folder above has exactly the snapshot's name, so this new one has, too.
             true => drop(self.exact.lock().insert(number)),
             false => {
                 self.must_lead_exactly(number)?;
@@ -120,8 +120,8 @@ impl Run<'_> {
         Ok(opened)
     }
 
-    /// Decides, where nobody has, what becomes of the metadata of a folder that is there; `dir` is in its file system.
-    /// Whoever has just made it, and says so, is right.
+    /// Decides about the metadata of an existing folder, where that is not decided yet; `dir` is in its file system.
+    /// The thread that has just made the folder may decide otherwise, and is right.
     fn decide(
         &self,
         number: u32,
@@ -138,14 +138,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// It had this mode before its owner was let in.
+    /// Remembers the mode that a folder had before its owner was let in.
     fn was_shut(&self, number: u32, mode: Option<u16>) {
         if let Some(mode) = mode {
             self.shut.lock().entry(number).or_insert(mode);
         }
     }
 
-    /// Folders that their owner was let into have their own mode again, the deepest first.
+    /// Gives folders that their owner was let into their own modes back, the deepest first.
     pub(super) fn shut_all_again(&self) {
         for number in (0..self.window.folders.len() as u32).rev() {
             self.shut_again(number);
@@ -161,12 +161,12 @@ impl Run<'_> {
         }
     }
 
-    /// A folder that is there, whatever it is.
+    /// Opens a folder that is there, in any state.
     pub(super) fn open(&self, number: u32) -> Result<Arc<OwnedFd>, Failed> {
         open(&self.folders, self.all.target, self.window, number)
     }
 
-    /// Does what opens something; again with fewer folders open where too many files are.
+    /// Runs `open`; again with fewer folders open where the process has too many open files.
     pub(super) fn with_room<T>(&self, open: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
         loop {
             match open() {
@@ -176,7 +176,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether what is there, in `dir`, stays instead of the folder.
+    /// Whether the thing in `dir` stays instead of the folder.
     fn keeps(&self, number: u32, dir: BorrowedFd<'_>, there: &Stat) -> bool {
         let folder = &self.window.folders[number as usize];
         let path = || self.window.path(number);
@@ -189,8 +189,8 @@ impl Run<'_> {
         overwrite.keeps_for_folder(there, mtime, is_same)
     }
 
-    /// The folder into which something of this kind and size is to go; where something else stays in its place, so does
-    /// what would be in it, and counts as such.
+    /// Returns the folder into which something of this kind and size is to go. Where something else stays in the
+    /// folder's place, everything that would be in it counts as staying.
     pub(super) fn folder_for(
         &self,
         number: u32,
@@ -206,18 +206,18 @@ impl Run<'_> {
         }
     }
 
-    /// Whether something stays in place of the folder that this one lies in: that is told of the outermost.
+    /// Whether something stays in place of the folder above: then the outermost such folder is reported.
     fn is_below_what_stays(&self, folder: &Folder) -> bool {
         matches!(self.folder(folder.parent), Err(Errno::EXIST))
     }
 
-    /// What stands where a folder is to be.
+    /// Returns the thing that stands where a folder is to be.
     fn in_place_of(&self, folder: &Folder) -> Option<Stat> {
         let above = self.folder(folder.parent).ok()?;
         Stat::at(&*above, &folder.name, false).ok()
     }
 
-    /// Whether it is one of the repository's, into which nothing is restored; that is said.
+    /// Whether the folder is one of the repository's, into which nothing is restored; if so, a warning says it.
     fn is_kept(&self, opened: &OwnedFd, number: u32) -> Result<bool, Errno> {
         if self.all.options.kept.is_empty() {
             return Ok(false);
@@ -230,8 +230,8 @@ impl Run<'_> {
         Ok(is_kept)
     }
 
-    /// Folders that are complete get their metadata, unless they keep their own; the deepest first: what they are set
-    /// to may lock us out of what is below.
+    /// Sets the metadata of complete folders, unless they keep their own. The deepest come first: a folder's new mode
+    /// may lock us out of those below.
     pub(super) fn finish_folders(&self) {
         for (number, folder) in self.window.folders.iter().enumerate().rev() {
             let number = number as u32;

@@ -1,9 +1,9 @@
-//! Targets that take two names for one: file systems that ignore case (FAT, exFAT, many that are not Linux's own,
+//! Targets that treat two names as one: file systems that ignore case (FAT, exFAT, many that are not Linux's own,
 //! folders of ext4 with `casefold`) or cut dots off the end of a name.
 //!
-//! Invariant: a restore replaces, and goes into, only what has exactly the name that the snapshot says. What
-//! answers to that name and has another is another file of the snapshot, which was just made, or the user's. It stays,
-//! and that is an error.
+//! Invariant: a restore replaces, and goes into, only things that have exactly the name that the snapshot says. A thing
+//! that the target finds by that name, but that has another, is another file of the snapshot, made just now, or the
+//! user's. It stays, and that is an error.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -22,19 +22,19 @@ use crate::path::split;
 use crate::restore::open_folders::Failed;
 use crate::restore::window::Window;
 
-/// What a path fails with that the target takes for another: a name that is not unique.
+/// Error of a path that the target takes for another one: its name is not unique.
 pub const TAKEN: Errno = Errno::NOTUNIQ;
 
-/// Names that are remembered: some 16 MiB.
+/// Most names that are remembered: some 16 MiB.
 const NAMES_MAX: usize = 1 << 20;
 
-/// Folders whose names are remembered: what is restored goes from one to the other.
+/// Most folders whose names are remembered: a restore goes back and forth between a few.
 const FOLDERS_MAX: usize = 16;
 
-/// The names of the folders that were asked for last, by hashes.
+/// Names of the folders that were asked about last, by hashes.
 #[derive(Default)]
 pub struct Listed {
-    /// The one that was asked for last comes last.
+    /// Folders, the one that was asked about last at the end.
     folders: VecDeque<Names>,
     hasher: RandomState,
 }
@@ -45,7 +45,7 @@ struct Names {
 }
 
 impl Listed {
-    /// Whether a folder has exactly this name. It is listed where that is not known to be so.
+    /// Whether a folder has exactly this name. The folder is listed if the name is not among the remembered ones.
     fn has(
         &mut self,
         folder: u32,
@@ -68,7 +68,7 @@ impl Listed {
         })?;
         let mut left = NAMES_MAX - hashes.len();
         self.folders.push_back(Names { folder, hashes });
-        // The oldest go.
+        // The oldest folders are forgotten.
         let others = self.folders.iter().rev().skip(1).take(FOLDERS_MAX - 1);
         let kept = others.take_while(|it| {
             let rest = left.checked_sub(it.hashes.len());
@@ -81,7 +81,7 @@ impl Listed {
     }
 }
 
-/// Another name, which such a target takes for this one; none where no such target is known to do so.
+/// Returns another name that such a target treats as this one; `None` where no known target has any.
 fn twin(name: &[u8]) -> Option<Vec<u8>> {
     let swapped = |b: &u8| match b.is_ascii_lowercase() {
         true => b.to_ascii_uppercase(),
@@ -107,7 +107,7 @@ fn swapped_char(c: char) -> char {
     }
 }
 
-/// Whether some target may take them for one.
+/// Whether some target may treat the two as one name.
 fn are_alike(a: &[u8], b: &[u8]) -> bool {
     let folded = |name| String::from_utf8_lossy(name).to_lowercase();
     let cut = |name: String| name.trim_end_matches(['.', ' ']).to_owned();
@@ -115,7 +115,7 @@ fn are_alike(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn each_name(dir: &OwnedFd, each: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
-    // Opened anew: another thread may be listing it.
+    // The folder is opened anew: another thread may be listing it.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
@@ -130,12 +130,12 @@ fn each_name(dir: &OwnedFd, each: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether what answers to `name` in `dir` may have another: its twin answers, too.
+/// Whether a thing found as `name` in `dir` may have another name: its twin is found, too.
 fn may_be_another(dir: &OwnedFd, name: &[u8]) -> bool {
     twin(name).is_some_and(|twin| Stat::at(dir, &twin, false).is_ok())
 }
 
-/// Whether what answers to `name` in `dir` has exactly that name.
+/// Whether the thing found as `name` in `dir` has exactly that name.
 pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     if !may_be_another(dir, name) {
         return Ok(true);
@@ -143,8 +143,8 @@ pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     Listed::default().has(0, name, |each| each_name(dir, each))
 }
 
-/// Asks of a folder and those above it, up to one of the `exact`, which know it afterwards, whether the target has them
-/// by exactly their names.
+/// Checks that the target has a folder, and those above it up to one of the `exact`, by exactly their names; adds them
+/// to `exact`.
 fn lead_exactly(
     window: &Window,
     number: u32,
@@ -165,7 +165,7 @@ fn lead_exactly(
 }
 
 impl Run<'_> {
-    /// As [`is_exact`], of a folder of the window. [`TAKEN`]: it has another.
+    /// Checks a name in a folder of the window, as [`is_exact`] does. [`TAKEN`]: the thing has another name.
     pub(super) fn must_be_exact(
         &self,
         (folder, dir): (u32, &OwnedFd),
@@ -181,11 +181,11 @@ impl Run<'_> {
         }
     }
 
-    /// Folders that were there have the names that the snapshot says: this one, and those above it.
+    /// Checks that an existing folder, and those above it, have exactly the names that the snapshot says.
     pub(super) fn must_lead_exactly(&self, number: u32) -> Result<(), Errno> {
         let must_be_exact = |above, name: &[u8]| {
             let dir = match self.open(above) {
-                // It is let into on the way.
+                // The owner is let into this folder on the way.
                 Err(Failed {
                     why: Errno::ACCESS, ..
                 }) => self.folder(above)?,
@@ -196,7 +196,7 @@ impl Run<'_> {
         lead_exactly(self.window, number, &self.exact, must_be_exact)
     }
 
-    /// Says which names the target takes for one, of a path that failed so.
+    /// Says which names the target treats as one, for a path that failed with [`TAKEN`].
     pub(super) fn taken(&self, path: &[u8]) -> String {
         let show = |name: &[u8]| crate::path::show(name);
         let mut at = path;
@@ -278,7 +278,7 @@ mod tests {
                 assert_eq!(lead_exactly(&window, folder, &exact, ask), expected);
             }
         }
-        // `sub` with what leads to it three times, `Sub` and what is in it once.
+        // `sub` with the folders above it is asked for three times, `Sub` and the folders in it once.
         assert_eq!(asked.get(), 2 + 3 + 2 + 3);
     }
 
@@ -305,7 +305,7 @@ mod tests {
             }
         }
         assert_eq!(listings, FOLDERS_MAX);
-        // And no more are remembered.
+        // No more folders than that are remembered.
         for folder in 0..100 {
             let _ = listed.has(folder, b"name", |_| Ok(()));
         }
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(has(4, NAMES_MAX + 10), [4]);
     }
 
-    /// As everywhere else.
+    /// On a file system where case matters.
     #[test]
     fn where_case_matters_both_names_are_exact() {
         let place = tempfile::tempdir().expect("tempdir");

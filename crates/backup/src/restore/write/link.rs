@@ -1,7 +1,7 @@
 //! Further names of files that were restored before.
 //!
-//! Invariant: a name is linked to a file that looks as the snapshot says, or gets the content itself; never to
-//! what happened to stand under the first name.
+//! Invariant: a name is linked to a file that looks as the snapshot says, or gets the content itself; it is never
+//! linked to another file that happens to have the first name.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,8 +19,8 @@ use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Progress, Result};
 
 impl Run<'_> {
-    /// Makes the link, or a copy where the first name is not what was restored: it may be the user's, which stayed, or
-    /// have failed. Errors: [`Error::Cancelled`]; others are told.
+    /// Makes the link, or a copy where the first name is not the restored file: it may be the user's, which stayed, or
+    /// have failed. Errors: [`Error::Cancelled`]; others are reported.
     pub(super) fn link(&self, link: &Link) -> Result<()> {
         self.all.progress.check()?;
         let path = self.window.path_in(link.folder, &link.entry.name);
@@ -46,7 +46,7 @@ impl Run<'_> {
         }
     }
 
-    /// False where the first name is none to link to, or the system does not link them.
+    /// Makes the link. Returns false where the first name is no file to link to, or the system does not link the two.
     pub(super) fn try_link(
         &self,
         folder: u32,
@@ -72,8 +72,8 @@ impl Run<'_> {
         match made {
             Ok(None) => Ok(true),
             Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
-            // The names lie on two file systems, it has all the names that it may have, none of its kind may have two,
-            // or its name leads elsewhere by now.
+            // The names lie on two file systems, the file has as many names as allowed, files of its kind cannot have
+            // two, or its name leads elsewhere by now.
             Err(
                 Errno::XDEV
                 | Errno::MLINK
@@ -99,7 +99,7 @@ impl Run<'_> {
         })
     }
 
-    /// The folder of first names: the next ones are often in the same.
+    /// Opens the folder of a first name; the next first names are often in the same folder.
     fn open_firsts(&self, path: &Arc<[u8]>) -> Result<Arc<OwnedFd>, Errno> {
         let mut last = self.firsts.lock();
         if let Some((_, dir)) = last.as_ref().filter(|(is, _)| Arc::ptr_eq(is, path)) {
@@ -111,8 +111,8 @@ impl Run<'_> {
         Ok(dir)
     }
 
-    /// Whether the first name has the owner that it was given. Another one could write to what a further name leads to,
-    /// wherever that is.
+    /// Whether the first name has the owner that it was given. Any other owner could write to the file behind a further
+    /// name, wherever that is.
     fn is_owners(&self, entry: &Entry, first: &First<'_>) -> bool {
         let expected = self.all.applier.uid_of(&entry.owner);
         let owners = &self.all.shown_owners;
@@ -171,10 +171,10 @@ impl Run<'_> {
     }
 }
 
-/// A folder of first names, and its path in the target.
+/// A folder of first names: its path in the target, and its descriptor.
 pub type FirstFolder = (Arc<[u8]>, Arc<OwnedFd>);
 
-/// What stands under the first name.
+/// The file found under a first name.
 struct First<'a> {
     dir: Arc<OwnedFd>,
     name: &'a [u8],
@@ -183,9 +183,9 @@ struct First<'a> {
 }
 
 impl First<'_> {
-    /// Gives it a further name. By what is open, since its name may lead elsewhere by now: root may do so at once,
-    /// others by /proc. Where that is not mounted, by name, and what was linked is looked at: `STALE` where it is
-    /// another.
+    /// Gives the file a further name. The open file is linked, since its name may lead elsewhere by now: root may do so
+    /// at once, other users through /proc. Where /proc is not mounted, the name is linked, and the result is looked at:
+    /// `STALE` where it is another file.
     fn link_to(&self, dir: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
         match rustix::fs::linkat(&self.fd, "", dir, name, AtFlags::EMPTY_PATH) {
             Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {}
@@ -212,7 +212,7 @@ impl First<'_> {
     }
 }
 
-/// Whether what is there is what the snapshot says of `entry`.
+/// Whether the file looks as the snapshot says of `entry`.
 fn looks_as(entry: &Entry, first: &First<'_>) -> bool {
     let there = &first.stat;
     if there.kind != entry.kind || !may_be_same(entry.mtime, there.mtime) {
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody else who may write in the folder swaps the first name.
+    /// Another user who may write in the folder swaps the first name.
     #[test]
     fn a_name_that_leads_elsewhere_by_now_is_not_linked() {
         let place = tempfile::tempdir().expect("tempdir");

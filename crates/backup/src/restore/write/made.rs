@@ -1,5 +1,5 @@
-//! Files that this restore has made, met again by their names. Whoever may write in the target may have put something
-//! else there meanwhile, which is left alone.
+//! Files that this restore has made, opened again by their names. Other users who may write in the target may have put
+//! something else there meanwhile, which is left alone.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,11 +11,11 @@ use crate::meta::Stat;
 use crate::path::split;
 use crate::restore::window::Made;
 
-/// FAT, exFAT, FUSE, CIFS and SMB: what a file is called by there may change while nobody has it open.
+/// Types of file systems where a file's inode number may change while it is not open: FAT, exFAT, FUSE, CIFS and SMB.
 const WITHOUT_INODES: [u32; 5] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42];
 
-/// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`: it
-/// is another, or none.
+/// Opens a file that was made before and is or will be called `name`, if it is still the one that was made. `STALE`:
+/// the name leads to another file. `NOENT`: it leads to none.
 pub fn reopen(dir: &OwnedFd, name: &[u8], made: Made) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let name = made.place.name(name);
@@ -27,7 +27,7 @@ pub fn reopen(dir: &OwnedFd, name: &[u8], made: Made) -> Result<OwnedFd, Errno> 
     Ok(fd)
 }
 
-/// Whether what is open is the file with this inode; where inodes say nothing, a file that has this name and no other.
+/// Whether the open file has this inode; where inodes say nothing, whether it has exactly this name.
 fn is_it(fd: &OwnedFd, name: &[u8], inode: u64) -> Result<bool, Errno> {
     let there = Stat::of(fd)?;
     if there.kind != Kind::File || there.inode == inode {
@@ -37,10 +37,10 @@ fn is_it(fd: &OwnedFd, name: &[u8], inode: u64) -> Result<bool, Errno> {
     Ok(there.links == 1 && WITHOUT_INODES.contains(&system) && is_called(fd, name))
 }
 
-/// Whether the system calls what is open by this name: where case says nothing, it may have been opened by another.
+/// Whether the system calls the open file by this name: where case does not count, it may have been opened by another.
 fn is_called(fd: &OwnedFd, name: &[u8]) -> bool {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    // Without /proc that is not known.
+    // Without /proc that is not known, and the name counts as the same.
     rustix::fs::readlink(link, Vec::new()).map_or(true, |path| split(path.as_bytes()).1 == name)
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::restore::temporary::Place;
 
-    /// Somebody else who may write in the target swaps what a restore has made, before it is opened again.
+    /// Another user who may write in the target swaps a file that a restore has made, before it is opened again.
     #[test]
     fn only_what_was_made_is_opened_again() {
         let outer = tempfile::tempdir().expect("tempdir");
@@ -71,7 +71,7 @@ mod tests {
         fs::remove_file(path("file")).expect("remove");
         let node = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(&dir, "file", node, Mode::RUSR | Mode::WUSR, 0).expect("mkfifo");
-        // And does not wait for whoever reads the pipe.
+        // Opening a pipe does not wait for a reader.
         assert_eq!(reopen(&dir, b"file", made).err(), Some(Errno::NXIO));
         fs::remove_file(path("file")).expect("remove");
         std::os::unix::fs::symlink("ours", path("file")).expect("link");

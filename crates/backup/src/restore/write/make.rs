@@ -1,4 +1,4 @@
-//! Something is made under a name, where something else may stand that stays or goes, as the user asked.
+//! Makes a thing under a name where something else may stand, which stays or goes, as the user asked.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,17 +14,17 @@ use crate::restore::temporary::Place;
 use crate::walk::names::SortedNames;
 use crate::{Change, Entry, Kind};
 
-/// How often something is tried to be made that somebody else makes and removes, too.
+/// Times that making a thing is tried while other programs make and remove it, too.
 pub(super) const ROUNDS_MAX: usize = 16;
 
-/// Something that is to stand under a name.
+/// A thing that is to stand under a name.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     name: &'a [u8],
     kind: Kind,
     size: u64,
     meta: &'a Meta,
-    /// It is complete as soon as it is there, or nearly so.
+    /// Whether the thing is complete as soon as it is there, or nearly so.
     is_made_at_once: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The same of what takes a while.
+    /// The same thing, but making it takes a while.
     pub fn slowly(self) -> Self {
         Self {
             is_made_at_once: false,
@@ -59,9 +59,9 @@ impl<'a> Wanted<'a> {
 }
 
 impl Run<'_> {
-    /// Makes something in a folder by the name that it is given, and tells. What is in the way stays (`None`), as the
-    /// user asked; or what is made stands beside it and replaces it when it is complete and [put](Place::put) there.
-    /// What takes a while has another name until then in any case.
+    /// Makes a thing in a folder by calling `make` with a name, and reports it. Something in the way stays (`None`), as
+    /// the user asked; or the new thing is made beside it and replaces it when it is complete and [put](Place::put)
+    /// there. A thing that takes a while to make has a temporary name until then in any case.
     pub(super) fn make<T>(
         &self,
         (folder, dir): (u32, &OwnedFd),
@@ -85,7 +85,7 @@ impl Run<'_> {
             self.must_be_exact((folder, dir), wanted.name)?;
             rounds += 1;
             match Stat::at(dir, wanted.name, false) {
-                // Somebody has just removed it.
+                // Another program has just removed it.
                 Err(Errno::NOENT) if rounds < ROUNDS_MAX => {}
                 other => break other?,
             }
@@ -94,11 +94,11 @@ impl Run<'_> {
             return Ok(None);
         }
         let made = match there.kind {
-            // Nothing but a folder can take the place of one, and it must be empty.
+            // Only an empty folder can be removed, or replaced by a folder.
             Kind::Dir if wanted.is_made_at_once => {
                 rustix::fs::unlinkat(dir, wanted.name, AtFlags::REMOVEDIR).and_then(|()| new())
             }
-            // It goes when what replaces it is complete.
+            // The folder is removed when the thing that replaces it is complete.
             Kind::Dir if holds_something(dir, wanted.name) => Err(Errno::NOTEMPTY),
             Kind::Dir => make_at(Place::hidden, wanted.name, &make),
             _ => make_at(Place::beside, wanted.name, &make),
@@ -106,7 +106,7 @@ impl Run<'_> {
         made.inspect(|_| tell(Change::Modified)).map(Some)
     }
 
-    /// What was made is complete, and takes its own name. `false`: it is given up, for what has come under that name
+    /// Gives a complete thing its own name. `false`: it is given up, since something that has come under that name
     /// meanwhile stays, as the user asked.
     pub(super) fn put(
         &self,
@@ -139,7 +139,7 @@ impl Run<'_> {
         replaced
     }
 
-    /// Whether what is there stays, as the user asked; that is counted and told.
+    /// Whether the thing in the target stays, as the user asked; if so, it is counted and reported.
     pub(super) fn stays(
         &self,
         (folder, dir): (u32, &OwnedFd),
@@ -165,7 +165,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether a folder has anything in it, as far as it can be looked into.
+/// Whether a folder has anything in it, as far as it can be listed.
 fn holds_something(dir: &OwnedFd, name: &[u8]) -> bool {
     let opened = open_beneath(dir.as_fd(), name);
     let first = opened.and_then(|folder| SortedNames::new(4096).next_up_to(&folder, None));
@@ -180,7 +180,7 @@ fn make_at<T>(
     loop {
         let place = next();
         match make(&place.name(name)) {
-            // One that died left it, and its number was given anew.
+            // A process that died left this name, and this one has the same process number.
             Err(Errno::EXIST) => {}
             other => return other.map(|made| (made, place)),
         }

@@ -1,4 +1,4 @@
-//! Links, pipes, sockets and devices: they have no content, and are made and described in one go.
+//! Links, pipes, sockets and devices: they have no content, and get their metadata as soon as they are made.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use crate::meta::{Stat, link_target};
 use crate::{Entry, Kind};
 
 impl Run<'_> {
-    /// Makes it, or links it to the first of its names.
+    /// Makes a link, pipe, socket or device, or links it to the first of its names.
     pub(super) fn special(&self, special: &Special) {
         let Special {
             folder,
@@ -35,13 +35,13 @@ impl Run<'_> {
             };
             let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
             let wanted = match entry.kind {
-                // There are many, and little of them is not there at once.
+                // There are many links, and most of a link is there at once.
                 Kind::Symlink => Wanted::of(entry, &meta),
                 _ => Wanted::of(entry, &meta).slowly(),
             };
             let mut made = self.make((*folder, &dir), wanted, make);
             for _ in 1..ROUNDS_MAX {
-                // What has come in its place, mostly by another restore, is now what was there.
+                // Something has come in its place, mostly from another restore, and now counts as having been there.
                 if matches!(made, Err(Errno::STALE)) {
                     made = self.make((*folder, &dir), wanted, make);
                 }
@@ -71,8 +71,8 @@ impl Run<'_> {
     }
 }
 
-/// Makes it, and opens it by path. `STALE`: something else stands there already, put by whoever may write in this
-/// folder.
+/// Makes the thing, and opens it by path. `STALE`: something else stands there already, put there by another user who
+/// may write in this folder.
 fn make_special(
     dir: &OwnedFd,
     name: &[u8],
@@ -91,14 +91,14 @@ fn make_special(
     }?;
     let opened = open_special(dir, name, entry, is_given_away);
     if let Err(Errno::MFILE) = opened {
-        // It is made again when there is room to open it.
+        // The thing is made again when there is room to open it.
         let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
     }
     opened
 }
 
-/// Opens what was just made, if nothing tells that it is another: not a further name of something, and, where owners
-/// are put back, still ours.
+/// Opens the thing that was just made, unless something shows that it is another: it must not be a further name of
+/// something, and, where owners are set, must still be ours.
 fn open_special(
     dir: &OwnedFd,
     name: &[u8],
@@ -113,7 +113,7 @@ fn open_special(
         Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
         _ => true,
     };
-    // Some file systems give all files to one owner, whoever makes them: the folder's, mostly.
+    // Some file systems give all files to one owner, mostly the folder's.
     let is_ours = || {
         let whose = [rustix::process::geteuid().as_raw(), Stat::of(dir)?.uid];
         Ok::<_, Errno>(!is_given_away || whose.contains(&there.uid))
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::restore::apply::{Applier, Attributes};
 
-    /// Somebody else who owns the folder swaps what root has made there, before root opens it or afterwards.
+    /// Another user who owns the folder swaps a thing that root has made there, before root opens it or afterwards.
     #[test]
     fn nothing_but_what_was_made_gets_its_owner_and_mode() {
         let place = tempfile::tempdir().expect("tempdir");
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
     }
 
-    /// As where all files are shown as the owner's of the folder, whoever makes them.
+    /// Simulates a file system that shows all files as owned by the folder's owner.
     #[test]
     fn what_is_shown_as_the_folders_owners_is_ours() {
         if !rustix::process::geteuid().is_root() {

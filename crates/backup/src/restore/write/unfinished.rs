@@ -1,4 +1,4 @@
-//! Files that are not completed: told once each, and removed, so that none passes for one that is whole.
+//! Files that are not completed: each is reported once and removed, so that it does not pass for a complete one.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::restore::temporary::Place;
 use crate::restore::window::{File, Made, State, Use, Window};
 
 impl Run<'_> {
-    /// What the repository does not give is lost to each file that wants it.
+    /// Fails each file that wants a chunk which the repository does not give.
     pub(super) fn lost(&self, group: &[Use], error: Error) {
         let error = Arc::new(error);
         for files in group.chunk_by(|a, b| a.file == b.file) {
@@ -25,7 +25,7 @@ impl Run<'_> {
         }
     }
 
-    /// A file fails, once, unless what is there stays anyway.
+    /// Fails a file, once, unless the file in the target stays anyway.
     pub(super) fn fail(&self, file: &File, error: impl FnOnce(&[u8]) -> Error) {
         let mut state = file.state.lock();
         if *state == State::Planned && self.stays_anyway(file) {
@@ -34,8 +34,8 @@ impl Run<'_> {
         self.fail_in(file, state, error);
     }
 
-    /// The same of a file whose state is known. Until it has failed nobody else sees it: they would fail with what came
-    /// of that, and why would be lost.
+    /// Fails a file whose state is locked. It is marked as failed before the lock is released: otherwise another thread
+    /// would report an error that only follows from this one.
     pub(super) fn fail_in(
         &self,
         file: &File,
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 }
 
-/// A file that this restore has made and cannot complete goes.
+/// Removes a file that this restore has made and cannot complete.
 fn give_up(dir: &OwnedFd, name: &[u8], made: Made) {
     match made.place {
         Place::Hidden(_) | Place::Beside(_) => made.place.give_up(dir),
@@ -85,14 +85,14 @@ fn give_up(dir: &OwnedFd, name: &[u8], made: Made) {
 
 /// The last file of a window, which goes on in the next.
 pub struct Begun {
-    /// How far it is.
+    /// State of the file at the end of the window.
     pub state: State,
     folder: Vec<u8>,
     name: Box<[u8]>,
 }
 
 impl Begun {
-    /// The last of this window.
+    /// Returns the last file of this window.
     pub fn last_of(window: &Window) -> Option<Self> {
         let file = window.files.last()?;
         Some(Self {
@@ -102,7 +102,7 @@ impl Begun {
         })
     }
 
-    /// It will not go on.
+    /// Removes the file, which will not go on.
     pub fn give_up(&self, target: &Target) {
         if let Some(made) = self.state.made()
             && let Ok(dir) = target.open_folder(&self.folder)
