@@ -1,70 +1,70 @@
 //! Two sizes of chunks: long ones where the bytes look random, short ones everywhere else.
 //!
-//! Bytes that are encrypted, or compressed as far as can be, come again as whole files or not at all, so short chunks
-//! of them find next to nothing, and cost as much metadata as any: at a mean of 8 KiB a repository of random bytes is
-//! 1.5 % larger than they are, at 2.1 MiB 0.010 %, and 0.005 % as they are cut here. That size of a chunk may depend on
-//! what lies around it is the idea of bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking
-//! for Backup Streams, FAST 2010), whose chunks are short where known data ends; here what decides is in the data
-//! itself, so that equal data is cut alike whatever is known, but for what changes in place (below).
+//! Encrypted bytes, and bytes compressed as far as possible, repeat as whole files or not at all. Short chunks of them
+//! find next to no duplicates and cost as much metadata as any: at a mean of 8 KiB a repository of random bytes is 1.5
+//! % larger than they are, at 2.1 MiB 0.010 %, and 0.005 % as they are cut here. Chunk sizes that depend on the
+//! surrounding data are the idea of bimodal chunking (Kruus, Ungureanu, Dubnicki: Bimodal Content Defined Chunking for
+//! Backup Streams, FAST 2010), whose chunks are short where known data ends. Here the data itself decides, so that
+//! equal data is cut alike whatever is stored already, except for data that changes in place (below).
 //!
 //! 1. *Looks.* Where a chunk begins, [`SAMPLE_BYTES`] of every [`PIECE_BYTES`] are counted, as far as the longest chunk
-//!    reaches: is each sample, and are all of them together, as evenly spread over the 256 values of a byte as random
+//!    reaches: is each sample, and are all samples together, as evenly spread over the 256 values of a byte as random
 //!    bytes are (χ² below [`CHI_SQUARED_MAX`])?
-//! 2. *Long.* If so, [`sieve`](crate::sieve) cuts within [`LONG_BYTES_MIN`] and [`LONG_BYTES_MAX`]. So it does what is
-//!    left of a stream behind a long chunk.
-//! 3. *Deep.* Behind [`DEEP_BYTES`] of long chunks, one after the other, it cuts within [`DEEP_BYTES_MIN`] and
-//!    [`DEEP_BYTES_MAX`] where all up to there is as even; else as before.
+//! 2. *Long.* If so, [`sieve`](crate::sieve) cuts within [`LONG_BYTES_MIN`] and [`LONG_BYTES_MAX`], and so the rest of
+//!    a stream behind a long chunk.
+//! 3. *Deep.* Behind [`DEEP_BYTES`] of neighbouring long chunks, sieve cuts within [`DEEP_BYTES_MIN`] and
+//!    [`DEEP_BYTES_MAX`] where all samples up to there are as even; otherwise as before.
 //! 4. *Short.* If not, sieve cuts at the mean that was asked for, at least as far as [`PLAIN_BYTES`] beyond the first
-//!    sample that is uneven; then comes the next look.
+//!    uneven sample; then the next look follows.
 //!
-//! What is deflated (zip and what is built on it, PNG, gzip) is uneven enough to be cut finely, so the members that two
-//! archives have in common are found. What is not: LZMA, strong video codecs, anything encrypted. All that is shorter
-//! than [`LONG_BYTES_MIN`] is cut finely, and so is a disk that is encrypted with LUKS, known by its header.
+//! Deflated data (zip and formats built on it, PNG, gzip) is uneven enough to be cut finely, so that common members of
+//! two archives are found. Not found are common parts of LZMA, strong video codecs, and anything encrypted. Streams
+//! shorter than [`LONG_BYTES_MIN`] are cut finely, and so are disks encrypted with LUKS, known by their header.
 //!
-//! **What changes in place.** Encrypted disks and databases do, a few KiB here and there. Who knows that a file has
-//! changed can cut a long chunk that is new, or what is new of it, into short ones ([`Chunker::short`]).
+//! **Changes in place.** Encrypted disks and databases change in place, a few KiB here and there. A caller that knows
+//! that a file has changed can cut a new long chunk, or its new part, into short ones ([`Chunker::short`]).
 //!
 //! **Worst case.** Data made to look random at every sample is cut into long chunks: it costs duplicates, and neither
-//! time nor RAM. A look counts 48 KiB of 3 MiB at most, or 128 of 8, and there is one for each long chunk (two where
-//! the first sees that not all of 8 MiB is even), or for [`PLAIN_BYTES`]: as many looks as that are cut short by their
-//! first sample, and of those that go on each passes over as much as it counted.
+//! time nor RAM. A look counts at most 48 KiB of 3 MiB, or 128 KiB of 8 MiB, and there is one look for each long chunk
+//! (two where the first finds not all of 8 MiB even), or one for [`PLAIN_BYTES`]. A look that ends at its first sample
+//! costs next to nothing, and a longer one passes over as many bytes as it covered.
 //!
-//! **Downside.** Who knows nothing of what was there before stores a long chunk for a change: 2.1 MiB, deep in random
-//! bytes 5.75. Where two files have random bytes in common, but not from their beginning, what comes first of them is
-//! not found: 9 MiB on average, 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5
-//! and 6.4, with 2 to 3 MiB 13 and 35). A cut depends on the chunks before, as far as the last end that was told of or
+//! **Downside.** A caller without knowledge of the old data stores a long chunk for a change: 2.1 MiB, deep in random
+//! bytes 5.75. Where two files share random bytes, but not from their beginning, the first of these are not found: 9
+//! MiB on average, 20 once in ten times (of 60 places; with chunks of 1.25 to 3 MiB alone it would be 3.5 and 6.4, with
+//! 2 to 3 MiB 13 and 35). A cut depends on the chunks before, back to the last reported end of data or
 //! [`Chunker::begin`].
 
 use crate::sieve::Sieve;
 use crate::{Chunker, Hints, Limits};
 
-/// The shortest long chunk, in bytes, but for the last one of a stream.
+/// The shortest long chunk in bytes, except for the last chunk of a stream.
 pub const LONG_BYTES_MIN: usize = 5 << 18;
-/// The longest one, in bytes.
+/// The longest long chunk in bytes, where it is not deep in random bytes.
 pub const LONG_BYTES_MAX: usize = 3 << 20;
-/// Behind so many bytes of long chunks that follow each other,
+/// Bytes of neighbouring long chunks behind which deep chunks begin.
 pub const DEEP_BYTES: usize = 4 << 20;
-/// a chunk is at least so long,
+/// The shortest deep chunk in bytes.
 pub const DEEP_BYTES_MIN: usize = 7 << 19;
-/// and at most so long, if all that is as even.
+/// The longest deep chunk in bytes: all samples up to there must be even.
 pub const DEEP_BYTES_MAX: usize = 8 << 20;
-/// A sample is taken of so many bytes,
+/// Bytes of a piece: each piece has one sample, at its beginning.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// and has so many.
+/// Bytes of a sample.
 pub const SAMPLE_BYTES: usize = 1 << 10;
 /// Bytes that are cut finely from an uneven sample on, before the next look.
 pub const PLAIN_BYTES: usize = 256 << 10;
-/// What χ² of random bytes hardly ever exceeds: it is 255 on average with a standard deviation of 23, and above this
-/// once in ten billion samples.
+/// Largest χ² of a sample that counts as random. Random bytes have 255 on average with a standard deviation of 23, and
+/// exceed this once in ten billion samples.
 pub const CHI_SQUARED_MAX: u64 = 420;
 
-/// What streams begin with that look random and change in place: disks encrypted with LUKS.
+/// First bytes of streams that look random and change in place: disks encrypted with LUKS.
 const CHANGES_IN_PLACE: &[u8] = b"LUKS\xba\xbe";
 
 /// Chunks of 1.25 to 3 MiB where the bytes look random, of 3.5 to 8 deep in such bytes, and those of [`Sieve`]
 /// everywhere else.
 ///
-/// It must be told of each stream with [`Chunker::begin`].
+/// [`Chunker::begin`] must be called at the beginning of each stream.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, adaptive::Adaptive};
@@ -84,23 +84,23 @@ pub struct Adaptive {
     short: Sieve,
     long: Sieve,
     deep: Sieve,
-    /// Of this stream, so many bytes before were cut into long chunks, one behind the other.
+    /// Bytes of the neighbouring long chunks that end here; 0 behind a short chunk.
     long_bytes: usize,
-    /// Bytes before the next look.
+    /// Bytes that are still to be cut finely before the next look.
     plain_bytes: usize,
-    /// Nothing of the stream is looked at.
+    /// Whether the whole stream is cut finely, without looks.
     is_plain: bool,
 }
 
-/// What is seen where a chunk begins.
+/// Result of a look at the data where a chunk begins.
 enum Look {
-    /// Random bytes.
+    /// The samples are random as far as the longest long chunk.
     Long,
-    /// Random bytes in the midst of others.
+    /// The samples are random as far as the longest deep chunk, behind [`DEEP_BYTES`] of random data.
     Deep,
-    /// So many bytes to cut finely.
+    /// The data is uneven; the number of bytes to cut finely.
     Short(usize),
-    /// Nothing uneven yet.
+    /// All samples so far are even, and more data is needed to decide.
     More,
 }
 
@@ -110,7 +110,7 @@ impl Adaptive {
         Self::of(Sieve::new(mean), None)
     }
 
-    /// Chunks as [`new`](Self::new) makes them, with cut points that depend on `key`. Which bytes look random does not.
+    /// Chunks as [`new`](Self::new) makes them, with cut points that depend on `key`. Looks do not depend on the key.
     pub fn keyed(mean: usize, key: &[u8; 32]) -> Self {
         Self::of(Sieve::keyed(mean, key), Some(key))
     }
@@ -126,13 +126,13 @@ impl Adaptive {
         }
     }
 
-    /// What comes next is cut as the beginning of a stream. What was looked at of the bytes before depends on how they
-    /// came.
+    /// Cuts the following data as the beginning of a stream. Earlier looks must not count, because they depend on how
+    /// the data was split into calls.
     fn start_over(&mut self) {
         (self.long_bytes, self.plain_bytes) = (0, 0);
     }
 
-    /// What `data` looks like, with which the stream `ends` or not.
+    /// Looks at `data` at the beginning of a chunk; `ends`: the stream ends with `data`.
     fn look(&self, data: &[u8], ends: bool) -> Look {
         if self.long_bytes < DEEP_BYTES {
             return self.look_within(LONG_BYTES_MAX, data, ends);
@@ -146,7 +146,7 @@ impl Adaptive {
         }
     }
 
-    /// The same of the first `reach` bytes: [`Look::Long`] where all of them are even.
+    /// Looks at the first `reach` bytes: [`Look::Long`] where all samples are even.
     fn look_within(&self, reach: usize, data: &[u8], ends: bool) -> Look {
         let window = &data[..data.len().min(reach)];
         let is_cut_off = window.len() < reach;
@@ -155,7 +155,7 @@ impl Adaptive {
         }
         let mut all = [0; 256];
         for (at, piece) in window.chunks(PIECE_BYTES).enumerate() {
-            // At the end of what is there, a sample may be shorter than it will be.
+            // Where more data may follow, the last sample may still be incomplete: it is not counted.
             if piece.len() < SAMPLE_BYTES && is_cut_off && !ends {
                 break;
             }
@@ -176,8 +176,8 @@ impl Adaptive {
         }
     }
 
-    /// The length of the chunk that `data` begins with, by what that looks like; `None`: it is to be cut finely, or
-    /// there is more to look at.
+    /// The length of the long chunk at the beginning of `data`, by the result of a look; `None`: cut finely, or look
+    /// again with more data.
     fn cut_long(&mut self, look: &Look, data: &[u8]) -> Option<usize> {
         let length = match look {
             Look::Long => self.long.cut(data),
@@ -192,7 +192,7 @@ impl Adaptive {
         Some(length)
     }
 
-    /// [`Chunker::cut`], wherever the stream ends.
+    /// [`Chunker::cut`] without the reset at the end of the stream.
     fn cut_one(&mut self, data: &[u8]) -> usize {
         if !self.is_plain && self.plain_bytes == 0 {
             let look = self.look(data, data.len() < self.limits().max);
@@ -205,7 +205,7 @@ impl Adaptive {
         length
     }
 
-    /// Cuts finely what is to be, as far as is sure; gives how many bytes that covers.
+    /// Cuts the plain bytes finely as far as cuts are certain; returns the number of bytes cut.
     fn cut_short(&mut self, data: &[u8], ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
         // No chunk begins behind the plain bytes.
         let reach = self.plain_bytes.saturating_add(self.short.limits().max - 1);
@@ -219,7 +219,7 @@ impl Adaptive {
 }
 
 impl Chunker for Adaptive {
-    /// The mean is that of what does not look random.
+    /// The limits of this chunker; the mean is that of data that does not look random.
     fn limits(&self) -> Limits {
         let short = self.short.limits();
         Limits {
@@ -243,7 +243,7 @@ impl Chunker for Adaptive {
 
     fn cut(&mut self, data: &[u8]) -> usize {
         let length = self.cut_one(data);
-        // So little is there only where a stream ends.
+        // A chunk that takes all of `data` and is below the maximum is the last one of a stream.
         if length == data.len() && length < self.limits().max {
             self.start_over();
         }
@@ -280,7 +280,7 @@ impl Chunker for Adaptive {
     }
 }
 
-/// How often each byte comes.
+/// The number of occurrences of each byte value.
 fn counts(bytes: &[u8]) -> [u32; 256] {
     // Two at a time, so that a count need not wait for the one before where a byte repeats.
     let (mut even, mut odd) = ([0u32; 256], [0u32; 256]);
@@ -298,7 +298,7 @@ fn counts(bytes: &[u8]) -> [u32; 256] {
     even
 }
 
-/// χ² against an even spread, with 255 degrees of freedom, rounded down; 0 of nothing.
+/// χ² of the counts against an even spread, with 255 degrees of freedom, rounded down; 0 without counts.
 fn chi_squared(counts: &[u32; 256]) -> u64 {
     let all: u64 = counts.iter().map(|count| u64::from(*count)).sum();
     let squares: u64 = counts.iter().map(|count| u64::from(*count).pow(2)).sum();

@@ -1,12 +1,13 @@
 //! Asymmetric Extremum (Zhang et al., INFOCOM 2015, §III): a cut comes a fixed window after a value larger than all
 //! before it in the chunk.
 //!
-//! The value of a position is the eight bytes from it, as a big-endian number, as the paper has it: single bytes tie so
-//! often that the mean of chunks no longer follows `(e − 1) · window`. There is no hash, and no limit but the one that
-//! memory sets here: eight times the mean.
+//! The value of a position is the eight bytes from it, as a big-endian number, as in the paper: single bytes tie so
+//! often that the mean of chunks no longer follows `(e − 1) · window`. There is no hash, and the only limit is the one
+//! set here because of memory: eight times the mean.
 //!
 //! The search for the next larger value runs on vectors (see [`Isa`]): two bytes of every position's value tell nearly
-//! all that are smaller, and the few that are left are compared whole. [`Ae::on`] chooses how; all cut identically.
+//! all that are smaller, and the few others are compared whole. [`Ae::on`] chooses the instructions; all cut
+//! identically.
 //!
 //! *The published constant.* The paper gives the window as the mean divided by `e − 1`. That is derived for a chunk
 //! that begins at a random place, but chunks begin behind a window in which nothing was larger than the last extremum,
@@ -69,7 +70,7 @@ impl Ae {
     }
 
     /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
-    /// the CPU has not got them.
+    /// the CPU does not have them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let simd = Simd::on(isa)?;
         Some(Self {
@@ -101,7 +102,7 @@ impl Chunker for Ae {
                 None => return to,
             }
         }
-        // What is left holds no whole window behind any further extremum either.
+        // The rest holds no whole window behind any further extremum either.
         data.len()
     }
 }

@@ -20,7 +20,7 @@ pub struct Limits {
     pub max: usize,
 }
 
-/// What is known of a stream before it is cut.
+/// Facts about a stream that are known before it is cut.
 ///
 /// ```
 /// use onefold_chunk::Hints;
@@ -30,14 +30,14 @@ pub struct Limits {
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Hints<'a> {
-    /// What follows the last dot of its file's name, in any case; `None`: it has no name, or no dot.
+    /// Extension of the file's name, after the last dot, in any case; `None` without a name or a dot.
     pub extension: Option<&'a [u8]>,
-    /// Its first bytes: some thousand, or all.
+    /// First bytes of the stream: some thousand, or all.
     pub head: &'a [u8],
 }
 
 impl<'a> Hints<'a> {
-    /// For a file of this name that begins with `head`.
+    /// The hints for a file named `name` whose content begins with `head`.
     pub fn of(name: &'a [u8], head: &'a [u8]) -> Self {
         let dot = name.iter().rposition(|byte| *byte == b'.');
         // A dot in front hides a file and begins no extension.
@@ -74,22 +74,22 @@ pub trait Chunker: Send {
     /// The lengths this chunker promises.
     fn limits(&self) -> Limits;
 
-    /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and less of a
-    /// chunker that seldom makes its longest chunks. Who holds many streams at once may count with this.
+    /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and fewer for a
+    /// chunker that seldom makes its longest chunks. A caller with many streams may plan its RAM by this number.
     fn ahead(&self) -> usize {
         self.limits().max
     }
 
-    /// Of a chunker that makes chunks of two sizes, what cuts a long one, which is longer than [`ahead`](Self::ahead),
-    /// into short ones. What was cut so before, with other bytes around it, is found again.
+    /// In a chunker with two sizes of chunks, the chunker that cuts long chunks (longer than [`ahead`](Self::ahead))
+    /// into short ones. Short chunks stored earlier between other data are found again by it.
     fn short(&mut self) -> Option<&mut dyn Chunker> {
         None
     }
 
-    /// A stream begins of which this is known. Chunkers that look at nothing but the bytes of a chunk need not be told.
+    /// Begins a stream with these hints. A chunker that looks at nothing but the bytes of a chunk may ignore the call.
     ///
-    /// It may go on behind its end, as a file does behind a hole. Cuts there depend on what came before, if on
-    /// anything, and never on how it came.
+    /// The stream may go on behind its end, as a file does behind a hole. Cuts there may depend on the data before, but
+    /// never on how that data was split into calls.
     fn begin(&mut self, _hints: &Hints<'_>) {}
 
     /// Whether the chunks of the stream that began are worth compressing, as far as is known without trying.

@@ -92,8 +92,8 @@ const _: () = {
     }
 };
 
-/// The first byte after which the masked bits of the hash are zero. `hash` is that of the bytes before, and if there is
-/// no such byte, of all.
+/// The first byte after which the masked bits of the hash are zero. `hash` enters with the hash of the bytes before,
+/// and leaves with the hash of all bytes where there is no such byte.
 ///
 /// Not inlined: in a function of its own the masks of all bytes of a step stay in registers.
 #[inline(never)]

@@ -1,26 +1,26 @@
 //! The Gear hash over many bytes: the search that [`gear`](crate::gear) and [`fastcdc`](crate::fastcdc) share.
 //!
-//! A step of some bytes begins with the hash shifted for all of them, and adds each byte's word shifted by how many
-//! bytes of the step follow it. So there is one dependent addition a byte where the definition has a shift besides (Xia
-//! et al., 2020, §3.4, roll two bytes; here up to eight). What it has after a byte is the hash, shifted by as many
-//! bits: its highest bits are missing, so a test can only say that a cut may be there, and the step is done again byte
+//! A step of some bytes begins with the hash shifted for all of them, and adds each byte's word shifted by the number
+//! of bytes that follow it in the step. There is one dependent addition a byte where the definition has a shift besides
+//! (Xia et al., 2020, §3.4, roll two bytes; here up to eight). After a byte the step has the hash shifted by as many
+//! bits: the highest bits are missing, so a test can only say that a cut may be there, and the step is done again byte
 //! by byte.
 //!
-//! Memory is asked for what comes some thousand bytes later, which is the beginning of the next chunk, too: behind
-//! every cut a chunker leaps ahead, and the processor does not foresee where to. Measured on one Zen 4 core (8 KiB,
-//! random data out of memory, beside the `fastcdc` crate): 1.15 times with four bytes a step, 1.22 with eight, 1.33
-//! with eight and asking.
+//! Data some thousand bytes further on is prefetched, which includes the beginning of the next chunk: behind every cut
+//! a chunker leaps ahead, and the processor does not foresee where to. Measured on one Zen 4 core (8 KiB, random data
+//! out of memory, beside the `fastcdc` crate): 1.15 times with four bytes a step, 1.22 with eight, 1.33 with eight and
+//! prefetching.
 
 use crate::gear_table::GEAR;
 use crate::simd::prefetch_ahead;
 
-/// What a step can be, in bytes.
+/// Largest number of bytes in a step.
 const STEP_MAX: usize = 8;
-/// Bytes between two askings: a cache line.
+/// Bytes between two prefetches: a cache line.
 const LINE: usize = 64;
 
-/// Finds the first byte after which the hash `ends` a chunk. `hash` is that of the bytes before, and if there is no
-/// such byte, of all.
+/// Finds the first byte after which the hash `ends` a chunk. `hash` enters with the hash of the bytes before, and
+/// leaves with the hash of all bytes where there is no such byte.
 ///
 /// `may_end(hash << shift, shift)` must be true wherever `ends(hash)` is, with shifts below `STEP`; where it is true
 /// too often, time is lost and nothing else.
@@ -61,7 +61,7 @@ pub fn first_end<const STEP: usize>(
     found.map(|i| lines.len() * LINE + i)
 }
 
-/// As [`first_end`], as the hash is defined.
+/// The same result as [`first_end`], by the hash's definition.
 fn byte_by_byte(data: &[u8], hash: &mut u64, ends: impl Fn(u64) -> bool) -> Option<usize> {
     data.iter().position(|byte| {
         *hash = (*hash << 1).wrapping_add(GEAR[usize::from(*byte)]);
@@ -73,7 +73,7 @@ fn byte_by_byte(data: &[u8], hash: &mut u64, ends: impl Fn(u64) -> bool) -> Opti
 pub fn hash_of(data: &[u8]) -> u64 {
     let (steps, rest) = data.as_chunks::<STEP_MAX>();
     let sum = steps.iter().fold(0u64, |sum, bytes| {
-        // What the step adds does not wait for the steps before.
+        // The sum of a step does not depend on the steps before.
         let added = bytes.iter().enumerate().fold(0u64, |added, (i, byte)| {
             added.wrapping_add(SHIFTED[STEP_MAX - 1 - i][usize::from(*byte)])
         });

@@ -5,9 +5,10 @@
 //! oldest byte's weight 2⁸˙⁴⁸ = 2³⁸⁴ ≡ 2¹², so it leaves by a shift. The minimum is skipped before the signature
 //! starts.
 //!
-//! PRUNE finds it 10–15 % faster than Rabin fingerprints. So it is here, byte after byte: 0.60 against 0.51 GB/s, for
-//! its steps are shorter than a table lookup. But both are searched at four places side by side, where no step waits
-//! and their number counts: 1.07 GB/s against 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB, Zen 4).
+//! PRUNE finds it 10–15 % faster than Rabin fingerprints. Byte after byte this holds here, too: 0.60 against 0.51 GB/s,
+//! because its steps are shorter than a table lookup. But both are searched at four places side by side, where no step
+//! waits and the number of steps counts: 1.07 GB/s against 1.22 for [`rabin`](crate::rabin) (random data, mean 8 KiB,
+//! Zen 4).
 
 use crate::odds::{odds_for, usual_limits};
 use crate::real;
@@ -20,7 +21,7 @@ pub use crate::sliding::WINDOW;
 pub const MODULUS: u64 = (1 << 31) - 1;
 /// XORed before a signature is compared: zeros have signature 0 and must not match.
 const PATTERN: u64 = 0x1e37_79b9;
-/// 384 mod 31: what the byte that leaves is shifted by.
+/// The shift of the byte that leaves the window, in bits: 384 mod 31.
 const LEAVING_SHIFT: u32 = (8 * WINDOW as u32) % 31;
 
 /// Content-defined chunks by Incremental Modulo-K.
@@ -115,7 +116,7 @@ impl Signature {
         self.0 = fold((self.0 << 8) + change);
     }
 
-    /// The signature, `0..2³¹ − 1`.
+    /// The signature, in `0..2³¹ − 1`.
     #[inline(always)]
     pub fn value(self) -> u64 {
         if self.0 >= MODULUS {

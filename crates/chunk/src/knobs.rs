@@ -1,7 +1,7 @@
 //! Parameters of a named algorithm, as users write them: `NAME:key=value,…`.
 //!
-//! Always holds: every value of [`Knobs`] is in the range that its [`Knob`] names. A key that is not given has no value:
-//! the algorithm's own default counts.
+//! Always holds: every value of [`Knobs`] is in the range that its [`Knob`] names. A key that is not given has no
+//! value: the algorithm uses its own default.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,15 +19,15 @@ use alloc::vec::Vec;
 pub struct Knob {
     /// The key, as it is written.
     pub key: &'static str,
-    /// What it may be.
+    /// The values that the parameter may have.
     pub values: Values,
     /// The paper's default, as it is shown.
     pub default: &'static str,
-    /// What it is, with the unit.
+    /// Meaning of the parameter, with its unit.
     pub about: &'static str,
 }
 
-/// What a parameter may be.
+/// The allowed values of a parameter.
 ///
 /// ```
 /// use onefold_chunk::knobs::Values;
@@ -79,7 +79,7 @@ enum Value {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Knobs(Vec<(&'static str, Value)>);
 
-/// A parameter that is not there, or not in its range; the message says what can be.
+/// A parameter that does not exist, or a value out of range; the message lists the allowed ones.
 ///
 /// ```
 /// use onefold_chunk::knobs::{Knob, Knobs, Values};
@@ -100,7 +100,7 @@ impl core::fmt::Display for BadKnob {
 
 impl core::error::Error for BadKnob {}
 
-/// The name in `NAME` or `NAME:key=value,…`, and what stands behind it, which may be nothing.
+/// The name in `NAME` or `NAME:key=value,…`, and the part behind the colon, which may be empty.
 ///
 /// ```
 /// use onefold_chunk::knobs::split;
@@ -113,10 +113,10 @@ pub fn split(text: &str) -> (&str, &str) {
 }
 
 impl Knobs {
-    /// What `text`, the part behind `name:`, sets of what is `known`.
+    /// Parses `text`, the part behind `name:`, into values of the `known` parameters.
     ///
     /// # Errors
-    /// [`BadKnob`]: a key that is not known or stands there twice, or a value that is not in its range.
+    /// [`BadKnob`]: a key that is unknown or given twice, or a value that is out of range.
     pub fn parse(name: &str, text: &str, known: &[Knob]) -> Result<Knobs, BadKnob> {
         let mut knobs = Knobs::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {

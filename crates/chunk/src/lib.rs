@@ -1,8 +1,8 @@
 //! Chunkers, one algorithm a file, and [`Fingerprint`]. Pure: no I/O, no clock, no threads.
 //!
-//! Without the feature `std`, which is on by default, it needs an allocator only. Everything is computed in the
-//! portable way then (which instructions the CPU has is asked of the standard library), with the same cuts; `fbc` and
-//! `context` are missing.
+//! Without the feature `std`, which is on by default, the crate needs an allocator only. Cuts are the same then,
+//! computed by portable code (detecting a CPU's instructions needs the standard library); `fbc` and `context` are
+//! missing.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

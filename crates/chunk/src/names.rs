@@ -12,9 +12,8 @@ use crate::{
 #[cfg(feature = "std")]
 use crate::{context::Context, fbc::Fbc};
 
-/// The longest chunk of `whole-file`, in bytes; longer files are cut at this. Whoever cuts holds some chunks in RAM:
-/// with this two dozen of them stay below 100 MiB. Files that are alike are found as surely as if they were one chunk
-/// each.
+/// The longest chunk of `whole-file`, in bytes; longer files are cut at this size. A caller holds some chunks in RAM:
+/// two dozen of this size stay below 100 MiB. Equal files are found as surely as if they were one chunk each.
 pub const WHOLE_FILE_BYTES_MAX: usize = 4 << 20;
 
 /// No such chunker, or a mean it cannot have.
@@ -65,7 +64,7 @@ pub fn names() -> &'static [&'static str] {
     ]
 }
 
-/// The parameters that the chunker `name` has; for others none.
+/// The parameters of the chunker `name`; an empty list for most.
 ///
 /// ```
 /// use onefold_chunk::knobs_of;
@@ -92,9 +91,9 @@ const MAX: Knob = Knob {
     default: "65536",
     about: "bytes of the longest chunk",
 };
-/// LBFS's.
+/// Parameters of `rabin`, with LBFS's defaults.
 const RABIN: [Knob; 3] = [bits(31), MIN, MAX];
-/// PRUNE's (§4.2).
+/// Parameters of `inc-k`, with PRUNE's defaults (§4.2).
 const INC_K: [Knob; 3] = [bits(30), MIN, MAX];
 
 const fn bits(most: u64) -> Knob {
@@ -106,7 +105,7 @@ const fn bits(most: u64) -> Knob {
     }
 }
 
-/// Bits, shortest and longest chunk: what is set, and the paper's for what is not.
+/// Shortest chunk, longest chunk and bits: the given values, or the paper's defaults.
 fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChunker> {
     let min = knobs.whole("min").unwrap_or(2048);
     let max = knobs.whole("max").unwrap_or(65_536);
@@ -119,9 +118,10 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
     Ok((min as usize, max as usize, bits as u32))
 }
 
-/// The chunker `name`, or `name:key=value,…` with what [`knobs_of`] it lists, with chunks of `mean` bytes on average; `key` makes the cut points of `sieve`, `sieve-adaptive`
-/// and `sieve-threshold` (and of `context` where it uses that) secret, and the others disregard it. `whole-file`
-/// disregards the mean: its chunks are files, up to [`WHOLE_FILE_BYTES_MAX`].
+/// The chunker `name`, or `name:key=value,…` with parameters that [`knobs_of`] lists, with chunks of `mean` bytes on
+/// average. `key` makes the cut points of `sieve`, `sieve-adaptive` and `sieve-threshold` (and of `context` where it
+/// uses these) secret; other chunkers ignore it. `whole-file` ignores the mean: its chunks are files, up to
+/// [`WHOLE_FILE_BYTES_MAX`].
 ///
 /// ```
 /// use onefold_chunk::{Chunker, by_name};
@@ -143,8 +143,8 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
 /// ```
 ///
 /// # Errors
-/// [`UnknownChunker`]: there is none of the name (the message has those that there are), a parameter is not in its
-/// range, or `mean` is not within 256 bytes to 4 MiB.
+/// [`UnknownChunker`]: no chunker has this name (the message lists the names), a parameter is out of range, or `mean`
+/// is not within 256 bytes to 4 MiB.
 pub fn by_name(
     name: &str,
     mean: usize,

@@ -4,8 +4,7 @@
 use crate::Limits;
 use crate::real;
 
-/// Limits of the classic content-defined chunkers where nothing else is asked for: a quarter of the mean, and four
-/// times it.
+/// Default limits of the classic content-defined chunkers: from a quarter of the mean to four times the mean.
 pub fn usual_limits(mean: usize) -> Limits {
     let mean = mean.max(256);
     Limits {
@@ -15,8 +14,8 @@ pub fn usual_limits(mean: usize) -> Limits {
     }
 }
 
-/// The mean chunk in bytes if every position from `min` to `max` is a cut with probability `p`, and `max` always is
-/// one.
+/// The mean chunk in bytes where every position from `min` to `max` is a cut with probability `p`, and `max` always is
+/// a cut.
 pub fn mean_of(min: usize, max: usize, p: f64) -> f64 {
     let positions = (max - min) as f64;
     min as f64 + (1.0 - real::exp(positions * real::ln_1p(-p))) / p

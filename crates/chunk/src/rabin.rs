@@ -130,7 +130,7 @@ impl Sliding for Sum {
     }
 }
 
-/// `top · x⁵³`, with what it reduces to: XORing it clears the bits above the degree.
+/// `top · x⁵³` plus its remainder: XORing the entry clears the bits above the degree.
 static REDUCED: [u64; 256] = {
     let mut table = [0u64; 256];
     let mut top = 0;
@@ -142,7 +142,7 @@ static REDUCED: [u64; 256] = {
     table
 };
 
-/// What a byte contributes when it is the oldest of the window.
+/// The contribution of a byte to the fingerprint when it is the oldest of the window.
 static LEAVING: [u64; 256] = {
     let mut table = [0u64; 256];
     let mut byte = 0;

@@ -1,25 +1,25 @@
 //! Rapid Asymmetric Maximum (Widodo et al., 2017, §3): a cut is after the first byte behind a fixed window that is no
 //! smaller than the largest byte in it.
 //!
-//! Both steps run on vectors of bytes (see [`Isa`]); [`Ram::on`] chooses how, and [`Isa::Scalar`] goes byte by byte.
-//! All cut identically. Nothing is larger than 255, so the vectors leave the rest of a window unread once they have met
-//! one: data that compresses badly is cut in a fraction of the time that reading it takes.
+//! Both steps run on vectors of bytes (see [`Isa`]); [`Ram::on`] chooses the instructions, and [`Isa::Scalar`] goes
+//! byte by byte. All cut identically. No byte is larger than 255, so the vectors skip the rest of a window once they
+//! have found one: data that compresses badly is cut in a fraction of the time that reading it takes.
 //!
 //! Measured on one Zen 4 core at a mean of 8 KiB, 256 MiB of random data out of memory: 3.5 GB/s byte by byte, 29 GB/s
 //! with any vectors (8.3 times as fast), 26 in plain blocks; of bytes that are never 255, 28 GB/s; out of the cache, 80
 //! GB/s and more.
 //!
-//! *Faults known of public versions, not copied:* one gives the position of the byte that it found as the length, so
-//! the byte that decided lies outside of the chunk (and is the first of the next one's window); and it takes
-//! `mean − 256` as the window whatever the mean, which is right for random data only where a window is sure to hold a
-//! 255: here the window is solved for.
+//! *Faults known of public versions, not copied:* one returns the position of the byte that it found as the length, so
+//! the deciding byte lies outside of the chunk (and is the first of the next one's window); and it takes `mean − 256`
+//! as the window whatever the mean, which is right for random data only where a window is sure to hold a 255. Here the
+//! window is solved for.
 
 use crate::real;
 pub use crate::simd::Isa;
 use crate::simd::Simd;
 use crate::{Chunker, Limits};
 
-/// Most searches behind the window end within so many bytes.
+/// Bytes behind the window within which most searches end.
 const PREFETCH_BYTES: usize = 512;
 
 /// Content-defined chunks by Rapid Asymmetric Maximum.
@@ -57,7 +57,7 @@ impl Ram {
     }
 
     /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
-    /// the CPU has not got them.
+    /// the CPU does not have them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let simd = Simd::on(isa)?;
         Some(Self {
@@ -86,7 +86,7 @@ impl Chunker for Ram {
     }
 }
 
-/// The window for a mean: the mean less the bytes until the largest byte of a window is met again.
+/// The window for a mean: the mean less the expected bytes until a byte as large as the window's largest.
 fn window_for(mean: usize) -> usize {
     let (mut low, mut high) = (1, mean);
     while low < high {

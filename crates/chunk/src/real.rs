@@ -1,7 +1,7 @@
-//! The functions of real numbers that parameters are computed with.
+//! Functions of real numbers for computing parameters.
 //!
-//! They are `libm`'s with and without the standard library: that of the platform may give another last bit, and cut
-//! points must not depend on who compiled the program.
+//! The functions are `libm`'s with and without the standard library: a platform's own may round the last bit
+//! differently, and cut points must not depend on who compiled the program.
 
 pub use libm::{exp, exp2, log1p as ln_1p, log2, pow as power, round};
 

@@ -26,7 +26,7 @@ pub use crate::simd::Isa;
 use crate::simd::{Found, Simd, Slopes};
 use crate::{Chunker, Limits};
 
-/// What the paper calls SeqLength, SkipTrigger and SkipSize.
+/// The parameters that the paper calls SeqLength, SkipTrigger and SkipSize.
 ///
 /// ```
 /// use onefold_chunk::{Chunker, Limits, seqcdc::{Parameters, SeqCdc}};
@@ -47,14 +47,14 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The paper's for a mean of 8 KiB.
+    /// The paper's parameters for a mean of 8 KiB.
     pub const PAPER: Self = Self {
         sequence: 5,
         trigger: 50,
         skip: 256,
     };
 
-    /// Those that [`SeqCdc::new`] uses, see the module.
+    /// The parameters that [`SeqCdc::new`] uses for a mean, see the module.
     pub fn for_mean(mean: usize) -> Self {
         let sequence = match mean {
             ..1024 => 3,
@@ -68,9 +68,8 @@ impl Parameters {
         }
     }
 
-    /// How many positions of random data there are to a cut, those skipped counted. A step is down half of the time, so
-    /// a trigger comes every `2 · trigger` positions; `n` steps up and no more begin at `(n + 1) / (n + 2)!` of all
-    /// positions.
+    /// Positions of random data for each cut, skipped ones included. A step is down half of the time, so a trigger
+    /// comes every `2 · trigger` positions; exactly `n` steps up begin at `(n + 1) / (n + 2)!` of all positions.
     fn positions_per_cut(self) -> f64 {
         let factorial: f64 = (1..=self.sequence + 2).map(f64::from).product();
         let looked_at = factorial / f64::from(self.sequence + 1);
@@ -78,7 +77,7 @@ impl Parameters {
     }
 }
 
-/// Bytes behind the minimum that are asked for at once.
+/// Bytes behind the minimum that are prefetched at once.
 const PREFETCH_BYTES: usize = 2048;
 
 /// Content-defined chunks by monotone sequences. See the module.
@@ -122,8 +121,8 @@ impl SeqCdc {
         Self::with(limits, parameters)
     }
 
-    /// A chunker with any limits, in bytes, and parameters; the mean is what comes of them. `None` where they are out
-    /// of their ranges or not `1 ≤ min ≤ max`.
+    /// A chunker with any limits, in bytes, and parameters, from which the mean follows. `None` where parameters are
+    /// out of their ranges or not `1 ≤ min ≤ max`.
     pub fn tuned(limits: Limits, parameters: Parameters) -> Option<Self> {
         let Parameters {
             sequence, trigger, ..
@@ -142,7 +141,7 @@ impl SeqCdc {
     }
 
     /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
-    /// the CPU has not got them.
+    /// the CPU does not have them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let simd = Simd::on(isa)?;
         Some(Self {

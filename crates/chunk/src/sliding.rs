@@ -12,13 +12,13 @@ const LANE: usize = 256;
 
 /// A signature of the last [`WINDOW`] bytes.
 pub trait Sliding: Copy {
-    /// That of no bytes.
+    /// The signature of no bytes.
     const EMPTY: Self;
 
-    /// Takes a byte in while there are fewer than a window.
+    /// Appends a byte while there are fewer than a window.
     fn append(&mut self, newest: u8);
 
-    /// Takes a byte in, and the oldest out.
+    /// Appends a byte and removes the oldest one.
     fn slide(&mut self, oldest: u8, newest: u8);
 }
 
@@ -47,7 +47,8 @@ pub fn first_match<S: Sliding>(
     alone(rest, sum, wanted).map(|at| begin + at)
 }
 
-/// As [`first_match`], from `sum` on and position by position; positions count from behind the first window.
+/// The same search as [`first_match`], position by position from signature `sum` on; positions count from behind the
+/// first window.
 fn alone<S: Sliding>(data: &[u8], mut sum: S, wanted: impl Fn(S) -> bool) -> Option<usize> {
     data.iter()
         .zip(&data[WINDOW..])
@@ -57,7 +58,8 @@ fn alone<S: Sliding>(data: &[u8], mut sum: S, wanted: impl Fn(S) -> bool) -> Opt
         })
 }
 
-/// As [`alone`], in lanes. `sum` is the signature of the first window, and of the last where nothing matches.
+/// The same search as [`alone`], in lanes. `sum` enters with the signature of the first window, and leaves with that of
+/// the last where nothing matches.
 #[inline(always)]
 fn match_in<S: Sliding>(
     block: &[u8; WINDOW + LANES * LANE],

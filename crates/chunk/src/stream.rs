@@ -1,19 +1,19 @@
-//! Chunks of a stream: of one that comes in pieces, and of one that lies in memory.
+//! Chunks of a stream that comes in pieces, and of one that lies in memory.
 
 use crate::Chunker;
 use alloc::vec::Vec;
 
-/// Bytes that are gathered beyond the longest chunk before they are cut: a chunker that looks ahead is quick on many
-/// chunks at once, and what is left over is moved to the front less often.
+/// Bytes gathered beyond the longest chunk before they are cut: a chunker that looks ahead is faster on many chunks at
+/// once, and remaining bytes are moved to the front less often.
 const GATHERED_BYTES_MIN: usize = 128 << 10;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 
 /// Feeds pieces of any size to a chunker and gives the chunks, which are the same however the stream was split into
 /// pieces.
 ///
-/// Small pieces are gathered, so a chunk may be given some pieces after it is certain; pieces longer than what is
-/// gathered are cut where they lie, and no byte of them is copied that need not wait for the next piece. Memory: the
-/// longest chunk, and as much again, at least 128 KiB and at most 1 MiB.
+/// Small pieces are gathered, so a chunk may be given some pieces after it is certain. Pieces longer than the gathering
+/// size are cut where they lie, and only bytes that must wait for the next piece are copied. Memory: the longest chunk,
+/// and as much again, at least 128 KiB and at most 1 MiB.
 ///
 /// ```
 /// use onefold_chunk::{ChunkStream, sieve::Sieve};
@@ -32,7 +32,7 @@ pub struct ChunkStream<C> {
 }
 
 impl<C: Chunker> ChunkStream<C> {
-    /// A stream of which nothing has come yet.
+    /// A stream that has no bytes yet.
     pub fn new(chunker: C) -> Self {
         Self {
             chunker,
@@ -46,7 +46,7 @@ impl<C: Chunker> ChunkStream<C> {
         let enough = max.saturating_add(max.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES_MAX));
         let mut rest = piece;
         while !self.waiting.is_empty() {
-            // Where the piece is long, no more of it is copied than the first chunk may need.
+            // Where the piece is long, only as much of it is copied as the first chunk may need.
             let wanted = if rest.len() >= enough { max } else { enough };
             let missing = wanted.saturating_sub(self.waiting.len());
             let (more, after) = rest.split_at(missing.min(rest.len()));
@@ -57,7 +57,7 @@ impl<C: Chunker> ChunkStream<C> {
             let covered = cut_all(&mut self.chunker, &self.waiting, false, &mut chunk);
             let left = self.waiting.len() - covered;
             if left <= more.len() {
-                // What is left lies in this piece too: go on there, without copies.
+                // All remaining bytes lie in this piece, too: go on there, without copies.
                 rest = &rest[more.len() - left..];
                 self.waiting.clear();
                 break;
@@ -78,7 +78,8 @@ impl<C: Chunker> ChunkStream<C> {
     }
 }
 
-/// Gives all chunks of `data` that are certain, or all where the stream `ends`, and how many bytes they cover.
+/// Passes all chunks of `data` that are certain to `chunk`, or all where the stream `ends`; returns the bytes they
+/// cover.
 fn cut_all(
     chunker: &mut impl Chunker,
     data: &[u8],

@@ -2,13 +2,13 @@
 //! the last place that a softer divisor would have cut at.
 //!
 //! The paper tests a remainder by each divisor; here the signature is compared with two thresholds, which is as likely,
-//! and gives any mean. The paper's parameters give 991 bytes on random data with this signature (it says 1,015), and
-//! all are scaled by that.
+//! and allows any mean. With this signature the paper's parameters give 991 bytes on random data (the paper says
+//! 1,015), and all are scaled by that.
 //!
 //! *Faults known of public versions, not copied:* masks in place of the divisors, which give powers of two only; a
 //! window that is empty at the minimum, so that the first 48 positions depend on where the chunk began and not on
-//! content alone; a chunk as long as all that was given where no backup was found, be that more than the maximum; a cut
-//! at the backup where the stream ends before the maximum; and a scale rounded to a whole multiple of the paper's mean.
+//! content alone; a chunk as long as all given data where no backup was found, even beyond the maximum; a cut at the
+//! backup where the stream ends before the maximum; and a scale rounded to a whole multiple of the paper's mean.
 
 use crate::rabin::{Sum, WINDOW};
 use crate::real;

@@ -2,7 +2,7 @@
 
 use crate::{Chunker, Limits};
 
-/// One chunk a stream, up to `bytes_max`: what file-level deduplication sees.
+/// One chunk for each stream, up to `bytes_max`: deduplication of whole files.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, whole_file::WholeFile};

@@ -1,9 +1,9 @@
 //! Context-aware chunking (PRUNE, Min et al. 2010, §4.3): the type of a file tells how it is cut and whether its chunks
 //! are compressed.
 //!
-//! PRUNE cuts what it calls immutable, media and compressed files, at fixed sizes, since looking for cuts in it is work
-//! for nothing, and the rest by content; a second knob leaves media uncompressed. Both are judged by the extension.
-//! Here an extension is believed only if the content does not speak against it, and the table is finer:
+//! PRUNE cuts immutable, media and compressed files at fixed sizes, since searching them for cuts is useless work, and
+//! all others by content; a second parameter leaves media uncompressed. PRUNE judges a file by its extension. Here an
+//! extension is believed only if the content does not contradict it, and the table is finer:
 //!
 //! | how | what | why |
 //! |---|---|---|
@@ -12,14 +12,14 @@
 //! | `fixed` | databases | their pages have one size and are changed in place |
 //! | `tar` | archives | cut at their members, see [`tar`](crate::tar) |
 //!
-//! Archives whose parts are compressed one by one (zip and what is built on it) are cut by content, unlike in PRUNE:
-//! the parts that stayed as they were are found again. Eight versions of one wheel, 411 MiB, take 170 MiB that way and
-//! 404 MiB cut at every MiB; and leaving their chunks uncompressed would cost 12 % more, for the tables of contents and
-//! small parts in them shrink.
+//! Archives whose parts are compressed one by one (zip and formats built on it) are cut by content, unlike in PRUNE:
+//! unchanged parts are found again. Eight versions of one wheel, 411 MiB, take 170 MiB this way and 404 MiB cut at
+//! every MiB; and leaving their chunks uncompressed would cost 12 % more, because tables of contents and small parts in
+//! them shrink.
 //!
-//! **How a type is found.** In this order: a rule for the extension; the type that the first bytes show, if there is a
-//! line for it; a line for the extension, unless the first bytes would show that type and do not (then the extension
-//! lies); content, compressed.
+//! **How a type is found.** In this order: a rule for the extension; the type that the first bytes show, if the table
+//! has it; a line for the extension, unless the first bytes would show that type and do not (then the extension lies);
+//! content, compressed.
 //!
 //! **Downside.** Media whose tags are edited in front, with everything behind moved, are stored again as a whole; a
 //! rule `content as-is mp3` undoes that.
@@ -41,7 +41,7 @@ use crate::{Chunker, Hints, Limits};
 pub const WHOLE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a stream that are looked at: signatures lie within.
 const HEAD_BYTES: usize = 8192;
-/// No longer extension is looked up.
+/// Longest extension that is looked up, in bytes.
 const EXTENSION_BYTES_MAX: usize = 16;
 
 /// How a stream is cut.
@@ -53,17 +53,17 @@ const EXTENSION_BYTES_MAX: usize = 16;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// By content.
+    /// At cut points that the content determines.
     Content,
-    /// At a fixed size.
+    /// At every multiple of a fixed size.
     Fixed,
-    /// Not, up to [`WHOLE_BYTES_MAX`].
+    /// Not at all up to [`WHOLE_BYTES_MAX`], then at every multiple of it.
     Whole,
-    /// At the members of a tar.
+    /// At the members of a tar archive.
     Tar,
 }
 
-/// What is right for a stream.
+/// How to cut a stream, and whether to compress its chunks.
 ///
 /// ```
 /// use onefold_chunk::context::{Choice, Rules};
@@ -79,14 +79,14 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// For what is not known.
+    /// The choice for streams of unknown type.
     pub const USUAL: Self = Self {
         cut: Cut::Content,
         is_compressible: true,
     };
 }
 
-/// What is right for which type. [`Default`] has the built-in table alone.
+/// Choices by type of file. [`Default`] has the built-in table alone.
 ///
 /// ```
 /// use onefold_chunk::{Chunker, Hints, context::{Context, Rules}};
@@ -113,7 +113,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The built-in table, and `text` above it. The error says which line is wrong, and why.
+    /// The built-in table with the rules `text` added, which take precedence.
     ///
     /// ```
     /// use onefold_chunk::context::{Choice, Cut, Rules};
@@ -128,7 +128,7 @@ impl Rules {
     /// ```
     ///
     /// # Errors
-    /// The first line that is no rule, and why: [`BadRule`].
+    /// [`BadRule`]: the first line that is no rule, and why.
     pub fn with(text: &str) -> Result<Self, BadRule> {
         Ok(Self {
             given: parse(text)?,
@@ -136,7 +136,7 @@ impl Rules {
         })
     }
 
-    /// What is right for a stream with this extension (without the dot, in any case) that begins with `head`.
+    /// The choice for a stream with this extension (without the dot, in any case) that begins with `head`.
     pub fn choose(&self, extension: Option<&[u8]>, head: &[u8]) -> Choice {
         let extension = extension
             .filter(|extension| extension.len() <= EXTENSION_BYTES_MAX)
@@ -169,7 +169,7 @@ fn shows_itself(extension: &[u8]) -> bool {
     std::str::from_utf8(extension).is_ok_and(infer::is_supported)
 }
 
-/// A line of a rule file that is none.
+/// A line of a rule file that is no rule.
 ///
 /// ```
 /// use onefold_chunk::context::Rules;
@@ -178,9 +178,9 @@ fn shows_itself(extension: &[u8]) -> bool {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadRule {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -227,9 +227,9 @@ fn choice(how: &str, compress: &str) -> Result<Choice, String> {
     })
 }
 
-/// Cuts every stream as its type wants it. See the module.
+/// Cuts every stream in the way of its type. See the module.
 ///
-/// It must be told of each stream with [`Chunker::begin`]; until then it cuts by content.
+/// [`Chunker::begin`] must be called for each stream; until then streams are cut by content.
 ///
 /// ```
 /// use onefold_chunk::{Chunker, Hints, context::Context};
@@ -250,7 +250,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// With chunks of `mean` bytes where it is by content or at a fixed size, whose cut points are secret with a `key`.
+    /// A chunker whose chunks have `mean` bytes by content or at a fixed size; `key` makes cut points secret.
     pub fn new(mean: usize, key: Option<&[u8; 32]>, rules: Arc<Rules>) -> Self {
         let content = match key {
             Some(key) => Sieve::keyed(mean, key),
@@ -277,7 +277,7 @@ impl Context {
 }
 
 impl Chunker for Context {
-    /// Those of all that it may choose.
+    /// The limits of all chunkers together that may be chosen.
     fn limits(&self) -> Limits {
         let content = self.content.limits();
         Limits {

@@ -1,10 +1,10 @@
-//! A digest of a long file's bytes, several times as fast as fingerprints: whether a file is still what it was.
+//! A digest of a long file's bytes, several times as fast as fingerprints: it tells whether a file has changed.
 //!
 //! NH, the universal hash of UMAC (Black, Halevi, Krawczyk, Krovetz and Rogaway, CRYPTO 1999, §4; RFC 4418), makes
 //! 32 bytes of each block of 4 KiB, as fast as a core reads memory, and keyed BLAKE3 hashes those. Two files of one
 //! length that somebody chose without knowing the key have the same digest with a probability of 2⁻¹²⁸ at most, and
-//! BLAKE3's own collisions. Whoever knows the key makes such files at will: a digest is never a name, and worth
-//! nothing where the key is no secret.
+//! BLAKE3's own collisions. With the key such files are easy to make: a digest is never a name, and worthless where the
+//! key is no secret.
 
 mod nh;
 
@@ -12,14 +12,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What NH takes at a time. All parts of a file's data but the last before a hole or the end are as long, or several
-/// times that.
+/// Bytes of a block, NH's input. All parts of a file's data have this length or a multiple of it, except for the last
+/// part before a hole or the end.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// What NH makes of a block.
+/// NH's result for a block.
 type Sums = [u64; nh::PASSES];
 
-/// A digest: a value.
+/// The digest of a file.
 ///
 /// ```
 /// use onefold_chunk::digest::Digester;
@@ -59,7 +59,7 @@ pub struct Digester {
     key: [u8; 32],
 }
 
-/// What a part of a file's data comes to: 32 bytes for each block.
+/// The sums of a part of a file's data: 32 bytes for each block.
 ///
 /// ```
 /// use onefold_chunk::digest::{BLOCK_BYTES, Digester};
@@ -76,7 +76,8 @@ pub struct Part {
     bytes: u64,
 }
 
-/// The digest of a file whose parts and holes come one after the other. Zeros have another than a hole as long.
+/// The digest of a file whose parts and holes come in order. A hole and zeros of the same length have different
+/// digests.
 ///
 /// ```
 /// use onefold_chunk::digest::Digester;
@@ -92,16 +93,16 @@ pub struct Part {
 #[derive(Clone)]
 pub struct InProgress {
     hasher: blake3::Hasher,
-    /// Of the places of holes, once there is one.
+    /// Hash of the positions of holes, once there is one.
     places: Option<Box<blake3::Hasher>>,
     key: [u8; 32],
-    /// Of the file so far, and of its data since the last hole.
+    /// Length of the file so far; `run_bytes` is that of its data since the last hole.
     bytes: u64,
     run_bytes: u64,
 }
 
 impl Digester {
-    /// Under a key that serves nothing else.
+    /// A digester with a key that must serve nothing else.
     pub fn new(key: &[u8; 32]) -> Self {
         let mut bytes = [0; size_of::<nh::Key>()];
         let mut stream = blake3::Hasher::new_keyed(key);
@@ -115,7 +116,7 @@ impl Digester {
         Self { words, key: *key }
     }
 
-    /// A part: whole blocks, or what comes before a hole or the file's end.
+    /// The sums of a part: whole blocks, or the data up to a hole or the file's end.
     pub fn part(&self, data: &[u8]) -> Part {
         let mut sums = Vec::with_capacity(data.len().div_ceil(BLOCK_BYTES) * size_of::<Sums>());
         let mut put = |block: Sums| {
@@ -133,7 +134,7 @@ impl Digester {
         Part { sums, bytes }
     }
 
-    /// Of a file none of whose parts have come.
+    /// Begins the digest of a file.
     pub fn begin(&self) -> InProgress {
         InProgress {
             hasher: blake3::Hasher::new_keyed(&self.key),
@@ -144,7 +145,7 @@ impl Digester {
         }
     }
 
-    /// Of a file without holes that is at hand.
+    /// The digest of a file without holes that is in memory.
     pub fn digest(&self, data: &[u8]) -> Digest {
         let mut digest = self.begin();
         digest.push(&self.part(data));
@@ -153,7 +154,7 @@ impl Digester {
 }
 
 impl InProgress {
-    /// The next part.
+    /// Adds the next part.
     pub fn push(&mut self, part: &Part) {
         debug_assert!(
             self.run_bytes.is_multiple_of(BLOCK_BYTES as u64),
@@ -164,7 +165,7 @@ impl InProgress {
         self.run_bytes += part.bytes;
     }
 
-    /// A hole of `len` bytes.
+    /// Adds a hole of `len` bytes.
     pub fn hole(&mut self, len: u64) {
         let places = self.places.get_or_insert_with(|| {
             let mut places = Box::new(blake3::Hasher::new_keyed(&self.key));
@@ -177,7 +178,7 @@ impl InProgress {
         self.run_bytes = 0;
     }
 
-    /// Of all that came so far, which is all of the file.
+    /// The digest of the file, after all parts and holes were added.
     pub fn finish(&self) -> Digest {
         let mut hasher = self.hasher.clone();
         hasher.update(&self.bytes.to_le_bytes());
@@ -188,7 +189,7 @@ impl InProgress {
     }
 }
 
-/// The first half of a hash.
+/// The first half of a hash, 16 bytes.
 fn half(hasher: &blake3::Hasher) -> [u8; 16] {
     let all = hasher.finalize();
     let (half, _) = all.as_bytes().split_first_chunk().expect("32 bytes");

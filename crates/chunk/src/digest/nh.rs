@@ -1,4 +1,4 @@
-//! NH: of each pair of 32-bit words, a key word added to each, the product in 64 bits; the sum of all products.
+//! NH: the sum in 64 bits of the products of neighbouring 32-bit words, after a key word was added to each.
 //!
 //! Four passes, each under the key four words further on (a Toeplitz matrix), bring the chance that two blocks have the
 //! same sums from 2⁻³² to 2⁻¹²⁸. The pairs are neighbours: the last one in which two blocks differ meets key words in
@@ -6,24 +6,24 @@
 
 use super::{BLOCK_BYTES, Sums};
 
-/// Sums of a block.
+/// Number of sums of a block: one for each pass.
 pub const PASSES: usize = 4;
-/// The key moves on by so many words a pass.
+/// Words by which the key moves on in each pass.
 const STEP: usize = 4;
 /// Words of a block.
 const WORDS: usize = BLOCK_BYTES / 4;
-/// Words of the key.
+/// Words of the key for all passes.
 pub const KEY_WORDS: usize = WORDS + STEP * (PASSES - 1);
 
-/// The key.
+/// The key of NH.
 pub type Key = [u32; KEY_WORDS];
 type Block = [u8; BLOCK_BYTES];
 
-/// The sums of each block, by the best that this CPU has.
+/// Computes the sums of each block by the best instructions that this CPU has, and passes them to `put`.
 pub fn sums(key: &Key, blocks: &[Block], put: &mut impl FnMut(Sums)) {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: this CPU has it.
+        // SAFETY: this CPU has AVX2.
         return blocks
             .iter()
             .for_each(|block| put(unsafe { avx2(key, block) }));
@@ -31,7 +31,7 @@ pub fn sums(key: &Key, blocks: &[Block], put: &mut impl FnMut(Sums)) {
     blocks.iter().for_each(|block| put(plain(key, block)));
 }
 
-/// Any processor's: what the other is tested against.
+/// The sums of a block on any CPU: the vector version is tested against this.
 pub fn plain(key: &Key, block: &Block) -> Sums {
     let mut sums = [0; PASSES];
     let word = |four: &[u8; 4]| u32::from_le_bytes(*four);
@@ -49,7 +49,7 @@ pub fn plain(key: &Key, block: &Block) -> Sums {
     sums
 }
 
-/// Four pairs at a time.
+/// The sums of a block by AVX2, four pairs at a time.
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 #[target_feature(enable = "avx2")]
 pub fn avx2(key: &Key, block: &Block) -> Sums {

@@ -22,7 +22,7 @@ fn block(seed: u64) -> [u8; BLOCK_BYTES] {
     random(seed, BLOCK_BYTES).try_into().expect("a block")
 }
 
-/// The sum of products as the paper writes it, in numbers that cannot overflow, for one pass.
+/// The sum of products for one pass as the paper writes it, in numbers that cannot overflow.
 fn by_definition(key: &nh::Key, block: &[u8; BLOCK_BYTES], pass: usize) -> u64 {
     let word = |i: usize| u64::from(u32::from_le_bytes(block[4 * i..][..4].try_into().unwrap()));
     let sum = |i: usize| u128::from((word(i) + u64::from(key[i + 4 * pass])) % (1 << 32));
@@ -36,20 +36,20 @@ fn sums_are_the_definitions() {
         let bytes = random(seed, 4 * KEY_WORDS);
         let key: nh::Key =
             core::array::from_fn(|i| u32::from_le_bytes(bytes[4 * i..][..4].try_into().unwrap()));
-        // Where a sum of key and word overflows, too.
+        // Blocks for which a sum of key and word overflows are among these.
         for block in [block(100 + seed), [0; BLOCK_BYTES], [0xff; BLOCK_BYTES]] {
             let expected = core::array::from_fn(|pass| by_definition(&key, &block, pass));
             assert_eq!(nh::plain(&key, &block), expected);
             #[cfg(all(feature = "std", target_arch = "x86_64"))]
             if is_x86_feature_detected!("avx2") {
-                // SAFETY: this CPU has it.
+                // SAFETY: this CPU has AVX2.
                 assert_eq!(unsafe { nh::avx2(&key, &block) }, expected);
             }
         }
     }
 }
 
-/// The format depends on it.
+/// The repository format depends on these values.
 #[test]
 fn a_digest_stays_what_it_is() {
     let data = random(1, 3 * BLOCK_BYTES + 1000);
@@ -60,7 +60,7 @@ fn a_digest_stays_what_it_is() {
     );
 }
 
-/// Of data, and of holes in FORMAT's words.
+/// The digest by the words of FORMAT.md: a hash of data and a hash of holes.
 #[test]
 fn a_digest_of_a_file_with_holes_is_the_formats() {
     let key = [7; 32];
@@ -89,7 +89,7 @@ fn a_digest_of_a_file_with_holes_is_the_formats() {
     assert_eq!(found, Digest(keyed(&all)));
 }
 
-/// The same bytes, or the same data, with holes elsewhere.
+/// Files with the same bytes, or the same data, but holes elsewhere.
 #[test]
 fn places_of_holes_count() {
     let digester = Digester::new(&[1; 32]);
@@ -143,7 +143,7 @@ fn lengths_and_keys_count() {
 }
 
 proptest! {
-    /// Any bit, anywhere.
+    /// The files differ in any bit, anywhere.
     #[test]
     fn what_differs_in_a_bit_has_another_digest(seed: u64, len in 1..20_000usize, at: prop::sample::Index, bit in 0..8u32) {
         let digester = Digester::new(&[seed as u8; 32]);

@@ -6,17 +6,17 @@ use crate::Limits;
 use crate::gear_table::GEAR;
 use crate::odds::odds_for;
 
-/// What a coarse chunk is counted as, from the fingerprint of all its bytes. It passes every pre-filter and is no
-/// signature of a segment.
+/// The signature of a coarse chunk for counting, from the fingerprint of all its bytes. It passes every pre-filter and
+/// differs from all signatures of segments.
 pub fn signature(sum: u64, bytes: usize) -> u64 {
     mix(sum ^ (bytes as u64) << 53) >> 33 << 32 | 1 << 63 | 1
 }
 
-/// Marks coarse cuts.
+/// Finds the ends of coarse chunks.
 #[derive(Clone, Debug)]
 pub struct Coarse {
     threshold: u64,
-    /// No coarse chunk is longer.
+    /// The longest coarse chunk in bytes.
     pub max: usize,
 }
 
@@ -40,7 +40,7 @@ impl Coarse {
         place.map_or(end, |at| at + 1)
     }
 
-    /// One byte more: whether a coarse chunk ends with it. `hash` begins with 0 at each chunk.
+    /// Adds one byte; returns whether a coarse chunk ends with it. `hash` must be 0 at the beginning of each chunk.
     #[inline(always)]
     pub fn step(&self, hash: &mut u64, byte: u8) -> bool {
         *hash = (*hash << 1).wrapping_add(GEAR[byte as usize]);

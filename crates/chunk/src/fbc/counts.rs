@@ -1,7 +1,7 @@
-//! The first pass's table of counts: a signature and how often it was seen, in twelve bytes, where a table of all that
-//! is known of a segment takes twice that and a general hash table twice as much again at its worst load.
+//! The first pass's table of counts: twelve bytes for a signature and its count. A table of all facts about a segment
+//! takes twice that, and a general hash table twice as much again at its worst load.
 //!
-//! Open addressing, at most fifteen places of sixteen taken; what is taken is never freed one by one, only by
+//! Open addressing with at most fifteen places of sixteen taken. Taken places are never freed one by one, only by
 //! [`thin`](Counts::thin).
 
 use super::filter::mix;
@@ -16,7 +16,7 @@ pub struct Counts {
 }
 
 const PLACES_MIN: usize = 1024;
-/// Of so many places one is free.
+/// One place in this many stays free.
 const LOAD: usize = 16;
 
 impl Counts {
@@ -30,14 +30,14 @@ impl Counts {
         }
     }
 
-    /// How often the signature was seen, if it is counted.
+    /// The count of the signature, if it is in the table.
     #[inline]
     pub fn get_mut(&mut self, signature: u64) -> Option<&mut u32> {
         let place = self.place(signature);
         (self.signatures[place] == signature).then(|| &mut self.counts[place])
     }
 
-    /// Counts a signature from now on, which is not counted yet. Whether there are too many now.
+    /// Adds a signature that is not in the table yet; returns whether there are too many now.
     pub fn insert(&mut self, signature: u64, count: u32) -> bool {
         let places = self.signatures.len();
         if self.taken + 1 > places - places / LOAD {
@@ -49,7 +49,7 @@ impl Counts {
         self.taken > self.entries_max
     }
 
-    /// Keeps those that pass `modulo`. Whether there still are too many.
+    /// Keeps the signatures that pass `modulo`; returns whether there are still too many.
     pub fn thin(&mut self, modulo: u32) -> bool {
         self.rebuild(self.signatures.len(), |signature| passes(signature, modulo));
         self.taken > self.entries_max
@@ -65,12 +65,12 @@ impl Counts {
         all.filter(|(signature, _)| *signature != 0)
     }
 
-    /// What it takes, in bytes.
+    /// RAM of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.signatures.len() * (size_of::<u64>() + size_of::<u32>())
     }
 
-    /// Where the signature is, or the free place where it would be.
+    /// The place of the signature, or the free place for it.
     #[inline]
     fn place(&self, signature: u64) -> usize {
         let mask = self.signatures.len() - 1;

@@ -25,16 +25,15 @@ pub struct Estimator {
     filter: ParallelFilter,
     random: Random,
     counted: Counts,
-    /// The pre-filter now.
+    /// The present pre-filter: one of this many candidates passes.
     modulo: u32,
     sum: u64,
     coarse: Option<OpenChunk>,
-    /// The last bytes: a window or, before there are so many, all.
+    /// The last bytes seen: a window, or all at the beginning of the stream.
     before: Vec<u8>,
 }
 
-/// A pre-filter is not made coarser than this. Coarse chunks pass all of them: where those alone are too many, no more
-/// are taken in.
+/// The coarsest pre-filter. Coarse chunks pass every pre-filter: where they alone are too many, no more are added.
 const MODULO_MAX: u32 = 1 << 30;
 
 /// The coarse chunk that has not ended yet.
@@ -46,7 +45,7 @@ struct OpenChunk {
 }
 
 impl Estimator {
-    /// Nothing seen yet; random choices follow from `seed`.
+    /// An estimator that has seen nothing; random choices follow from `seed`.
     pub fn new(params: Params, seed: u64) -> Self {
         Self {
             window: Window::new(params.segment_bytes),
@@ -66,7 +65,7 @@ impl Estimator {
         }
     }
 
-    /// The next bytes of the stream.
+    /// Takes the next bytes of the stream.
     pub fn feed(&mut self, mut piece: &[u8]) {
         let length = self.window.bytes;
         self.coarse_chunks(piece);
@@ -116,7 +115,7 @@ impl Estimator {
         }
     }
 
-    /// Algorithm 1. The count holds what is seen after the filter; what is missed before is added at the end.
+    /// Algorithm 1. The count has the occurrences after the filter; the missed ones before are added in `finish`.
     fn candidate(&mut self, signature: u64) {
         if !passes(signature, self.modulo) || !self.random.chance(self.params.resample) {
             return;
@@ -125,7 +124,7 @@ impl Estimator {
             *count = count.saturating_add(1);
         } else if self.modulo < MODULO_MAX && self.filter.passes(signature) {
             let mut too_many = self.counted.insert(signature, 1);
-            // A coarser pre-filter makes room, and leaves the counts of those that pass it what they are.
+            // A coarser pre-filter makes room and leaves the counts of the remaining signatures unchanged.
             while too_many && self.modulo < MODULO_MAX {
                 self.modulo *= 2;
                 too_many = self.counted.thin(self.modulo);
@@ -133,14 +132,13 @@ impl Estimator {
         }
     }
 
-    /// What the estimator takes, in bytes.
+    /// RAM of the estimator in bytes.
     pub fn bytes(&self) -> usize {
         self.filter.bytes() + self.counted.bytes() + self.before.capacity()
     }
 
-    /// The segments that occur more than `threshold` times, with the estimate: what was counted, the bias added,
-    /// divided by the second sampling rate. They take 25 to 50 bytes each, which is more than the estimator had for
-    /// them.
+    /// The segments estimated to occur more than `threshold` times. The estimate is the count plus the bias, divided by
+    /// the second sampling rate. The result takes 25 to 50 bytes a segment, more than the estimator did.
     pub fn finish(self) -> Segments {
         let (bias, params) = (bias(self.params.filters), &self.params);
         let estimate = |count: u32| (f64::from(count) + bias) / params.resample;

@@ -1,5 +1,5 @@
-//! The parallel filter (§2.4.2): v Bloom filters, of which a candidate must be in all before it is counted, and is put
-//! into one at random before.
+//! The parallel filter (§2.4.2): v Bloom filters. A candidate that is in all of them is counted; any other is put into
+//! one of them at random.
 
 /// A source of random choices that is the same at every run: splitmix64.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub fn mix(word: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// How often a candidate occurs, on average, before it is in all of `filters`: v·Σ1/i (eq. 2.4).
+/// Mean number of occurrences of a candidate before it is in all of `filters`: v·Σ1/i (eq. 2.4).
 ///
 /// ```
 /// // 3 · (1 + 1/2 + 1/3)
@@ -40,7 +40,7 @@ pub fn bias(filters: usize) -> f64 {
     filters as f64 * (1..=filters).map(|i| 1.0 / i as f64).sum::<f64>()
 }
 
-/// Bits that one element sets in a filter. The filters are small for what they are given; few hashes bear that best.
+/// Bits that one element sets in a filter. The filters are overfull by design, and few hashes suit that best.
 const HASHES: u32 = 3;
 
 /// v Bloom filters side by side.
@@ -70,7 +70,7 @@ impl ParallelFilter {
         false
     }
 
-    /// What it takes, in bytes.
+    /// RAM of the filters in bytes.
     pub fn bytes(&self) -> usize {
         self.filters.iter().map(|filter| filter.len() * 8).sum()
     }
@@ -79,7 +79,7 @@ impl ParallelFilter {
 struct Places([(usize, u64); HASHES as usize]);
 
 impl Places {
-    /// Double hashing over `words` words.
+    /// The places of a signature by double hashing over `words` words.
     fn of(signature: u64, words: usize) -> Self {
         let (first, step) = (mix(signature), mix(signature ^ !0) | 1);
         Self(std::array::from_fn(|i| {

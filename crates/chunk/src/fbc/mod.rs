@@ -6,14 +6,14 @@
 //! dissertation leaves as future work (§2.6): [`Fbc::one_pass`] tracks the heaviest hitters while it chunks, and
 //! [`Fbc::segments`] is a sketch for a later run.
 //!
-//! Rule where frequent candidates overlap: of those in a stretch, the one that ends a chunk that was cut before wins,
-//! at the length it was cut with; where there is none, the leftmost in two passes, that of the lowest signature in one.
-//! So after an edit the next known segment puts the cuts back where they were, which the leftmost alone would not. A
-//! rest shorter than an eighth of a segment joins the segment after it.
+//! Rule where frequent candidates overlap: the candidate that ended an earlier chunk wins, at the length of that chunk.
+//! Where there is none, two passes take the leftmost, one pass that of the lowest signature. After an edit the next
+//! known segment therefore restores the earlier cuts, which the leftmost alone would not. A rest shorter than an eighth
+//! of a segment joins the segment after it.
 //!
-//! In one pass a chunk that ends in a known segment may hold something else than last time: then a place there changes,
-//! and the candidates in it are remembered, so that it is split around what changes when it comes again. Of new chunks
-//! some candidates are remembered at once, so that this can happen the first time already.
+//! In one pass, a chunk that ends in a known segment may differ from its last occurrence: then some place in it
+//! changes, and its candidates are remembered, so that the next occurrence is split around the change. Some candidates
+//! of new chunks are remembered at once, so that even the first change can be split off.
 //!
 //! Measured (`docs/chunkers/fbc.md`: ten stable releases of Kubernetes as tars with times of their own): two passes
 //! find 1.31 times what Rabin chunks do at average chunks of 2 to 4 KiB (1.25 times sieve), at equal ratio with 1.9 to
@@ -22,8 +22,8 @@
 //!
 //! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
-//! Cuts depend on the chunks before: the same bytes can be cut otherwise later. Deduplication suffers by that at most
-//! one more copy.
+//! Cuts depend on the chunks before: the same bytes can be cut otherwise later. This costs deduplication at most one
+//! more copy.
 //!
 //! ```
 //! use onefold_chunk::{Chunker, fbc::{Estimator, Fbc, Params}};
@@ -69,32 +69,32 @@ use window::{Window, passes};
 pub struct Params {
     /// Length of a frequent segment, in bytes.
     pub segment_bytes: usize,
-    /// The pre-filter r₀ lets pass one of so many candidates; a power of two.
+    /// The pre-filter r₀: one of this many candidates passes; a power of two.
     pub modulo: u32,
     /// Bloom filters side by side: v.
     pub filters: usize,
-    /// Bytes of each.
+    /// Bytes of each Bloom filter.
     pub filter_bytes: usize,
-    /// Segments estimated to occur more often are frequent: θ.
+    /// Threshold θ: segments estimated to occur more often are frequent.
     pub threshold: u32,
-    /// The second sampling r₁, of every occurrence at random; 1 counts all.
+    /// The second sampling rate r₁ of all occurrences, at random; 1 counts all.
     pub resample: f64,
     /// Mean of a coarse chunk in segments.
     pub stage_ratio: usize,
     /// The longest coarse chunk, in bytes; 16 segments where that is more.
     pub coarse_bytes_max: usize,
-    /// Coarse chunks that themselves were seen so often are not split: the escape frequency of §2.6. `None`: all are.
+    /// Escape frequency of §2.6: coarse chunks seen at least this often are not split. `None`: all are split.
     pub escape: Option<u32>,
-    /// Segments that are tracked at most.
+    /// Largest number of segments that are tracked.
     pub entries_max: usize,
 }
 
 impl Params {
-    /// The default of `entries_max`: as many as the tables hold that have 2¹⁸ places. The estimator's takes 3 MiB, that
-    /// of a chunker 6.25 MiB, a sketch 4.4 MiB.
+    /// The default of `entries_max`: the load limit of tables with 2¹⁸ places. The estimator's table takes 3 MiB, a
+    /// chunker's 6.25 MiB, a sketch 4.4 MiB.
     pub const ENTRIES_MAX: usize = 229_000;
 
-    /// The dissertation's, for segments of `segment_bytes` (at least 64).
+    /// The dissertation's parameters, for segments of `segment_bytes` (at least 64).
     pub fn new(segment_bytes: usize) -> Self {
         Self {
             segment_bytes: segment_bytes.max(64),
@@ -110,7 +110,7 @@ impl Params {
         }
     }
 
-    /// The first stage.
+    /// The chunker of the first stage.
     fn coarse(&self) -> Coarse {
         let mean = self.stage_ratio * self.segment_bytes;
         Coarse::new(mean, self.coarse_bytes_max.max(mean))
@@ -135,34 +135,33 @@ pub struct Fbc {
     window: Window,
     segments: Segments,
     stage: Stage,
-    /// Bytes until the coarse chunk ends that is being split.
+    /// Bytes to the end of the coarse chunk that is being split.
     coarse_left: usize,
-    /// Whether that coarse chunk escapes.
+    /// Whether this coarse chunk is not split, because of the escape frequency.
     stays_whole: bool,
     bytes_done: u64,
-    /// One of so many candidates of a new chunk is remembered, so that it can be split where it changes first.
+    /// One of this many candidates of a new chunk is remembered, so that its first change can be split off.
     ahead: Option<u32>,
 }
 
-/// One of so many candidates of a new chunk is remembered: one in 256 bytes. With half as many a second version that
-/// changes costs 1 % more, with twice as many the table is twice as large and the ratio 1 to 2 % higher.
+/// Candidates of a new chunk of which one is remembered: one in 256 bytes. With half as many, a second version that
+/// changes costs 1 % more; with twice as many, the table is twice as large and the ratio 1 to 2 % higher.
 const AHEAD: u32 = 8;
-/// Segments shorter than this in bytes have none remembered: chunks are hardly longer than a segment, and pieces before
-/// a segment that all files share (a licence) were not split again. Measured at a mean of 1 KiB: a ratio of 6.5
-/// without, 5.3 with.
+/// Shortest segment in bytes for which candidates of new chunks are remembered. With shorter ones chunks are hardly
+/// longer than a segment, and pieces before a segment that all files share (a licence) were not split again. Measured
+/// at a mean of 1 KiB: a ratio of 6.5 without, 5.3 with.
 const AHEAD_SEGMENT_MIN: usize = 1024;
 
-/// How the first stage goes.
+/// How unseen data is divided before segments are searched.
 enum Stage {
-    /// Coarse chunks; segments are known beforehand.
+    /// Into coarse chunks; frequent segments are known beforehand.
     Coarse(Coarse),
-    /// Unseen stretches are split at once into chunks of these lengths, each ending in a segment that is tracked from
-    /// then on.
+    /// Into chunks of `from` to `to` bytes at once, each ending in a segment that is tracked from then on.
     Fresh { from: usize, to: usize },
 }
 
 impl Fbc {
-    /// The second pass, with what the first found under the same parameters.
+    /// The second pass, with the segments that the first found under the same parameters.
     pub fn with(params: Params, frequent: Segments) -> Self {
         let coarse = params.coarse();
         let mean = params.stage_ratio * params.segment_bytes;
@@ -174,15 +173,15 @@ impl Fbc {
         Self::made(params, limits, frequent, Stage::Coarse(coarse))
     }
 
-    /// One pass, nothing known: chunks of `mean` bytes (at least 256) where data is new, between a quarter (shorter
-    /// beside segments that are known) and four times that.
+    /// One pass without a sketch: chunks of `mean` bytes (at least 256) where data is new, between a quarter (shorter
+    /// beside known segments) and four times that.
     pub fn one_pass(mean: usize) -> Self {
         let params = Params::new(mean.max(256) / 2);
         let segments = Segments::new(params.segment_bytes, params.modulo, params.entries_max);
         Self::informed(mean, segments)
     }
 
-    /// One pass that starts with the sketch of a run before, which had the same mean.
+    /// One pass that starts with the sketch of an earlier run with the same mean.
     pub fn informed(mean: usize, sketch: Segments) -> Self {
         let mean = mean.max(256);
         let params = Params::new(sketch.window_bytes());
@@ -217,18 +216,17 @@ impl Fbc {
         }
     }
 
-    /// What is known now: the sketch for a later run.
+    /// The segments known now: the sketch for a later run.
     pub fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// What the chunker takes, in bytes.
+    /// RAM of the chunker in bytes.
     pub fn bytes(&self) -> usize {
         self.segments.bytes() + 2 * 256 * size_of::<u64>()
     }
 
-    /// Bytes of the stretch in which to look for segments: to the end of the coarse chunk, or all that one chunk can
-    /// be.
+    /// Bytes of the stretch to search for segments: up to the end of the coarse chunk, or the longest chunk.
     fn stretch(&mut self, data: &[u8]) -> usize {
         let Stage::Coarse(coarse) = &self.stage else {
             return data.len().min(self.limits.max);
@@ -271,8 +269,8 @@ impl Fbc {
                             is_other,
                             ..Choice::default()
                         };
-                        // One that was cut before wins over any new one that it overlaps, but not with other content
-                        // over a segment seen before.
+                        // A segment that ended a chunk wins over any new one that it overlaps; with another chunk
+                        // before it, not over a segment seen before.
                         let wins = |new: &Choice| new.end <= begin || is_other && new.is_known;
                         return new.filter(wins).or(Some(old));
                     }
@@ -297,7 +295,7 @@ impl Fbc {
         }
     }
 
-    /// In one pass, an unseen candidate may end a new chunk: the one with the lowest signature does.
+    /// In one pass, lets an unseen candidate end a new chunk if its signature is the lowest so far.
     #[inline]
     fn consider(&self, new: &mut Option<Choice>, signature: u64, end: usize) {
         if let Stage::Fresh { from, to } = self.stage {
@@ -315,14 +313,14 @@ impl Fbc {
         }
     }
 
-    /// In one pass: whether the chunk is not the one that this segment ended last.
+    /// In one pass: whether the chunk differs from the last one that this segment ended.
     fn is_other(&self, known: &Segment, chunk: &[u8]) -> bool {
         matches!(self.stage, Stage::Fresh { .. })
             && known.content != 0
             && known.content != hash_of(chunk)
     }
 
-    /// One of `share` candidates in `data`: what is to be known of a place that changes.
+    /// One of `share` candidates in `data`, to be remembered as of a place that changes.
     fn candidates(&self, data: &[u8], share: u32) -> Vec<u64> {
         let length = self.window.bytes;
         let mut found = Vec::new();
@@ -339,10 +337,10 @@ impl Fbc {
         found
     }
 
-    /// Where the chunk ends that `stretch` begins with.
+    /// The end of the chunk at the beginning of `stretch`, and what to remember of it.
     fn look(&self, stretch: &[u8]) -> Cut {
         match self.choose(stretch) {
-            // Too little in front for a chunk of its own.
+            // The part in front of the segment is too short for a chunk of its own.
             Some(choice) if choice.begin < self.window.bytes / 8 => {
                 let chunk = &stretch[..choice.end];
                 Cut {
@@ -366,7 +364,7 @@ impl Fbc {
         }
     }
 
-    /// Remembers the cut, and gives its length.
+    /// Remembers the cut, and returns its length.
     fn settle(&mut self, cut: Cut) -> usize {
         if let Some(signature) = cut.ends_in {
             self.track(signature, &cut);
@@ -382,7 +380,7 @@ impl Fbc {
         cut.length
     }
 
-    /// The segment ends a chunk: it is remembered so.
+    /// Remembers that the segment ends this chunk.
     fn track(&mut self, signature: u64, cut: &Cut) {
         let epoch = (self.bytes_done >> 20) as u32;
         let segment = self.segments.entries.entry(signature).or_default();
@@ -399,11 +397,11 @@ impl Fbc {
 #[derive(Default)]
 struct Cut {
     length: usize,
-    /// The segment that it ends in.
+    /// Signature of the segment that the chunk ends in.
     ends_in: Option<u64>,
-    /// A hash of its bytes, where it ends in one.
+    /// Hash of the chunk's bytes, where it ends in a segment.
     content: u32,
-    /// Candidates in it, where it is not what that segment ended last.
+    /// Candidates in the chunk, where it differs from the last one that its segment ended.
     changes: Vec<u64>,
 }
 
@@ -413,15 +411,15 @@ struct Choice {
     signature: u64,
     begin: usize,
     end: usize,
-    /// The segment was seen before, though no chunk ended in it.
+    /// Whether the segment was seen before, though no chunk ended in it.
     is_known: bool,
-    /// A chunk ended in the segment before, with other content.
+    /// Whether the segment ended a chunk before, with other content.
     is_other: bool,
-    /// Nothing was known of the segment.
+    /// Whether the segment was unknown.
     is_new: bool,
 }
 
-/// A hash of a chunk, never 0; quick, and no more: whoever makes two chunks alike to it gets them cut as they were.
+/// A fast hash of a chunk, never 0. It is not secure: two chunks made to have the same hash are cut as before.
 fn hash_of(chunk: &[u8]) -> u32 {
     let (words, rest) = chunk.as_chunks();
     let mut last = [0; 8];

@@ -1,7 +1,7 @@
-//! The table of frequent segments: what the estimator hands to the chunker, what the one-pass chunker keeps as it goes,
-//! and the sketch that a later run starts from. It never holds more than its maximum: a chunker that tracks heavy
-//! hitters drops the half that was seen least and longest ago. (The estimator, which counts candidates, makes its
-//! pre-filter coarser instead, so that the counts of those left stay what they are.)
+//! The table of frequent segments: the estimator's result, the one-pass chunker's memory, and the sketch that a later
+//! run starts from. Its size is limited: a chunker that tracks heavy hitters drops the half that was seen least and
+//! longest ago. (The estimator, which counts candidates, makes its pre-filter coarser instead, so that the remaining
+//! counts stay right.)
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::filter::mix;
 use super::window::{Window, passes};
 
-/// What is known of a segment.
+/// The facts known of a segment.
 ///
 /// ```
 /// use onefold_chunk::fbc::Segment;
@@ -18,13 +18,13 @@ use super::window::{Window, passes};
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Segment {
-    /// How often it was seen, or is estimated to have been.
+    /// Number of occurrences, seen or estimated.
     pub count: u32,
-    /// Length of the chunk that was cut to end with it; 0 if none was yet.
+    /// Length in bytes of the chunk that was cut to end with the segment; 0 if none was yet.
     pub chunk_bytes: u32,
-    /// When it was seen last; not part of the sketch.
+    /// Epoch (in MiB cut) when the segment was last seen; not part of the sketch.
     pub(super) epoch: u32,
-    /// A hash of the chunk that it ended last, 0 if that is not known.
+    /// Hash of the last chunk that the segment ended; 0 if unknown.
     pub(super) content: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct Segments {
     pub(super) entries: HashMap<u64, Segment, BuildHasherDefault<Spread>>,
 }
 
-/// Bytes that the table takes for an entry at the load that it grows to.
+/// Bytes of the table for each entry, at the load that it grows to.
 const ENTRY_BYTES: usize = size_of::<(u64, Segment)>() + 1;
 /// Version of the sketch.
 pub const VERSION: u8 = 2;
@@ -57,10 +57,10 @@ const VERSION_WITHOUT_CONTENT: u8 = 1;
 /// Bytes of a sketch before its entries, and of an entry.
 pub(super) const HEAD_BYTES: usize = 13;
 pub(super) const ITEM_BYTES: usize = 20;
-/// No window of a sketch may be shorter: [`Params`](super::Params) has no shorter segments, and cuts beside shorter
-/// ones would be empty.
+/// Shortest window of a sketch: [`Params`](super::Params) has no shorter segments, and cuts beside shorter ones would
+/// be empty.
 const WINDOW_BYTES_MIN: u32 = 64;
-/// No window, modulo or chunk of a sketch may be larger.
+/// Largest window, modulo and chunk of a sketch.
 const SANE: u32 = 1 << 30;
 
 impl Segments {
@@ -74,14 +74,14 @@ impl Segments {
         }
     }
 
-    /// What is known of the segment.
+    /// The facts known of the segment with this signature.
     #[inline]
     pub fn get(&self, signature: u64) -> Option<&Segment> {
         self.entries.get(&signature)
     }
 
-    /// How often each of these segments occurs, as far as is known: 0 for one that is not in the table, `None` where
-    /// the pre-filter lets none pass.
+    /// The number of occurrences of each of these segments, as far as known: 0 where it is not in the table, `None`
+    /// where the pre-filter does not let it pass.
     pub fn estimates<'a>(&self, segments: impl Iterator<Item = &'a [u8]>) -> Vec<Option<u32>> {
         let window = Window::new(self.window_bytes());
         segments
@@ -93,12 +93,12 @@ impl Segments {
             .collect()
     }
 
-    /// How many there are.
+    /// The number of segments.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the table has no segment.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -108,23 +108,23 @@ impl Segments {
         self.window_bytes as usize
     }
 
-    /// One of so many windows is a candidate.
+    /// The pre-filter: one window in this many is a candidate.
     pub fn modulo(&self) -> u32 {
         self.modulo
     }
 
-    /// What the table takes, in bytes.
+    /// RAM of the table in bytes.
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * 8 / 7 * ENTRY_BYTES
     }
 
-    /// The most it can take, in bytes.
+    /// The largest RAM that the table can take, in bytes.
     pub fn bytes_max(&self) -> usize {
         (self.entries_max + 1).next_power_of_two() * 2 * ENTRY_BYTES
     }
 
-    /// Makes room by forgetting the half that was seen least, among equals the oldest, and halves the counts: what was
-    /// frequent long ago fades.
+    /// Makes room: forgets the half that was seen least, among equals the oldest, and halves the counts, so that
+    /// segments which were frequent long ago fade.
     pub(super) fn forget(&mut self) {
         if self.entries.len() <= self.entries_max {
             return;
@@ -164,8 +164,8 @@ impl Segments {
     /// The inverse of [`encode`](Self::encode), for a table of at most `entries_max`.
     ///
     /// # Errors
-    /// [`SketchError`], where a sketch has more entries, ends early or late, is of an unknown version, or says what no
-    /// sketch can: a window, modulo, order or length.
+    /// [`SketchError`]: more entries than `entries_max`, bytes missing or left over, an unknown version, or an
+    /// impossible window, modulo, order or length.
     pub fn decode(bytes: &[u8], entries_max: usize) -> Result<Self, SketchError> {
         let (head, items) = bytes
             .split_at_checked(HEAD_BYTES)
@@ -233,7 +233,7 @@ impl std::fmt::Display for SketchError {
 
 impl std::error::Error for SketchError {}
 
-/// Signatures are remainders already: spreading them is enough.
+/// A hasher that only spreads: signatures are remainders already.
 #[derive(Clone, Default)]
 pub struct Spread(u64);
 

@@ -1,9 +1,8 @@
-//! One chunker by frequency for several streams at once: what one of them shows to be frequent, all know, and memory is
-//! that of one table.
+//! One chunker by frequency for several streams at once: they share one table of frequent segments, and its memory.
 //!
 //! Between two chunks a one-pass chunker has no state but its table, so streams may take turns chunk by chunk: a cut is
-//! looked for under a lock that all may hold together, and remembered under one that is held for a single entry. Which
-//! cuts a stream gets depends on who came first, as all that this chunker does depends on the chunks before.
+//! searched under a lock that all may hold together, and remembered under one that is held for a single entry. The cuts
+//! of a stream depend on the order of all chunks, as they do in a chunker of one stream.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -30,10 +29,10 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// No sketch is longer, in bytes.
+    /// The longest sketch in bytes.
     pub const SKETCH_BYTES_MAX: usize = HEAD_BYTES + ITEM_BYTES * Params::ENTRIES_MAX;
 
-    /// Nothing known yet; see [`Fbc::one_pass`].
+    /// A chunker without a sketch; see [`Fbc::one_pass`].
     pub fn one_pass(mean: usize) -> Self {
         Self::of(Fbc::one_pass(mean))
     }
@@ -41,7 +40,7 @@ impl Shared {
     /// Starts with the [`sketch`](Self::sketch) of a run with the same mean.
     ///
     /// # Errors
-    /// The bytes are no such sketch.
+    /// [`SketchError`]: the bytes are not such a sketch.
     pub fn informed(mean: usize, sketch: &[u8]) -> Result<Self, SketchError> {
         let sketch = Segments::decode(sketch, Params::ENTRIES_MAX)?;
         let new = Fbc::one_pass(mean);
@@ -59,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// What all streams have shown, for a later run.
+    /// The sketch of all streams, for a later run.
     pub fn sketch(&self) -> Vec<u8> {
         let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
         fbc.segments().encode()
@@ -79,7 +78,7 @@ impl Chunker for Shared {
 
     fn cut(&mut self, data: &[u8]) -> usize {
         let stretch = &data[..data.len().min(self.limits.max)];
-        // Nothing panics while it holds the lock; if something did, the table is still a table.
+        // No thread panics while it holds the lock; even then, the table is still a table.
         let cut = {
             let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
             fbc.look(stretch)

@@ -1,5 +1,5 @@
-//! The signature of a fixed-size candidate: a Rabin fingerprint over a window of any length, and which candidates the
-//! pre-filter lets pass.
+//! The signature of a fixed-size candidate: a Rabin fingerprint over a window of any length, and the pre-filter of
+//! candidates.
 
 use crate::rabin::remainder;
 
@@ -10,9 +10,9 @@ const DEGREE: u32 = 53;
 pub struct Window {
     /// Length of a candidate.
     pub bytes: usize,
-    /// `top · x⁵³` with what it reduces to.
+    /// `top · x⁵³` plus its remainder, for each `top`.
     reduced: Box<[u64; 256]>,
-    /// What a byte contributes when it is the oldest.
+    /// The contribution of each byte when it is the oldest of the window.
     leaving: Box<[u64; 256]>,
 }
 

@@ -3,11 +3,11 @@
 //! BLAKE3 cuts its input into leaves of 1 KiB and hashes up to sixteen of them side by side; a chunk of some KiB leaves
 //! most of those lanes empty. Here leaf number *i* of all chunks goes through the lanes together, and so do their
 //! parents, level by level. The results are BLAKE3's own, bit by bit (a test compares them for all shapes of chunk).
-//! Their last leaves, of any length, and those that are too few of one number go through lanes of our own (`ragged`).
+//! Last leaves, of any length, and whole leaves too few to fill the lanes go through lanes of our own (`ragged`).
 //! Measured on one Zen 4 core (GB/s, keyed, sieve's chunks out of memory): 4.8 at a mean of 4 KiB, 5.0 at 8 KiB and 5.5
 //! at 16 KiB, where one after the other gives 1.5, 2.1 and 2.8.
 //!
-//! This leans on `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore
+//! The module uses `blake3::platform`, which is public but documented nowhere: the version of the crate is therefore
 //! pinned.
 
 use alloc::vec;
@@ -24,7 +24,7 @@ pub(super) const LEAF_END: u8 = 2;
 const PARENT: u8 = 4;
 const ROOT: u8 = 8;
 const KEYED: u8 = 16;
-/// BLAKE3's initial value: that of SHA-256.
+/// BLAKE3's initial value, which is that of SHA-256.
 pub(super) const IV: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -36,12 +36,12 @@ pub(super) const IV: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// A chunk from this size on fills all lanes alone, leaf behind leaf, and memory is read in one direction.
+/// Bytes from which a chunk fills all lanes alone, leaf behind leaf, so that memory is read in one direction.
 const ALONE_BYTES: usize = 256 << 10;
 
 type Cv = [u8; OUT_LEN];
 
-/// A chunk on its way: its leaves' chaining values are `cvs[first..first + count]`, and become fewer level by level.
+/// A chunk being hashed. Its leaves' chaining values are `cvs[first..first + count]`, fewer with each level.
 #[derive(Clone, Copy)]
 struct Message<'a> {
     data: &'a [u8],
@@ -55,13 +55,13 @@ impl Message<'_> {
         self.data.len() / CHUNK_LEN
     }
 
-    /// Grows with both, the whole leaves and all.
+    /// The number of whole leaves plus that of all leaves: it grows with both, and orders messages.
     fn half_leaves(&self) -> usize {
         self.whole_leaves() + self.count
     }
 }
 
-/// How a node of the tree is computed.
+/// Parameters for computing the nodes of the tree.
 struct Node {
     platform: Platform,
     key: [u32; 8],
@@ -69,14 +69,14 @@ struct Node {
 }
 
 impl Node {
-    /// Parents of pairs of chaining values.
+    /// Computes the parents of pairs of chaining values.
     fn join(&self, root: u8, pairs: &[&[u8; BLOCK_LEN]], out: &mut [u8]) {
         let flags = self.mode | PARENT | root;
         self.platform
             .hash_many(pairs, &self.key, 0, IncrementCounter::No, flags, 0, 0, out);
     }
 
-    /// Whole leaves, all number `i` of their chunk.
+    /// Computes the chaining values of whole leaves, all of them number `i` of their chunk.
     fn leaves(&self, i: usize, leaves: &[&[u8; CHUNK_LEN]], out: &mut [u8]) {
         let (start, end) = (LEAF_START, LEAF_END);
         let no = IncrementCounter::No;
@@ -91,7 +91,7 @@ struct Lanes {
     out: Vec<u8>,
 }
 
-/// Fingerprints of chunks, in order: each as [`Fingerprint::keyed`] or, without a key, [`Fingerprint::of`] gives it.
+/// Fingerprints of chunks, in order: equal to those of [`Fingerprint::keyed`] or, without a key, [`Fingerprint::of`].
 ///
 /// Some hundred chunks at a time fill all lanes and are still in the processor's cache.
 ///
@@ -108,7 +108,7 @@ pub fn fingerprints<'a>(
     on(Platform::detect(), key, chunks)
 }
 
-/// As [`fingerprints`], on instructions that this CPU has.
+/// The same result as [`fingerprints`], by instructions of `platform`, which this CPU has.
 fn on<'a>(
     platform: Platform,
     key: Option<&[u8; 32]>,
@@ -142,7 +142,7 @@ fn on<'a>(
         leaves += count;
         out.push(Fingerprint([0; OUT_LEN]));
     }
-    // Those with a leaf number i stand in front.
+    // Messages with a leaf number i stand in front.
     let mut messages = longest_first(&messages, Message::half_leaves);
     let mut lanes = Lanes::new(platform, key, leaves, messages.len());
     let left = lanes.whole_leaves(&messages);
@@ -170,7 +170,7 @@ impl Lanes {
         }
     }
 
-    /// Gives those that do not fill the lanes.
+    /// Computes the whole leaves, and returns those that do not fill the lanes.
     fn whole_leaves<'a>(&mut self, messages: &[Message<'a>]) -> Vec<Leaf<'a>> {
         let together = ragged::whole_together(self.node.platform);
         let mut inputs: Vec<&[u8; CHUNK_LEN]> = Vec::with_capacity(messages.len());
@@ -195,8 +195,8 @@ impl Lanes {
         left
     }
 
-    /// The last leaves that are no whole KiB, the short chunks that are such a leaf alone, and the whole ones that were
-    /// `left`.
+    /// Computes the last leaves shorter than a KiB, the short chunks of one such leaf alone, and the whole leaves that
+    /// were `left`.
     fn ragged_leaves<'a>(
         &mut self,
         messages: &[Message<'a>],
@@ -211,7 +211,7 @@ impl Lanes {
             cv: self.node.key,
             number: message.first + message.count - 1,
         }));
-        // Chunks are numbered behind the leaves.
+        // Numbers from here on mean short chunks, not leaves.
         let chunks_from = self.cvs.len();
         left.extend(short.iter().map(|(number, data)| Leaf {
             data,
@@ -228,8 +228,8 @@ impl Lanes {
         }
     }
 
-    /// Joins neighbours, level by level, until each message has two chaining values; one without a neighbour goes up as
-    /// it is.
+    /// Joins neighbours, level by level, until each message has two chaining values; one without a neighbour goes up
+    /// unchanged.
     fn parents(&mut self, messages: &mut [Message<'_>]) {
         loop {
             let live = messages.partition_point(|message| message.count > 2);
@@ -268,7 +268,7 @@ impl Lanes {
     }
 }
 
-/// Neighbours; one without is left out.
+/// Pairs of neighbouring chaining values; one without a neighbour is left out.
 fn pairs(cvs: &[Cv]) -> &[[u8; BLOCK_LEN]] {
     cvs.as_flattened().as_chunks().0
 }
@@ -285,7 +285,7 @@ fn bytes_of(cv: &[u32; 8]) -> Cv {
 mod tests {
     use super::*;
 
-    /// All that this CPU has, not only the best.
+    /// All platforms that this CPU has, not only the best.
     fn platforms() -> Vec<Platform> {
         #[cfg(target_arch = "x86_64")]
         let own = [

@@ -12,7 +12,7 @@ use core::fmt;
 
 pub use many::fingerprints;
 
-/// A chunk's fingerprint: a value. Which hash made it, keyed or not, is the repository's choice.
+/// The fingerprint of a chunk. The repository chooses the hash, keyed or not.
 ///
 /// Fingerprints are uniformly distributed, so any bytes of one serve as a hash.
 ///

@@ -1,13 +1,13 @@
-//! Order by length, where lengths are small numbers: counted, not compared. Of some hundred pieces of many words each a
-//! comparison sort took a fiftieth of the time that their fingerprints take.
+//! Sorting by length where lengths are small numbers: by counting, without comparisons. A comparison sort of some
+//! hundred items took a fiftieth of the time that their fingerprints take.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The longest first; those of one length stay as they were.
+/// The items, longest first; items of one length keep their order.
 pub fn longest_first<T: Copy>(items: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
     let length_max = items.iter().map(&length).max().unwrap_or(0);
-    // Where in the order those of each length begin, the longest at the front.
+    // The position in the order where each length begins, the longest first.
     let mut places = vec![0; length_max + 2];
     for item in items {
         places[length_max + 1 - length(item)] += 1;

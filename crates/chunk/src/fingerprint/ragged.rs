@@ -1,10 +1,11 @@
-//! Leaves that are no whole KiB, of many messages side by side: BLAKE3's compression of one block each, with a length,
-//! a counter and flags of each one's own.
+//! Leaves shorter than a KiB of many messages side by side: BLAKE3's compression of one block each, with a length, a
+//! counter and flags for each lane.
 //!
 //! The functions of the crate `blake3` take several inputs only where all are equally long and their last block is
-//! full, so these leaves went one after the other, which was a quarter of the time that chunks of 8 KiB took. A chunk
-//! of up to 1 KiB is such a leaf too. Here they go through vectors (`wide`), those of as many blocks together; where no
-//! vectors are, or few leaves, each is compressed alone. Tests compare all with BLAKE3 itself.
+//! full. Without this module these leaves were hashed one by one, a quarter of the time that chunks of 8 KiB took. A
+//! chunk of up to 1 KiB is such a leaf, too. Here leaves of the same number of blocks go through vectors (`wide`)
+//! together; where the CPU has no vectors, or for few leaves, each is compressed alone. Tests compare all with BLAKE3
+//! itself.
 
 use alloc::vec::Vec;
 use blake3::platform::Platform;
@@ -17,13 +18,13 @@ use super::order::longest_first;
 #[derive(Clone, Copy)]
 pub struct Leaf<'a> {
     pub data: &'a [u8],
-    /// Which leaf of its message it is.
+    /// Number of the leaf in its message.
     pub counter: u64,
-    /// Flags of its last block besides the leaf's own.
+    /// Flags of the leaf's last block besides the usual ones.
     pub last: u8,
-    /// The key before, the chaining value after.
+    /// The key before compression, the chaining value after it.
     pub cv: [u32; 8],
-    /// For whom it is.
+    /// Number of the result that the leaf belongs to.
     pub number: usize,
 }
 
@@ -32,7 +33,7 @@ impl Leaf<'_> {
         self.data.len().div_ceil(BLOCK_LEN)
     }
 
-    /// Block `step` with its flags if another comes after it.
+    /// Block `step` and its flags, if another block comes after it.
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     #[inline(always)]
     pub fn inner(&self, step: usize, mode: u8) -> Option<(&[u8; BLOCK_LEN], u8)> {
@@ -85,19 +86,19 @@ pub fn compress<'a>(platform: Platform, mode: u8, mut leaves: Vec<Leaf<'a>>) -> 
     leaves
 }
 
-/// Whole leaves that `platform` takes at once without idle lanes: fewer are better off here. 1 where this CPU has no
-/// vectors for them.
+/// The number of whole leaves that `platform` takes at once without idle lanes: fewer are faster in this module. 1
+/// where this CPU has no vectors for them.
 pub fn whole_together(platform: Platform) -> usize {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     if super::wide::Width::best().is_some() {
-        // Eight take half the time of sixteen.
+        // Eight lanes take half the time of sixteen.
         return platform.simd_degree().min(8);
     }
     let _ = platform;
     1
 }
 
-/// Block by block, all leaves in step, so that the processor may overlap them.
+/// Compresses block by block, all leaves in step, so that the processor may overlap them.
 fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
     for step in 0..CHUNK_LEN / BLOCK_LEN {
         for leaf in &mut *leaves {
@@ -115,7 +116,7 @@ fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
     }
 }
 
-/// `false` where this CPU has no vectors for it.
+/// Compresses the leaves in vectors; `false` where this CPU has none.
 fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     return match super::wide::Width::best() {
@@ -132,7 +133,7 @@ fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
     }
 }
 
-/// Leaves that are compressed together.
+/// Number of leaves that are compressed together.
 pub const LANES: usize = 16;
 
 #[cfg(all(test, feature = "std", target_arch = "x86_64"))]
@@ -168,7 +169,7 @@ mod tests {
             assert_eq!(cvs(&side_by_side), cvs(&one_by_one));
         };
         run(&|leaves| wide::lanes(16, leaves, transpose::plain));
-        // Every width that this CPU has, not only the widest.
+        // Every width that this CPU has is tested, not only the widest.
         for width in [Width::Avx2, Width::Avx512] {
             if width.is_there() {
                 run(&|leaves| wide::compress(width, 16, leaves));

@@ -1,22 +1,22 @@
-//! Sixteen blocks turned about: from a row of words for each lane to a row of lanes for each word.
+//! Transposing sixteen blocks: from a row of words for each lane to a row of lanes for each word.
 //!
-//! Taken word by word this is 256 loads and stores, nearly half of what such a block cost; with shuffles it is 64
+//! Word by word this takes 256 loads and stores, nearly half of the cost of such a block; shuffles need 64
 //! instructions.
 
 use core::arch::x86_64::*;
 
 use super::ragged::LANES;
 
-/// A row for each lane before, for each word after.
+/// A row of words for each lane before transposing, a row of lanes for each word after it.
 pub type Rows = [[u32; LANES]; LANES];
 
-/// Any processor's: what the others are tested against.
+/// Transposes on any CPU: the vector versions are tested against this.
 #[cfg(test)]
 pub fn plain(rows: &Rows) -> Rows {
     core::array::from_fn(|word| core::array::from_fn(|lane| rows[lane][word]))
 }
 
-/// Four words of four lanes change places inside each quarter of a vector, then the quarters do.
+/// Transposes by AVX-512: swaps four words of four lanes inside each quarter of a vector, then the quarters.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub fn avx512(rows: &Rows) -> Rows {

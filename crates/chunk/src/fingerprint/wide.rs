@@ -1,9 +1,9 @@
-//! BLAKE3's compression of one block of each of up to sixteen leaves at once, with a length, a counter and flags of
-//! each one's own.
+//! BLAKE3's compression of one block of each of up to sixteen leaves at once, with a length, a counter and flags for
+//! each lane.
 //!
 //! A word of every lane is an array that the compiler makes a vector of, in functions that are compiled for AVX-512 and
-//! for AVX2. Lanes are sorted, so that those that end first stand behind; an ended one goes along and is left as it
-//! was.
+//! for AVX2. Lanes are sorted by length, longest first; a lane that has ended keeps its chaining value while the others
+//! go on.
 
 use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -16,24 +16,24 @@ use super::transpose::{self, Rows};
 /// A word of every lane.
 type Word = [u32; LANES];
 
-/// The vectors that leaves go through.
+/// The width of the vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
-    /// Eight lanes a register.
+    /// Eight lanes in a register.
     Avx2,
-    /// Sixteen.
+    /// Sixteen lanes in a register.
     Avx512,
 }
 
 impl Width {
-    /// The widest that this CPU has.
+    /// The widest vectors that this CPU has.
     pub fn best() -> Option<Self> {
         [Self::Avx512, Self::Avx2]
             .into_iter()
             .find(|width| width.is_there())
     }
 
-    /// Whether this CPU has it.
+    /// Whether this CPU has vectors of this width.
     pub fn is_there(self) -> bool {
         match self {
             Self::Avx2 => is_x86_feature_detected!("avx2"),
@@ -47,10 +47,10 @@ impl Width {
     }
 }
 
-/// Side by side, longest first.
+/// Compresses leaves side by side; the longest must come first.
 ///
 /// # Panics
-/// If this CPU has not got the width.
+/// If this CPU does not have vectors of this width.
 pub fn compress(width: Width, mode: u8, leaves: &mut [Leaf<'_>]) {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
     fn avx512(mode: u8, leaves: &mut [Leaf<'_>]) {
@@ -69,19 +69,18 @@ pub fn compress(width: Width, mode: u8, leaves: &mut [Leaf<'_>]) {
     }
 }
 
-/// Blocks that are asked of memory before they are needed: what went before may have pushed them out of the nearest
-/// cache.
+/// Blocks that are prefetched: earlier work may have pushed them out of the nearest cache.
 const AHEAD: usize = 4;
 
 #[inline(always)]
 fn prefetch(data: &[u8], at: usize) {
     if let Some(byte) = data.get(at) {
-        // SAFETY: a hint, of a place that is there; every x86-64 CPU has it.
+        // SAFETY: a prefetch is a hint, of a place that is there; every x86-64 CPU has it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(byte).cast()) };
     }
 }
 
-/// Longest first, at most [`LANES`]; `turn` as [`transpose::plain`].
+/// Compresses at most [`LANES`] leaves, longest first; `turn` transposes as [`transpose::plain`] does.
 #[inline(always)]
 pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>], turn: impl Fn(&Rows) -> Rows) {
     let mut cvs = [[0; LANES]; 8];
@@ -100,7 +99,7 @@ pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>], turn: impl Fn(&Rows) -> Rows) {
     let mut rows = [[0; LANES]; LANES];
     let (mut lengths, mut flags) = ([0; LANES], [0; LANES]);
     for step in 0..leaves[0].blocks() {
-        // All ones where a lane still has a block.
+        // all ones in each lane that still has a block
         let mut live = [0; LANES];
         for (lane, leaf) in leaves.iter().enumerate() {
             let (length, flag) = match leaf.inner(step, mode) {
@@ -146,7 +145,7 @@ fn words_of(bytes: &[u8; BLOCK_LEN]) -> [u32; 16] {
     words
 }
 
-/// Lane by lane `new` where `live` is all ones, `old` where it is zero.
+/// The lanes of `new` where `live` is all ones, those of `old` where it is zero.
 #[inline(always)]
 fn chosen(live: &Word, new: &Word, old: &Word) -> Word {
     let mut out = *old;
@@ -156,10 +155,10 @@ fn chosen(live: &Word, new: &Word, old: &Word) -> Word {
     out
 }
 
-/// Where each round takes its words from the round before's.
+/// The position in the round before from which each round takes its words.
 const PERMUTATION: [usize; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
 
-/// BLAKE3's seven rounds: the next chaining values. `rest` is counter, length and flags.
+/// BLAKE3's seven rounds; returns the next chaining values. `rest` is counter, length and flags.
 #[inline(always)]
 fn rounds(cvs: &[Word; 8], words: &[Word; 16], rest: [Word; 4]) -> [Word; 8] {
     let [c0, c1, c2, c3, c4, c5, c6, c7] = *cvs;
@@ -198,7 +197,7 @@ fn either(one: &Word, other: &Word) -> Word {
     out
 }
 
-/// The words of each round.
+/// The order of words in each round.
 const ORDERS: [[usize; 16]; 7] = {
     let mut orders = [[0; 16]; 7];
     let mut i = 0;

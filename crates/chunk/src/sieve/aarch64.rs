@@ -1,5 +1,5 @@
-//! The linear bits with carry-less multiplication on AArch64 (PMULL): 16 positions at a time, as x86 has them in 128
-//! bits.
+//! The linear bits with carry-less multiplication on AArch64 (PMULL): 16 positions at a time, as with 128-bit vectors
+//! on x86.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
 use super::scan::{Area, Found, Isa};
 
-/// Those that this CPU has, slowest first.
+/// The instruction sets of this module that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
     // PMULL of 64-bit words comes with the AES instructions.
     match std::arch::is_aarch64_feature_detected!("aes") {
@@ -18,7 +18,7 @@ pub fn available() -> Vec<Isa> {
     }
 }
 
-/// As [`super::scan::scan`], which has checked the bounds.
+/// The search that [`super::scan::scan`] promises; that function has checked the bounds.
 pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
     // SAFETY: `Sieve` holds `Isa::Neon` only if `available` found it on this CPU, and the bounds were checked.
     unsafe { scan_neon(data, area, found) }
@@ -26,7 +26,7 @@ pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
 
 #[target_feature(enable = "neon,aes")]
 unsafe fn scan_neon(data: &[u8], area: Area, found: &mut Found) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises the same.
     unsafe { scan_with::<Neon>(data, area, found) }
 }
 
@@ -35,7 +35,7 @@ struct Neon {
     masks: uint8x16_t,
     /// The bit of each byte within eight bytes of positions.
     places: uint8x16_t,
-    /// The product of the odd word before.
+    /// The product of the previous odd word.
     odd: uint64x2_t,
 }
 
@@ -59,7 +59,7 @@ impl Lanes for Neon {
     #[inline]
     #[target_feature(enable = "neon,aes")]
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises the same.
         unsafe {
             let mut zero = [vdupq_n_u8(0); 4];
             let mut masked = zero;
@@ -81,7 +81,7 @@ impl Lanes for Neon {
     }
 }
 
-/// A bit of each byte, none of them in the place of another of the same eight bytes, as one word.
+/// One bit of each byte as one word; no two bytes of the same eight have their bit in the same place.
 #[inline]
 #[target_feature(enable = "neon")]
 fn gathered(quarters: [uint8x16_t; 4]) -> u64 {

@@ -1,32 +1,32 @@
-//! The linear pass over blocks of 64 positions, whatever vectors compute their linear bits.
+//! The linear pass over blocks of 64 positions, with any vectors that compute their linear bits.
 //!
-//! Nearly every step finds nothing, one in three a candidate, where nothing tells in advance which: the first candidate
-//! of a block is therefore written without a branch, which would be mispredicted half the time.
+//! Most steps have no candidate, at most one step in three has one, and nothing tells in advance which: the first
+//! candidate of a block is therefore written without a branch, which would be mispredicted half the time.
 
 use super::linear::{self, REACH};
 use super::scan::{Area, FOUND_MAX, Found, STEP};
 
-/// A kind of vectors. All is inlined into functions that have the instructions.
+/// A kind of vectors. All methods are inlined into functions that have the instructions.
 pub trait Lanes {
-    /// To go on behind the word `before`; `mask` as in [`Area`].
+    /// Lanes that go on behind the word `before`; `mask` as in [`Area`].
     ///
     /// # Safety
     /// The CPU has the instructions.
     unsafe fn new(before: u64, mask: u8) -> Self;
 
-    /// Of the next 64 positions, those whose linear bits are zero, and those whose masked ones are.
+    /// For the next 64 positions: those whose linear bits are zero, and those whose masked linear bits are.
     ///
     /// # Safety
     /// The CPU has the instructions, and 64 bytes lie at `at`.
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64);
 
-    /// Asks for the line of memory at `at`, which may be anywhere.
+    /// Prefetches the line of memory at `at`, which may be any address.
     fn prefetch(at: *const u8);
 }
 
-/// Bytes ahead that are asked for: the hardware's own prefetch stops at pages.
+/// Bytes ahead that are prefetched: the hardware's own prefetch stops at pages.
 const PREFETCH_BYTES: usize = 4096;
-/// Positions of a [`Lanes::block`].
+/// Number of positions of a [`Lanes::block`].
 pub const BLOCK: usize = 64;
 
 /// # Safety
@@ -71,13 +71,13 @@ pub unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Found) ->
     t
 }
 
-/// Appends the positions of the bits that are set.
+/// Appends the positions of the set bits.
 #[inline(always)]
 fn push(mut bits: u64, t: usize, found: &mut Found) {
     const { assert!(STEP == 2 * BLOCK && FOUND_MAX >= STEP) };
     let base = (t - found.base) as u32;
     // SAFETY: a scan pushes while fewer than `FOUND_MAX` are listed, and then no more than `STEP`, for which there is
-    // room; where none is set, the place written to is one that counts later, or the last. (The two blocks behind the
+    // room; where no bit is set, the place written to is one that counts later, or the last. (The two blocks behind the
     // steps push on to fewer than `FOUND_MAX`, too.)
     let next = unsafe { found.positions.as_mut_ptr().cast::<u32>().add(found.count) };
     // SAFETY: as above.

@@ -1,9 +1,9 @@
 //! The linear bits: eight GF(2)-linear hash bits of the nine bytes that end at a position.
 //!
-//! They are one byte of the carry-less product of the data, read as one long little-endian number, with [`KEY`]. CPUs
-//! that multiply so do it for 8 positions an instruction and more. For all others the key is a product itself:
-//! multiplying by `1 + xⁿ` is one shift and one XOR, so four of these give sixteen taps, for the eight positions of a
-//! word at once.
+//! The bits are one byte of the carry-less product of the data, read as one long little-endian number, with [`KEY`].
+//! CPUs with such a multiplication do it for 8 positions an instruction and more. For all others the key is a product
+//! itself: multiplying by `1 + xⁿ` is one shift and one XOR, so four of these give sixteen taps, for the eight
+//! positions of a word at once.
 
 use super::scan::{Area, Found};
 
@@ -14,7 +14,7 @@ const FACTORS: [u32; 4] = [9, 10, 12, 29];
 
 /// The multiplier of the carry-less convolution: the product of all factors.
 ///
-/// An even number of its bits is set. So the linear bits of a run of one byte have even parity, whatever the byte.
+/// An even number of its bits is set, so the linear bits of a run of one byte have even parity, whatever the byte.
 #[cfg_attr(not(feature = "std"), allow(dead_code))]
 pub const KEY: u64 = {
     let mut key = 1u64;
@@ -26,24 +26,25 @@ pub const KEY: u64 = {
     key
 };
 
-/// XORed to the linear bits. Its parity is odd, so no run of one byte, zeros among them, becomes zero. Of twelve such
-/// constants tried it is the one whose dedup ratios were above the average on both kinds of data that the module names.
+/// Constant that is XORed to the linear bits. Its parity is odd, so no run of one byte, zeros among them, becomes zero.
+/// Twelve such constants were tried; with this one, dedup ratios were above the average on both kinds of data that the
+/// module names.
 pub const NEVER_ZERO: u8 = 0x8f;
 
-/// Bytes before a position that its linear bits depend on.
+/// Number of bytes before a position that its linear bits depend on.
 pub const REACH: usize = 8;
 
-/// One factor a step, each with the bits that are carried over from the word before.
+/// The product in steps of one factor, each with the bits carried over from the word before.
 ///
-/// They are shifted down when that word is seen, not when they are wanted: that would make a double shift of both,
-/// which takes many CPUs six operations instead of two.
+/// Carried bits are shifted down when their word is seen, not when they are used: the latter would make a double shift
+/// of both words, which takes many CPUs six operations instead of two.
 #[derive(Clone, Copy)]
 struct Product {
     carried: [u64; FACTORS.len()],
 }
 
 impl Product {
-    /// As if zeros were before.
+    /// The state where all bytes before are zeros.
     const NEW: Self = Self {
         carried: [0; FACTORS.len()],
     };
@@ -63,7 +64,7 @@ impl Product {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = ONES << 7;
 
-/// The bits at position `t ≥ 8`.
+/// The linear bits at position `t ≥ 8`.
 #[cfg_attr(not(feature = "std"), allow(dead_code))]
 pub fn bits_at(data: &[u8], t: usize) -> u8 {
     let mut product = Product::NEW;
@@ -71,7 +72,7 @@ pub fn bits_at(data: &[u8], t: usize) -> u8 {
     product.next(data[t].into()) as u8
 }
 
-/// The first eight bytes, or zeros behind fewer.
+/// The first eight bytes of `data`, with zeros behind where there are fewer.
 #[inline(always)]
 fn word(data: &[u8]) -> u64 {
     match data.first_chunk() {
@@ -83,13 +84,13 @@ fn word(data: &[u8]) -> u64 {
     }
 }
 
-/// The high bit of every byte of `word` that is zero.
+/// The high bit of each byte of `word` that is zero.
 #[inline(always)]
 fn zero_bytes(word: u64) -> u64 {
     !((word & !HIGHS).wrapping_add(!HIGHS) | word | !HIGHS)
 }
 
-/// As [`super::scan::scan`] promises, eight positions at a time.
+/// The search that [`super::scan::scan`] promises, eight positions at a time.
 pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
     let Area { from, to, mask } = area;
     let (mut product, mut before) = warmed_up(data, from);
@@ -106,15 +107,15 @@ pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
         (before, t) = (bits, t + 8);
     }
     if !rest.is_empty() {
-        // Behind the end: all ones, which are not zero.
+        // Bytes behind the end become all ones, which are not zero.
         let bits = product.next(word(rest)) | u64::MAX << (8 * rest.len());
         push_all(bits, before, mask, t, found);
     }
     to
 }
 
-/// Whether there may be a zero byte: false only if there is none. Candidates are so rare that nothing is gained by
-/// being sure.
+/// Whether there may be a zero byte: `false` only if there is none. Candidates are so rare that an exact test gains
+/// nothing.
 #[inline(always)]
 fn may_have_zero(bits: u64) -> bool {
     bits.wrapping_sub(ONES) & !bits & HIGHS != 0
@@ -131,7 +132,8 @@ fn push_all(bits: u64, before: u64, mask: u8, t: usize, found: &mut Found) {
     }
 }
 
-/// What comes before position `from`, and its linear bits. Apart, lest the compiler move the shifts back.
+/// The state before position `from`, and the linear bits there. A function of its own, so that the compiler does not
+/// move the shifts back.
 #[inline(never)]
 fn warmed_up(data: &[u8], from: usize) -> (Product, u64) {
     let mut product = Product::NEW;

@@ -3,11 +3,11 @@
 //!
 //! 1. *Linear bits.* Carry-less multiplication of the data by a 64-bit key gives, at every position, eight GF(2)-linear
 //!    bits of the 9 bytes that end there; vectors of 128 to 512 bits give 16 to 64 positions at once.
-//! 2. *Candidates.* A position is one where those bits, XOR a constant, are all zero, and some bits of the position
-//!    before are zero too: one position in 2⁸ to 2¹⁶, chosen so that a search meets about 16 of them. A run of zeros
-//!    has none.
+//! 2. *Candidates.* A position is a candidate where those bits, XOR a constant, are all zero, and some bits of the
+//!    position before are zero too: one position in 2⁸ to 2¹⁶, chosen so that a search meets about 16 of them. A run of
+//!    zeros has none.
 //! 3. *The cut* is after the candidate in `[min, max)` with the smallest strong hash (the first of equals); at `max`
-//!    where there is none. What is left of a stream when it is shorter than `max` stays whole.
+//!    where there is none. A rest of a stream that is shorter than `max` stays whole.
 //!
 //! Every chunk thus ends at a place that the content alone determines, without a threshold that may fail to be met.
 //!
@@ -18,9 +18,9 @@
 //! bits of such a run have even parity, and the constant has odd parity. Data without candidates costs the linear pass
 //! alone and is cut at `max`; cuts inside it are then not content-defined, but for the end of the run.
 //!
-//! **Once only.** The searches of neighbouring chunks overlap where a cut comes early. [`Chunker::cuts`] keeps what a
-//! search found behind the cut for the next, so that no byte is scanned twice and no candidate hashed twice. Whether a
-//! position is a candidate, and its hash, depend on content alone.
+//! **Once only.** The searches of neighbouring chunks overlap where a cut comes early. [`Chunker::cuts`] keeps the
+//! candidates behind a cut for the next search, so that no byte is scanned twice and no candidate hashed twice. Whether
+//! a position is a candidate, and its hash, depend on content alone.
 //!
 //! **Spread.** `min` and `max` are half of the middle away from it. A wider range makes chunks less equal, and an edit
 //! hits long chunks oftener than short ones; a narrower one finds back later. Measured on four neighbouring releases of
@@ -38,8 +38,8 @@
 //! The choice of the constants alone moves these ratios by up to 2 % either way: data of this kind repeats the same few
 //! phrases.
 //!
-//! **The end.** Cutting what is left of a file between `min` and `max` would leave pieces far below the mean, file
-//! after file. Left whole, the same files have ratios of 3.323 and 3.071 in the first two columns.
+//! **The end.** Cutting the rest of a file between `min` and `max` would leave pieces far below the mean, file after
+//! file. With whole rests, the same files have ratios of 3.323 and 3.071 in the first two columns.
 //!
 //! **Threshold.** `sieve-threshold` cuts at the first candidate of `[min, max)` whose strong hash is below a threshold,
 //! and takes the smallest hash only where none is. Half as far from the middle as a classic chunker (`min` is half of
@@ -83,20 +83,19 @@ use strong::Strong;
 /// free, more cost strong hashes. On the data under *Spread*, 16 and 32 gave ratios that differ by 0.4 % at most, in
 /// either direction.
 const CANDIDATES: f64 = 16.0;
-/// Candidates after which a search ends: over twenty times what random data has, so that only crafted or very periodic
-/// data is touched by it.
+/// Candidates after which a search ends: over twenty times as many as in random data, so that only crafted or very
+/// periodic data reaches it.
 pub const CANDIDATES_MAX: usize = 512;
-/// Bytes that are scanned at a time where many chunks are cut at once: strong hashes are faster the more of them are
-/// computed together.
+/// Bytes that are scanned at a time where many chunks are cut at once: many strong hashes together are computed faster.
 const AHEAD: usize = 64 * 1024;
-/// Bytes that the strong hash sees. No chunk is shorter than twice this, so a window never reaches before its chunk.
+/// Bytes that the strong hash covers. No chunk is shorter than twice this, so a window never reaches before its chunk.
 const WINDOW: usize = 32;
-/// `min` and `max` for chunks of `mean` bytes.
+/// The range `min` and `max` for chunks of `mean` bytes.
 ///
-/// The middle of the range would be the mean if searches did not overlap. What was searched behind a cut held nothing
-/// smaller than the cut's own hash, so the next cut tends to lie further on: chunks of random data come out 2.3 %
-/// longer than the middle, and longer still where a range holds only a few candidates (measured over 256 MiB for
-/// middles from 256 to 65,536; the fit is good to 0.5 %).
+/// The middle of the range would be the mean if searches did not overlap. The range behind a cut that is searched
+/// already holds no smaller hash than the cut's, so the next cut tends to lie further on: chunks of random data come
+/// out 2.3 % longer than the middle, and longer still where a range holds only a few candidates (measured over 256 MiB
+/// for middles from 256 to 65,536; the fit is good to 0.5 %).
 fn search_range(mean: usize) -> (usize, usize) {
     let mut middle = mean as f64;
     for _ in 0..8 {
@@ -107,7 +106,7 @@ fn search_range(mean: usize) -> (usize, usize) {
     (min, (middle * MAX_PER_MIDDLE) as usize)
 }
 
-/// With a threshold, the mean over the shortest chunk, and the longest chunk over the mean.
+/// With a threshold: the mean divided by the shortest chunk, and below, the longest chunk divided by the mean.
 const THRESHOLD_MIN_PART: usize = 2;
 const THRESHOLD_MAX_MEANS: usize = 4;
 /// With a threshold, candidates to a cut, as near as powers of two allow.
@@ -132,7 +131,7 @@ const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 #[derive(Clone)]
 pub struct Sieve {
     limits: Limits,
-    /// Below this a hash ends the search for the smallest; 0: none does.
+    /// A candidate whose hash is below this ends the search; 0: no candidate does.
     threshold: u64,
     scanner: Scanner,
     search: Search,
@@ -165,7 +164,7 @@ impl Sieve {
         Self::below_threshold(mean, Strong::keyed(key))
     }
 
-    /// Chunks between `min`, at least 64, and `max` bytes; cut points depend on `key`, if there is one.
+    /// Chunks between `min`, at least 64, and `max` bytes; cut points depend on `key`, if one is given.
     pub(crate) fn within(min: usize, max: usize, key: Option<&[u8; 32]>) -> Self {
         let limits = Limits {
             min,
@@ -196,7 +195,7 @@ impl Sieve {
         }
     }
 
-    /// With a candidate about every `spacing` positions.
+    /// A chunker with a candidate about every `spacing` positions.
     fn made(limits: Limits, spacing: f64, threshold: u64, strong: Strong) -> Self {
         // A candidate at every 2^(8 + extra)th position.
         let extra = (real::round(real::log2(spacing)) as i32 - 8).clamp(0, 8) as u32;
@@ -218,7 +217,7 @@ impl Sieve {
     }
 
     /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
-    /// the CPU has not got them.
+    /// the CPU does not have them.
     pub fn on(&self, isa: Isa) -> Option<Self> {
         let mut other = self.clone();
         other.scanner.isa = isa;
@@ -234,7 +233,7 @@ impl Sieve {
         more: &mut impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
     ) -> usize {
         let Limits { min, max, .. } = self.limits;
-        // So little is left only where the stream ends. See *The end* above.
+        // The data is shorter than a longest chunk only where the stream ends. See *The end* above.
         let rest = data.len() - start < max;
         if rest && (self.threshold == 0 || data.len() - start <= min) {
             return data.len();

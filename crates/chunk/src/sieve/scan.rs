@@ -1,11 +1,11 @@
-//! Where the candidates are: the linear pass, on the best instruction set of the CPU.
+//! Finding the candidates: the linear pass, on the best instruction set of the CPU.
 
 use super::linear;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How the linear bits are computed.
+/// The instructions that compute the linear bits.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, sieve::{Isa, Sieve}};
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
-    /// Eight positions at a time in a 64-bit register; everywhere.
+    /// Eight positions at a time in a 64-bit register, on every CPU.
     Scalar,
     /// 128 bits at a time.
     Pclmul,
@@ -29,7 +29,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Those that this CPU has, slowest first.
+    /// The instruction sets that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
         #[cfg_attr(not(feature = "std"), expect(unused_mut))]
         let mut found = vec![Self::Scalar];
@@ -41,7 +41,7 @@ impl Isa {
     }
 }
 
-/// The positions to search, `from..to`, and which linear bits of the position before must be zero.
+/// The positions to search, `from..to`, and the linear bits of the position before that must be zero.
 #[derive(Clone, Copy)]
 pub struct Area {
     pub from: usize,
@@ -49,12 +49,12 @@ pub struct Area {
     pub mask: u8,
 }
 
-/// Candidates that a scan gives at most, but for those of the last [`STEP`] positions.
+/// Largest number of candidates of a scan, except for those of the last [`STEP`] positions.
 pub const FOUND_MAX: usize = 128;
 /// Positions that a scan searches at a time.
 pub const STEP: usize = 128;
 
-/// Candidate positions, ascending, and room for those of one step more than [`FOUND_MAX`].
+/// Candidate positions, ascending; there is room for those of one step more than [`FOUND_MAX`].
 #[derive(Clone)]
 pub struct Found {
     pub(super) positions: Box<[u32; FOUND_MAX + STEP]>,
@@ -63,7 +63,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self {
             positions: Box::new([0; FOUND_MAX + STEP]),
@@ -88,11 +88,11 @@ impl Found {
     }
 }
 
-/// Lists the candidate positions of `area` and gives the first position not searched: `area.to`, or less where
+/// Lists the candidate positions of `area` and returns the first position not searched: `area.to`, or less where
 /// [`FOUND_MAX`] were found.
 ///
-/// At least 16 bytes lie before `area`, it lies within `data`, and it is shorter than 4 GiB. `isa` is one of those
-/// available: `Sieve` has it from nowhere else.
+/// At least 16 bytes must lie before `area`, and `area` within `data` and shorter than 4 GiB. `isa` must be one that is
+/// available; `Sieve` takes it from nowhere else.
 pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
     (found.base, found.count) = (area.from, 0);
     assert!(2 * linear::REACH <= area.from && area.from <= area.to && area.to <= data.len());

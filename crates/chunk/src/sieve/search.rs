@@ -1,40 +1,41 @@
-//! The cuts among the candidates: a search that goes on where the search of the chunk before ended.
+//! The cuts among the candidates: a search goes on where the search of the previous chunk ended.
 
 use super::CANDIDATES_MAX;
 use super::scan::{self, Area, Found, Isa, STEP};
 use super::strong::Strong;
 use alloc::vec::Vec;
 
-/// What finds candidates and rates them: all that depends on content, none of which depends on where chunks begin.
+/// Finds and rates candidates. They depend on content alone, never on where chunks begin.
 #[derive(Clone)]
 pub struct Scanner {
     pub isa: Isa,
-    /// Linear bits of the position before a candidate that are zero.
+    /// Mask of the linear bits that must be zero at the position before a candidate.
     pub mask: u8,
     pub strong: Strong,
-    /// Bytes to scan at least at a time.
+    /// Smallest number of bytes to scan at a time.
     pub ahead: usize,
-    /// Bytes to scan at most at a time: [`SCAN_BYTES_MAX`].
+    /// Largest number of bytes to scan at a time: [`SCAN_BYTES_MAX`].
     pub scan_bytes_max: usize,
     pub found: Found,
     pub hashes: Vec<u64>,
 }
 
-/// A scan lists positions in 32 bits. What is longer is scanned in parts, on every machine.
+/// Largest number of bytes in a scan, which lists positions in 32 bits. Longer data is scanned in parts, on every
+/// machine.
 pub const SCAN_BYTES_MAX: usize = 1 << 31;
 
-/// A place to cut.
+/// A possible end of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Where the chunk would end, in bytes from the begin of the data.
+    /// Offset of the end from the beginning of the data, in bytes.
     pub end: usize,
-    /// Its strong hash: the smallest wins.
+    /// Strong hash of the window before the end; the smallest wins.
     pub hash: u64,
 }
 
 impl Scanner {
-    /// Appends candidates whose `end` is `from` or more, and gives the end from which on it has not searched: `to`,
-    /// more where `data` goes on (the next search is glad of them), or less where there are many or it is far.
+    /// Appends candidates whose `end` is `from` or more, and returns the end from which on nothing was searched: `to`;
+    /// more where `data` goes on, for the next search; or less where there are many candidates or `to` is far.
     pub fn scan(
         &mut self,
         data: &[u8],
@@ -42,7 +43,8 @@ impl Scanner {
         to: usize,
         candidates: &mut Vec<Candidate>,
     ) -> usize {
-        // Whole steps, and many, if there is enough data. The last byte of a chunk is the position before its end.
+        // Scans whole steps, and many, if there is enough data. The last byte of a chunk is the position before its
+        // end.
         let ahead = to.max(from + self.ahead) - from;
         let bytes = ahead.next_multiple_of(STEP).min(self.scan_bytes_max);
         let to = data.len().min(from + bytes);
@@ -64,44 +66,45 @@ impl Scanner {
     }
 }
 
-/// Where one chunk may end.
+/// The range in which one chunk may end.
 #[derive(Clone, Copy)]
 pub struct Range {
     pub from: usize,
     pub to: usize,
-    /// The first candidate whose hash is below ends the search; 0: none does.
+    /// The first candidate with a hash below this ends the search; 0: no candidate does.
     pub threshold: u64,
-    /// The stream ends at `to`, and what has no hash below the threshold stays whole.
+    /// Whether the stream ends at `to`: then a chunk without a hash below the threshold stays whole.
     pub rest: bool,
 }
 
-/// How far the search in one buffer has come.
+/// The state of the search in one buffer.
 ///
-/// Searches of neighbouring chunks overlap: the range of the next begins `min` behind a cut, which lies anywhere in the
-/// range of this. What was found stays in a list, so that every byte is scanned at most once, and every candidate rated
+/// Searches of neighbouring chunks overlap: the next range begins `min` behind a cut, which lies anywhere in the
+/// present range. Candidates stay in a list, so that every byte is scanned at most once, and every candidate rated
 /// once.
 #[derive(Clone, Default)]
 pub struct Search {
     candidates: Vec<Candidate>,
-    /// Candidates in front that no later chunk can end at.
+    /// Number of candidates at the front that no later chunk can end at.
     passed: usize,
     /// The end from which on nothing was searched.
     searched: usize,
 }
 
 impl Search {
-    /// Begins at the front of another buffer.
+    /// Begins anew at the front of another buffer.
     pub fn restart(&mut self) {
         self.candidates.clear();
         (self.passed, self.searched) = (0, 0);
     }
 
-    /// Where a chunk ends that may end in `range`, which begins no earlier than the one before it since the last
+    /// The end of a chunk that may end in `range`, which begins no earlier than the range before it since the last
     /// restart.
     ///
-    /// That is at the first candidate whose hash is below `range.threshold`; where none is, at the one with the
-    /// smallest hash, or at the end of the range where it has no candidate or is one of the stream's `rest`. `more` is
-    /// as [`Scanner::scan`]: appends candidates from the one end on, towards the other, and gives the end it came to.
+    /// The chunk ends at the first candidate whose hash is below `range.threshold`; where there is none, at the
+    /// candidate with the smallest hash, or at the end of the range where it has no candidate or is one of the stream's
+    /// `rest`. `more` is like [`Scanner::scan`]: it appends candidates from its first argument on, towards the second,
+    /// and returns how far it came.
     pub fn end(
         &mut self,
         range: Range,
@@ -136,7 +139,7 @@ impl Search {
         }
     }
 
-    /// Forgets what lies before `from`.
+    /// Drops candidates before `from`.
     fn pass(&mut self, from: usize) {
         while self
             .candidates
@@ -153,7 +156,7 @@ impl Search {
     }
 }
 
-/// Candidates that are carried along though passed: moving the others up is not worth it for less.
+/// Number of passed candidates that are kept in the list: moving the others up is not worth it for fewer.
 const PASSED_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -163,7 +166,7 @@ mod tests {
     use crate::Chunker;
     use alloc::vec;
 
-    /// Pseudo-random bytes, of which `choose` makes what follows those before it.
+    /// Pseudo-random bytes; `choose` appends each one by the bytes before it.
     fn bytes(len: usize, choose: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
         let mut data = vec![];
         let mut state = 1u64;
@@ -179,8 +182,8 @@ mod tests {
         bytes(len, |_| ())
     }
 
-    /// Whatever the eight bytes before are, one value of a byte makes its linear bits zero: from the ninth on all
-    /// positions are candidates.
+    /// For any eight bytes before, one value of a byte makes its linear bits zero: from the ninth byte on all positions
+    /// are candidates.
     fn all_candidates(len: usize) -> Vec<u8> {
         bytes(len, |data| {
             let last = data.len() - 1;
@@ -220,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Strong hashes that are computed to cut `data`, and how many chunks that gives.
+    /// The number of strong hashes computed to cut `data`, and the number of chunks.
     fn hashes_for(sieve: &mut Sieve, data: &[u8]) -> (usize, usize) {
         let (mut hashes, mut chunks) = (0, 0);
         let count = &mut |_| chunks += 1;

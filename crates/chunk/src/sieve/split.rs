@@ -1,8 +1,8 @@
 //! One stream on several cores, with exactly the cuts of one core.
 //!
-//! Nearly all the work is to find and rate candidates, and none of that depends on where chunks begin. So pieces of a
-//! buffer are [searched](Sieve::candidates) side by side, and one core then [cuts](Sieve::cuts_from) among the few that
-//! were found. Threads are the caller's.
+//! Nearly all the work is to find and rate candidates, and none of that depends on where chunks begin. Pieces of a
+//! buffer are therefore [searched](Sieve::candidates) side by side, and one core then [cuts](Sieve::cuts_from) among
+//! the few candidates. The caller provides the threads.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::search::Candidate;
 use super::{CANDIDATES_MAX, Sieve};
 
-/// The candidates of a piece of a buffer. Made by [`Sieve::candidates`].
+/// The candidates of a piece of a buffer, from [`Sieve::candidates`].
 ///
 /// ```
 /// use onefold_chunk::{Chunker, sieve::Sieve};
@@ -24,21 +24,21 @@ use super::{CANDIDATES_MAX, Sieve};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidates {
-    /// The ends that were searched: the piece, or less of it where it has very many candidates.
+    /// Range of ends that were searched: the piece, or less of it where it has very many candidates.
     searched: Range<usize>,
     found: Vec<Candidate>,
 }
 
 /// A piece with a candidate in fewer bytes than this on average is not searched to its end, which bounds the memory of
-/// its list (crafted data can have one at every byte). What is missing is searched when cuts are made, where not every
-/// candidate is wanted.
+/// its list (crafted data can have one at every byte). The rest is searched when cuts are made, where not every
+/// candidate is needed.
 const BYTES_PER_CANDIDATE_MIN: usize = 32;
 
 impl Sieve {
     /// Finds the candidates for chunks that end in `piece`, a range of `data`.
     ///
-    /// Nothing but the piece and the 32 bytes before it is read. Any pieces will do; those that follow each other
-    /// without gaps are best, of some 100 KiB and more. Takes 16 bytes of memory a candidate: one in 512 bytes at a
+    /// The search reads nothing but the piece and the 32 bytes before it. Pieces may be any; neighbouring ones without
+    /// gaps are best, of some 100 KiB and more. The result takes 16 bytes of memory a candidate: one in 512 bytes at a
     /// mean of 8 KiB, and never more than one in 32.
     ///
     /// ```
@@ -78,8 +78,8 @@ impl Sieve {
         }
     }
 
-    /// As [`Chunker::cuts`](crate::Chunker::cuts), and exactly the same cuts, but what was found in pieces of the same
-    /// `data`, ascending, is not searched for again.
+    /// The same cuts as [`Chunker::cuts`](crate::Chunker::cuts), but candidates `found` in pieces of the same `data`,
+    /// ascending, are not searched for again.
     pub fn cuts_from(
         &mut self,
         data: &[u8],
@@ -100,7 +100,7 @@ impl Sieve {
 }
 
 impl Candidates {
-    /// Appends some candidates from `from` on, which the piece holds, and gives the end up to which they are all.
+    /// Appends some of the piece's candidates from `from` on, and returns the end up to which the list is complete.
     fn portion(&self, from: usize, candidates: &mut Vec<Candidate>) -> usize {
         let first = self.found.partition_point(|candidate| candidate.end < from);
         let rest = &self.found[first..];

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::WINDOW;
 
-/// Fractional digits of π: nothing up the sleeve.
+/// Fractional digits of π, as constants that nobody chose.
 const PI: [u64; 5] = [
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -19,7 +19,8 @@ const PI: [u64; 5] = [
 /// A hash of 32 bytes to 64 bits.
 #[derive(Clone)]
 pub enum Strong {
-    /// Two folded 128-bit products, and a third of their sum. Fixed, so that equal data is cut alike everywhere.
+    /// Two folded 128-bit products, and a third of their sum, with fixed constants, so that equal data is cut alike
+    /// everywhere.
     Fold,
     /// AES-128 in CBC-MAC: a pseudo-random function of the fixed-length window.
     Aes(Box<Aes128>),
@@ -37,7 +38,7 @@ impl Strong {
         ))
     }
 
-    /// Appends the hash of the window that ends at each of `ends`, all of them at least a window long.
+    /// Appends to `hashes` the hash of the window before each of `ends`, all of them at least a window long.
     pub fn hash_all(&self, data: &[u8], ends: impl Iterator<Item = usize>, hashes: &mut Vec<u64>) {
         let windows = ends.map(|end| data[..end].last_chunk::<WINDOW>().expect("a window"));
         match self {
@@ -47,7 +48,7 @@ impl Strong {
     }
 }
 
-/// Windows that are encrypted side by side: one encryption takes as long as many that overlap.
+/// Number of windows encrypted side by side: one encryption takes as long as many that overlap.
 const LANES: usize = 64;
 
 fn fold_window(window: &[u8; WINDOW]) -> u64 {
@@ -80,7 +81,7 @@ fn mac_all<'a>(
         let blocks = &mut blocks[..count];
         cipher.encrypt_blocks(blocks);
         for (block, second) in blocks.iter_mut().zip(&seconds) {
-            // An array of its own: sixteen bytes at once, since nothing else can be changed by it.
+            // A copy of its own: the compiler then handles sixteen bytes at once, since nothing else can change it.
             let first: [u8; 16] = (*block).into();
             *block = core::array::from_fn::<_, 16, _>(|i| first[i] ^ second[i]).into();
         }

@@ -1,8 +1,8 @@
 //! The linear bits with carry-less multiplication: 64 positions a block, in vectors of 128, 256 or 512 bits.
 //!
 //! The product of a 64-bit word with the key is 128 bits long: its low half belongs to the positions of that word, its
-//! high half to those of the next. So the bits of a word are the low half of its own product XOR the high half of the
-//! product before.
+//! high half to those of the next. The bits of a word are therefore the low half of its own product XOR the high half
+//! of the product before.
 
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
@@ -11,7 +11,7 @@ use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
 use super::scan::{Area, Found, Isa};
 
-/// Those that this CPU has, slowest first.
+/// The instruction sets of this module that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
     let mut found = Vec::new();
     if is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1") {
@@ -33,7 +33,7 @@ pub fn available() -> Vec<Isa> {
     found
 }
 
-/// As [`super::scan::scan`], which has checked the bounds.
+/// The search that [`super::scan::scan`] promises; that function has checked the bounds.
 pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
     match isa {
         // SAFETY: `Sieve` holds only an `Isa` that `available` found on this CPU, and the bounds were checked.
@@ -47,19 +47,19 @@ pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx2,vpclmulqdq,pclmulqdq,bmi1")]
 unsafe fn scan_512(data: &[u8], area: Area, found: &mut Found) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes512>(data, area, found) }
 }
 
 #[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,bmi1")]
 unsafe fn scan_256(data: &[u8], area: Area, found: &mut Found) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes256>(data, area, found) }
 }
 
 #[target_feature(enable = "sse4.1,pclmulqdq")]
 unsafe fn scan_128(data: &[u8], area: Area, found: &mut Found) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes128>(data, area, found) }
 }
 
@@ -73,14 +73,14 @@ struct Lanes512 {
     key: __m512i,
     never_zero: __m512i,
     masks: __m512i,
-    /// The products of the odd words of the block before.
+    /// The products of the odd words of the previous block.
     odd: __m512i,
 }
 
 impl Lanes for Lanes512 {
     #[inline(always)]
     unsafe fn new(before: u64, mask: u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises the same.
         unsafe {
             let key = _mm512_set1_epi64(KEY as i64);
             let before = _mm_set_epi64x(0, before as i64);
@@ -101,7 +101,7 @@ impl Lanes for Lanes512 {
 
     #[inline(always)]
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises the same.
         unsafe {
             let words = _mm512_loadu_si512(at.cast());
             let even = _mm512_clmulepi64_epi128(words, self.key, 0x00);
@@ -130,7 +130,7 @@ struct Lanes256 {
 impl Lanes for Lanes256 {
     #[inline(always)]
     unsafe fn new(before: u64, mask: u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises the same.
         unsafe {
             let key = _mm256_set1_epi64x(KEY as i64);
             let before = _mm_set_epi64x(0, before as i64);
@@ -153,7 +153,7 @@ impl Lanes for Lanes256 {
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64) {
         let (mut zero, mut masked) = (0, 0);
         for half in 0..2 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller promises the same.
             unsafe {
                 let words = _mm256_loadu_si256(at.add(32 * half).cast());
                 let even = _mm256_clmulepi64_epi128(words, self.key, 0x00);
@@ -185,7 +185,7 @@ struct Lanes128 {
 impl Lanes for Lanes128 {
     #[inline(always)]
     unsafe fn new(before: u64, mask: u8) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises the same.
         unsafe {
             let key = _mm_set1_epi64x(KEY as i64);
             Self {
@@ -206,7 +206,7 @@ impl Lanes for Lanes128 {
     unsafe fn block(&mut self, at: *const u8) -> (u64, u64) {
         let (mut zero, mut masked) = (0, 0);
         for quarter in 0..4 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller promises the same.
             unsafe {
                 let words = _mm_loadu_si128(at.add(16 * quarter).cast());
                 let even = _mm_clmulepi64_si128(words, self.key, 0x00);

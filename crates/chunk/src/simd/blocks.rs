@@ -1,14 +1,14 @@
-//! The searches in blocks of bytes, without a branch a byte: compilers make of them what vectors the CPU is sure to
-//! have. For CPUs that have no version of their own.
+//! The searches in blocks of bytes, without a branch for each byte: compilers make vectors of them that every such CPU
+//! has. For CPUs without a version of their own.
 
 use super::{scalar, value_at};
 
-/// Bytes that are compared at once.
+/// Number of bytes compared at once.
 const BLOCK: usize = 64;
-/// Blocks whose largest bytes are taken before it is asked whether one is 255.
+/// Number of blocks whose largest bytes are combined before the test for 255.
 const BLOCKS: usize = 8;
 
-/// As [`super::Simd::largest`].
+/// The search of [`super::Simd::largest`].
 pub fn largest(data: &[u8]) -> u8 {
     let mut found = 0;
     for part in data.chunks(BLOCK * BLOCKS) {
@@ -27,7 +27,7 @@ pub fn largest(data: &[u8]) -> u8 {
     found
 }
 
-/// As [`super::Simd::position_from`].
+/// The search of [`super::Simd::position_from`].
 pub fn position_from(data: &[u8], least: u8) -> Option<usize> {
     let (blocks, _) = data.as_chunks::<BLOCK>();
     let whole = blocks.iter().position(|block| has(block, least));
@@ -35,7 +35,7 @@ pub fn position_from(data: &[u8], least: u8) -> Option<usize> {
     Some(at + scalar::position_from(&data[at..], least)?)
 }
 
-/// As [`super::Simd::position_above`]. A value above `than` begins with a byte that is at least its first.
+/// The search of [`super::Simd::position_above`]. A value above `than` begins with a byte that is at least its first.
 pub fn position_above(data: &[u8], than: u64) -> Option<usize> {
     let first = than.to_be_bytes()[0];
     let (blocks, _) = data[..data.len().saturating_sub(7)].as_chunks::<BLOCK>();

@@ -1,8 +1,8 @@
 //! The searches of the chunkers that compare bytes instead of hashing them, many bytes at a time.
 //!
 //! [`Simd`] is the only way in: one exists only for an instruction set that this CPU has, so its methods are safe.
-//! Every search gives on every instruction set what the loop over single bytes gives; [`Isa::Scalar`] is that loop, and
-//! the tests hold the others against it. The idea of finding extrema with packed maxima instead of byte by byte is
+//! Every search gives the result of the loop over single bytes on every instruction set; [`Isa::Scalar`] is that loop,
+//! and the tests compare the others with it. The idea of finding extrema with packed maxima instead of byte by byte is
 //! VectorCDC's (Udayashankar et al., FAST 2025, §4).
 
 mod blocks;
@@ -15,7 +15,7 @@ mod x86;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// How bytes are compared.
+/// The instructions that compare bytes.
 ///
 /// ```
 /// use onefold_chunk::{Chunks, ram::{Isa, Ram}};
@@ -26,9 +26,9 @@ use core::ops::Range;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
-    /// One byte after the other; everywhere.
+    /// One byte after the other, on every CPU.
     Scalar,
-    /// 64 bytes at a time without instructions of their own, which compilers make vectors of; everywhere.
+    /// 64 bytes at a time by portable code, which compilers make vectors of, on every CPU.
     Blocks,
     /// 16 bytes at a time.
     Sse2,
@@ -39,7 +39,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Those that this CPU has, slowest first.
+    /// The instruction sets that this CPU has, slowest first.
     pub fn available() -> Vec<Self> {
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
         let own = x86::available();
@@ -56,38 +56,38 @@ impl Isa {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Simd(Isa);
 
-/// What a search for monotone sequences carries from byte to byte (see [`crate::seqcdc`]).
+/// The state that a search for monotone sequences carries from byte to byte (see [`crate::seqcdc`]).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Slopes {
-    /// Whether each of the latest steps that were not level went up, the latest lowest.
+    /// Directions of the latest steps that were not level, the latest lowest: 1 is up.
     pub ups: u64,
-    /// Steps down since the last skip.
+    /// Number of steps down since the last skip.
     pub downs: u32,
 }
 
-/// Where a search for monotone sequences stopped.
+/// The place where a search for monotone sequences stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
-    /// At the position of the last step of a sequence.
+    /// The position of the last step of a sequence.
     Sequence(usize),
-    /// At the position of the step down that is one too many.
+    /// The position of the step down that triggers a skip.
     Downs(usize),
-    /// Nowhere.
+    /// The end of the data: neither was found.
     Nothing,
 }
 
 impl Simd {
-    /// The fastest that this CPU has.
+    /// The searches on the fastest instruction set of this CPU.
     pub fn best() -> Self {
         Self(Isa::available().pop().expect("scalar is always there"))
     }
 
-    /// That on `isa`, where the CPU has it.
+    /// The searches on `isa`, if the CPU has it.
     pub fn on(isa: Isa) -> Option<Self> {
         Isa::available().contains(&isa).then_some(Self(isa))
     }
 
-    /// The largest byte, 0 of none. Ends at the first 255: nothing is larger.
+    /// The largest byte, 0 without bytes. The search ends at the first 255: nothing is larger.
     pub fn largest(self, data: &[u8]) -> u8 {
         match self.0 {
             Isa::Scalar => scalar::largest(data),
@@ -108,7 +108,7 @@ impl Simd {
     }
 
     /// The first position whose eight bytes, as a big-endian number, are more than `than`. The last seven positions are
-    /// not looked at.
+    /// not searched.
     pub fn position_above(self, data: &[u8], than: u64) -> Option<usize> {
         match self.0 {
             Isa::Scalar => scalar::position_above(data, than, 0),
@@ -118,7 +118,7 @@ impl Simd {
         }
     }
 
-    /// Goes on from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th
+    /// Continues from the step to `data[from]`, `from ≥ 1`, until `length` steps up in succession, or the `trigger`-th
     /// step down. Level steps do not count. `length` is 1 to 16, `trigger` more than `slopes.downs`.
     pub fn slopes(
         self,
@@ -135,7 +135,7 @@ impl Simd {
         scalar::slopes(data, from, slopes, length, trigger)
     }
 
-    /// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
+    /// Prefetches the bytes of `range`; it may reach beyond the end.
     pub fn prefetch(self, data: &[u8], range: Range<usize>) {
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
         if !matches!(self.0, Isa::Scalar | Isa::Blocks) {
@@ -145,17 +145,17 @@ impl Simd {
     }
 }
 
-/// Bytes ahead that a search through bytes asks for: more than chunkers of the usual means leap over, and few enough to
-/// still be there when it comes to them.
+/// Bytes ahead that a search prefetches: more than chunkers of the usual means leap over, and few enough to still be
+/// cached when they are reached.
 const AHEAD_BYTES: usize = 2560;
 
-/// Asks for the cache line that lies so many bytes behind the beginning of `line`; it may lie beyond the data.
+/// Prefetches the cache line `AHEAD_BYTES` behind the beginning of `line`; it may lie beyond the data.
 #[inline(always)]
 pub(crate) fn prefetch_ahead(line: &[u8; 64]) {
     prefetch(line, AHEAD_BYTES..AHEAD_BYTES + 1);
 }
 
-/// Asks for the bytes of `range`, which are wanted soon; it may reach beyond the end.
+/// Prefetches the bytes of `range`; it may reach beyond the end.
 #[inline(always)]
 pub(crate) fn prefetch(data: &[u8], range: Range<usize>) {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]

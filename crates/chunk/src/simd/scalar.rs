@@ -1,11 +1,12 @@
-//! The searches a byte at a time: what the others must give, what CPUs without vectors run, and the ends of the others.
+//! The searches a byte at a time: the reference for the others, which use it at the ends of data, and the only version
+//! on CPUs without vectors.
 
 use super::{Found, Slopes, value_at};
 
-/// As [`super::Simd::largest`], but every byte is looked at, as in the paper.
+/// The search of [`super::Simd::largest`], but every byte is looked at, as in the paper.
 ///
-/// Larger bytes are rare, so the comparison is a branch that is predicted well; `black_box` keeps the compiler from
-/// making vectors of the loop, which other instruction sets than the one chosen would then have, too.
+/// Larger bytes are rare, so the comparison is a branch that is predicted well. `black_box` keeps the compiler from
+/// making vectors of the loop, which would measure other instructions than the chosen ones.
 pub fn largest(data: &[u8]) -> u8 {
     data.iter().fold(0, |largest, byte| {
         if *byte > largest {
@@ -16,19 +17,19 @@ pub fn largest(data: &[u8]) -> u8 {
     })
 }
 
-/// As [`super::Simd::position_from`].
+/// The search of [`super::Simd::position_from`].
 pub fn position_from(data: &[u8], least: u8) -> Option<usize> {
     data.iter().position(|byte| *byte >= least)
 }
 
-/// As [`super::Simd::position_above`], from position `from` on.
+/// The search of [`super::Simd::position_above`], from position `from` on.
 pub fn position_above(data: &[u8], than: u64, from: usize) -> Option<usize> {
     let mut values = data.get(from..)?.windows(8);
     let above = |value: &[u8]| value_at(value, 0) > than;
     Some(from + values.position(above)?)
 }
 
-/// As [`super::Simd::slopes`].
+/// The search of [`super::Simd::slopes`].
 pub fn slopes(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigger: u32) -> Found {
     let sequence = (1u64 << length) - 1;
     let mut before = data[from - 1];

@@ -1,24 +1,24 @@
 //! Vectors of bytes of three widths behind one trait, so that every search is written once.
 //!
-//! All methods are `#[inline(always)]`: they become the instructions of the function with `#[target_feature]` that they
-//! are used in.
+//! All methods are `#[inline(always)]`: they become instructions of the calling function, which has
+//! `#[target_feature]`.
 
 use core::arch::x86_64::*;
 
-/// A vector of unsigned bytes. Masks have the first byte lowest.
+/// A vector of unsigned bytes. In masks the lowest bit is that of the first byte.
 ///
 /// # Safety
-/// Of all methods: the CPU has the instruction set.
+/// The CPU must have the instruction set, for all methods.
 pub trait Vector: Copy {
-    /// Bytes in it; at most 64.
+    /// Number of bytes in the vector; at most 64.
     const BYTES: usize;
-    /// A mask of all of them.
+    /// The mask of all bytes.
     const ALL: u64 = u64::MAX >> (64 - Self::BYTES);
 
     /// Reads [`Self::BYTES`] bytes.
     ///
     /// # Safety
-    /// They can be read. They need no alignment.
+    /// The bytes at `from` can be read. They need no alignment.
     unsafe fn load(from: *const u8) -> Self;
 
     /// A vector with `byte` everywhere.
@@ -27,19 +27,19 @@ pub trait Vector: Copy {
     /// The CPU has the instruction set.
     unsafe fn splat(byte: u8) -> Self;
 
-    /// The larger of each two bytes.
+    /// The larger byte of each pair.
     ///
     /// # Safety
     /// The CPU has the instruction set.
     unsafe fn max(self, other: Self) -> Self;
 
-    /// Where the byte is at least the other's.
+    /// The mask of bytes that are at least the other's.
     ///
     /// # Safety
     /// The CPU has the instruction set.
     unsafe fn at_least(self, other: Self) -> u64;
 
-    /// Where the byte is more than the other's.
+    /// The mask of bytes that are more than the other's.
     ///
     /// # Safety
     /// The CPU has the instruction set.

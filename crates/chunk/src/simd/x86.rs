@@ -1,8 +1,7 @@
 //! The searches with vectors, each written once for all widths ([`Vector`]) and compiled for SSE2, AVX2 and AVX-512.
 //!
-//! Every function here takes an [`Isa`] that [`available`] gave and that [`super::Simd`] holds, which makes only those
-//! that this CPU has: that is what the calls of `unsafe` functions rely on. Bytes that do not fill a vector are left to
-//! [`scalar`].
+//! Every function here takes an [`Isa`] from [`available`] that [`super::Simd`] holds, which has only those of this
+//! CPU: the calls of `unsafe` functions rely on that. [`scalar`] does the bytes that do not fill a vector.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +11,7 @@ use core::ops::Range;
 use super::vector::Vector;
 use super::{Found, Isa, Slopes, scalar, value_at};
 
-/// Those that this CPU has, slowest first. SSE2 is part of x86-64.
+/// The instruction sets that this CPU has, slowest first. SSE2 is part of x86-64.
 pub fn available() -> Vec<Isa> {
     let mut found = vec![Isa::Sse2];
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
@@ -58,19 +57,19 @@ macro_rules! for_each_isa {
 }
 
 for_each_isa! {
-    /// As [`super::Simd::largest`].
+    /// The search of [`super::Simd::largest`].
     largest(data: &[u8]) -> u8, largest_by
 }
 for_each_isa! {
-    /// As [`super::Simd::position_from`].
+    /// The search of [`super::Simd::position_from`].
     position_from(data: &[u8], least: u8) -> Option<usize>, position_from_by
 }
 for_each_isa! {
-    /// As [`super::Simd::position_above`].
+    /// The search of [`super::Simd::position_above`].
     position_above(data: &[u8], than: u64) -> Option<usize>, position_above_by
 }
 
-/// Vectors that are compared before the result is looked at.
+/// Number of vectors that are compared before the result is tested.
 const AT_ONCE: usize = 4;
 
 #[inline(always)]
@@ -127,8 +126,8 @@ unsafe fn position_from_by<V: Vector>(data: &[u8], least: u8) -> Option<usize> {
     Some(at + scalar::position_from(&data[at..], least)?)
 }
 
-/// A value above `than` begins with a byte above its first, or with the same and then a byte at least its second: few
-/// do that are not above, and those are looked at whole.
+/// A value above `than` begins with a byte above its first, or with an equal one and then a byte at least its second.
+/// Few other values do, and those are compared whole.
 #[inline(always)]
 unsafe fn position_above_by<V: Vector>(data: &[u8], than: u64) -> Option<usize> {
     let [first, second, ..] = than.to_be_bytes();
@@ -153,7 +152,7 @@ unsafe fn position_above_by<V: Vector>(data: &[u8], than: u64) -> Option<usize> 
     scalar::position_above(data, than, at)
 }
 
-/// As [`super::Simd::slopes`]; `isa` is one with BMI2.
+/// The search of [`super::Simd::slopes`]; `isa` is one with BMI2.
 pub fn slopes(
     isa: Isa,
     data: &[u8],
@@ -181,8 +180,8 @@ pub fn slopes(
     }
 }
 
-/// Steps of a vector become one bit each, up or down; level steps are squeezed out (`pext`), so that a sequence is a
-/// run of bits, and what is found there is put back to where it came from (`pdep`).
+/// Each step of a vector becomes one bit, up or down. Level steps are removed (`pext`), so that a sequence is a run of
+/// bits; the position of a match is then mapped back (`pdep`).
 #[inline(always)]
 unsafe fn slopes_by<V: Vector>(
     data: &[u8],
@@ -207,7 +206,7 @@ unsafe fn slopes_by<V: Vector>(
         let downs = !squeezed & mask_of(count);
         let mut sequences = squeezed;
         for shift in 1..length {
-            // The steps before, in the order of time: the latest comes right below the lowest.
+            // The steps before, in the order of time: the latest stands right below the lowest bit.
             let earlier = (slopes.ups & mask_of(shift)).reverse_bits() >> (64 - shift);
             sequences &= squeezed << shift | earlier;
         }
@@ -246,7 +245,7 @@ fn mask_of(count: u32) -> u64 {
     }
 }
 
-/// As [`super::Simd::prefetch`].
+/// Prefetches as [`super::Simd::prefetch`] does.
 #[inline(always)]
 pub fn prefetch(data: &[u8], range: Range<usize>) {
     for at in range.step_by(64) {

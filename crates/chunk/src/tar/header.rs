@@ -1,19 +1,19 @@
-//! One header block of a tar: what kind of member follows, and how long it is.
+//! One header block of a tar archive: the kind and the length of the member that follows.
 
 use super::{BLOCK, Tars};
 
-/// What follows a header.
+/// The data that follows a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follows {
     /// Content of a file, of this length unless a pax record says otherwise.
     Content(u64),
-    /// The same, behind further blocks that tell where its holes are.
+    /// Content of a file, of this length, behind further blocks that list its holes.
     SparseMap(u64),
     /// The records of a pax header for the next member.
     PaxRecords(u64),
     /// Other data about members: long names, global records, lists of folders.
     About(u64),
-    /// Nothing.
+    /// No data: the next header follows.
     Nothing,
 }
 
@@ -42,7 +42,8 @@ pub fn begins(block: &[u8; BLOCK], tars: Tars) -> bool {
     (has_magic || tars == Tars::Checksum) && has_right_checksum(block)
 }
 
-/// The sum of all bytes, those of the checksum itself counted as spaces. Some old programs added signed bytes.
+/// Whether the checksum is right: the sum of all bytes, its own counted as spaces. Some old programs added signed
+/// bytes.
 fn has_right_checksum(block: &[u8; BLOCK]) -> bool {
     let field = &block[148..156];
     let Some(expected) = number(field).and_then(|sum| i64::try_from(sum).ok()) else {
@@ -52,7 +53,7 @@ fn has_right_checksum(block: &[u8; BLOCK]) -> bool {
     expected == unsigned || expected == unsigned - 256 * (negative(block) - negative(field))
 }
 
-/// Of a block at most: eight bytes at a time, as four sums of 16 bits.
+/// The sum of at most a block's bytes: eight at a time, as four sums of 16 bits.
 fn sum(bytes: &[u8]) -> u32 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -63,7 +64,7 @@ fn sum(bytes: &[u8]) -> u32 {
     sums.map(u32::from).sum::<u32>() + rest.sum::<u32>()
 }
 
-/// How many of the bytes are negative if they are signed: each is 256 less then.
+/// The number of bytes that are negative as signed bytes: each lowers the sum by 256.
 fn negative(bytes: &[u8]) -> i64 {
     bytes.iter().map(|byte| i64::from(byte >> 7)).sum()
 }
@@ -72,7 +73,7 @@ fn negative(bytes: &[u8]) -> i64 {
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
         let mut bytes = field[1..].iter();
-        // Negative numbers begin with another byte.
+        // negative numbers begin with another byte
         let number = bytes.try_fold(0u64, |number, byte| {
             Some(number.checked_mul(256)? | u64::from(*byte))
         });
@@ -88,8 +89,7 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// The `size` that pax records give, if they do: the last of several. A record is `LENGTH KEY=VALUE\n`, its length
-/// counting all of it.
+/// The `size` of the last pax record that has one. A record is `LENGTH KEY=VALUE\n`, its length counting all of it.
 pub fn pax_size(mut records: &[u8]) -> Option<u64> {
     let mut size = None;
     while let Some((length, _)) = split_at_byte(records, b' ') {

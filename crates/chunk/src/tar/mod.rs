@@ -2,20 +2,19 @@
 //! again piece by piece.
 //!
 //! [`Tar`] wraps another chunker. The content of every member is cut as that chunker cuts a stream of its own, from the
-//! member's first byte to its last, so the chunks are those of the file itself. What lies between contents (the zeros
-//! that fill up a member's last block, headers, long names, pax records, members without content) stands apart: one
-//! chunk from content to content as a rule, which is the same in the next archive if the files on both sides are.
+//! member's first byte to its last, so the chunks are those of the file itself. The data between contents (the zeros
+//! that fill up a member's last block, headers, long names, pax records, members without content) stands apart: usually
+//! one chunk from content to content, which is the same in the next archive if the files on both sides are.
 //!
 //! ```text
 //! ┌ header ┬ pax records ┬ header ┐┌ content ··· ┐┌ padding ┬ header ┐┌ content ·
 //!   └── one chunk (inner where long) ┘ └ inner's ┘  └── one chunk ──┘
 //! ```
 //!
-//! Understood are v7, ustar, pax and GNU headers, sizes in octal and in base 256, pax `size` records, GNU long names,
+//! Supported are v7, ustar, pax and GNU headers, sizes in octal and in base 256, pax `size` records, GNU long names,
 //! and archives one behind the other. Old GNU sparse members and unknown types are taken as content of their size.
-//! Nothing here is trusted: where a header is expected and its checksum does not hold, all that follows is cut by the
-//! wrapped chunker as if there were no tar; the worst that a malformed or hostile archive can do is to have its cuts
-//! placed badly.
+//! Headers are not trusted: where a header is expected and its checksum is wrong, the rest of the stream is cut by the
+//! wrapped chunker as if there were no tar. At worst, a malformed or hostile archive makes its own cuts bad.
 //!
 //! Measured (means of 8 KiB): of a tar of 240 MB whose 23,416 files are stored already, 11.7 % is new (its headers,
 //! which compress well) instead of 69.4 %; of the next version's tar 14.5 % instead of 54.2 %. 10.9 GB/s instead of
@@ -32,10 +31,10 @@ use crate::{Chunker, Hints, Limits};
 
 use walk::{At, Walk};
 
-/// Bytes of a block of a tar: headers are one, contents are filled up to the next.
+/// Bytes of a block of a tar archive: a header is one block, and content is filled up to the next block.
 pub const BLOCK: usize = 512;
 
-/// Which streams are taken for a tar.
+/// The streams that are taken for a tar archive.
 ///
 /// ```
 /// use onefold_chunk::tar::Tars;
@@ -44,9 +43,9 @@ pub const BLOCK: usize = 512;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tars {
-    /// Those whose first header says so: its magic is that of POSIX or GNU.
+    /// Streams whose first header has the magic of POSIX or GNU.
     Magic,
-    /// Those whose first header has a right checksum: older ones, too.
+    /// Streams whose first header has a right checksum: older archives, too.
     Checksum,
 }
 
@@ -59,7 +58,7 @@ impl Tars {
 
 /// Cuts a tar stream at its members, and other streams as `C` does. See the module.
 ///
-/// It is in one stream at a time: its cuts depend on the chunks before, from [`Chunker::begin`] on.
+/// A chunker cuts one stream at a time: its cuts depend on the chunks before, from [`Chunker::begin`] on.
 ///
 /// ```
 /// use onefold_chunk::{ChunkStream, sieve::Sieve, tar::{Tar, Tars}};
@@ -85,12 +84,12 @@ pub struct Tar<C> {
     inner: C,
     tars: Tars,
     walk: Walk,
-    /// A content begins next.
+    /// Whether the next byte begins a content.
     begins: bool,
 }
 
 impl<C: Chunker> Tar<C> {
-    /// For a stream of which nothing has come yet.
+    /// A chunker for a stream that has no bytes yet.
     pub fn new(inner: C, tars: Tars) -> Self {
         Self {
             inner,
@@ -100,7 +99,7 @@ impl<C: Chunker> Tar<C> {
         }
     }
 
-    /// The length of the chunk of what is no content, which `data` begins with.
+    /// The length of the chunk between contents at the beginning of `data`; 0 where a content begins.
     fn cut_between(&mut self, data: &[u8]) -> usize {
         let data = &data[..data.len().min(self.inner.ahead())];
         let mut ahead = self.walk.clone();
@@ -115,7 +114,7 @@ impl<C: Chunker> Tar<C> {
         length
     }
 
-    /// The wrapped chunker is told of a content that begins with this.
+    /// Tells the wrapped chunker that a content begins with `head`.
     fn content_begins(&mut self, head: &[u8]) {
         if core::mem::take(&mut self.begins) {
             self.inner.begin(&Hints {
@@ -127,7 +126,7 @@ impl<C: Chunker> Tar<C> {
 }
 
 impl<C: Chunker> Chunker for Tar<C> {
-    /// Those of the wrapped chunker, but any chunk may be short.
+    /// The limits of the wrapped chunker, but any chunk may be short.
     fn limits(&self) -> Limits {
         Limits {
             min: 1,
@@ -166,7 +165,7 @@ impl<C: Chunker> Chunker for Tar<C> {
                 }
                 At::Lost => self.inner.cut(data),
             };
-            // Nothing lies between where the walk is lost at once: then it is told so now.
+            // The walk may find at once that the data is no tar: the next round cuts it so.
             if length > 0 || data.is_empty() {
                 return length;
             }
@@ -177,7 +176,7 @@ impl<C: Chunker> Chunker for Tar<C> {
         let mut at = 0;
         while at < data.len() {
             let rest = &data[at..];
-            // So much tells what lies between, and how a content begins.
+            // This much data decides the chunk between contents, and how a content begins.
             let is_sure = ends || rest.len() >= self.inner.ahead();
             at += match self.walk.at() {
                 At::Between if is_sure => {
@@ -191,7 +190,7 @@ impl<C: Chunker> Chunker for Tar<C> {
                     let part = content(rest, left);
                     let is_whole = part.len() as u64 == left;
                     self.content_begins(part);
-                    // What is cut next; it seldom is in a core's cache, and is waited for meanwhile.
+                    // Data behind the content is cut next; it seldom is in a core's cache, and is fetched meanwhile.
                     prefetch(rest, part.len()..part.len() + 2 * BLOCK);
                     let covered = self.inner.cuts(part, ends || is_whole, chunk);
                     self.walk.skip_content(covered as u64);
@@ -204,7 +203,7 @@ impl<C: Chunker> Chunker for Tar<C> {
                 At::Between | At::Content(_) => break,
             };
         }
-        // An end that is told behind the last byte: the wrapped chunker may start over.
+        // The end was reported behind the last byte: the wrapped chunker may start over.
         if data.is_empty() {
             self.inner.cuts(data, ends, chunk);
         }
@@ -212,7 +211,7 @@ impl<C: Chunker> Chunker for Tar<C> {
     }
 }
 
-/// What of `data` belongs to a content of which `left` bytes are to come.
+/// The part of `data` that belongs to a content with `left` bytes to come.
 fn content(data: &[u8], left: u64) -> &[u8] {
     &data[..data.len().min(usize::try_from(left).unwrap_or(usize::MAX))]
 }

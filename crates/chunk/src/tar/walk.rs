@@ -1,20 +1,20 @@
-//! Where in a tar a stream is: the headers are read as they pass, in pieces of any size.
+//! The position of a stream in a tar archive: headers are read as they pass, in pieces of any size.
 
 use super::header::{self, Follows};
 use super::{BLOCK, Tars};
 use alloc::vec::Vec;
 
-/// Pax records of more bytes than this are not looked at; the size in the header counts then.
+/// Largest size of pax records, in bytes, that are read; otherwise the size in the header counts.
 const PAX_BYTES_MAX: u64 = 64 << 10;
 
-/// Where a stream is.
+/// The kind of data at the position of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Between contents.
+    /// Data between contents.
     Between,
-    /// In a content of which so many bytes, at least one, are to come.
+    /// A content with this many bytes to come, at least one.
     Content(u64),
-    /// Behind something that is no tar.
+    /// Data behind something that is no tar.
     Lost,
 }
 
@@ -35,18 +35,18 @@ enum Part {
     Lost,
 }
 
-/// A place in a tar.
+/// A position in a tar archive.
 #[derive(Clone, Debug)]
 pub struct Walk {
     part: Part,
-    /// What came of a header or of pax records.
+    /// Bytes seen so far of an incomplete header or of pax records.
     seen: Vec<u8>,
-    /// What pax records say of the next member's size.
+    /// Size of the next member, if pax records tell it.
     size: Option<u64>,
 }
 
 impl Walk {
-    /// Before the first byte.
+    /// The position before the first byte of a stream.
     pub fn new(tars: Tars) -> Self {
         Self {
             part: Part::First(tars),
@@ -55,8 +55,8 @@ impl Walk {
         }
     }
 
-    /// Before the first byte of a stream that begins with `head`: some thousand bytes, or all, or none where nothing is
-    /// known. Where that is no tar, nothing is taken for one.
+    /// The position before the first byte of a stream that begins with `head`: some thousand bytes, or all, or none if
+    /// they are unknown. A stream whose head is no tar counts as [`At::Lost`].
     pub fn begin(tars: Tars, head: &[u8]) -> Self {
         let may_be_one = match head.first_chunk::<BLOCK>() {
             Some(block) => header::begins(block, tars),
@@ -77,7 +77,7 @@ impl Walk {
         }
     }
 
-    /// Goes on by `length` bytes of the content that it is in.
+    /// Moves on by `length` bytes of the present content.
     pub fn skip_content(&mut self, length: u64) {
         if let Part::Content(left, zeros) = self.part {
             self.part = match left.saturating_sub(length) {
@@ -87,10 +87,10 @@ impl Walk {
         }
     }
 
-    /// Goes on to where a content or something else than a tar begins, or to the end of `data`. Gives how many bytes
-    /// that are.
+    /// Moves on to the beginning of a content or of data that is no tar, or to the end of `data`. Returns the number of
+    /// bytes passed.
     ///
-    /// What is no header is not gone over, unless it came in several pieces: those before the last are gone over then.
+    /// A block that is no header is not passed. Where it came in several pieces, all but the last piece are passed.
     pub fn advance(&mut self, data: &[u8]) -> usize {
         let mut at = 0;
         while at < data.len() && self.at() == At::Between {
@@ -123,7 +123,7 @@ impl Walk {
         length
     }
 
-    /// A block of a header or of a sparse map, in pieces if it comes so.
+    /// Reads a block of a header or of a sparse map, which may come in several pieces.
     fn block(&mut self, data: &[u8]) -> usize {
         if let (Some(block), true) = (data.first_chunk(), self.seen.is_empty()) {
             return if self.has_read(block) { BLOCK } else { 0 };
@@ -137,7 +137,7 @@ impl Walk {
         if self.has_read(&block) { length } else { 0 }
     }
 
-    /// Goes on behind a block; `false`, and lost, if it is none of a tar.
+    /// Moves on behind a block; `false` where the block is none of a tar: the walk is lost then.
     fn has_read(&mut self, block: &[u8; BLOCK]) -> bool {
         let follows = match self.part {
             Part::First(tars) if !header::begins(block, tars) => None,
@@ -179,7 +179,7 @@ impl Walk {
     }
 }
 
-/// Zeros behind `bytes` up to the next block.
+/// The number of zeros behind `bytes` up to the next block.
 fn padding(bytes: u64) -> u64 {
     bytes.wrapping_neg() % BLOCK as u64
 }

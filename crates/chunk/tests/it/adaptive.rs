@@ -94,13 +94,13 @@ fn an_encrypted_disk_is_cut_finely() {
     let mut adaptive = Adaptive::new(MEAN);
     adaptive.begin(&Hints::of(b"disk", &disk));
     assert_eq!(cuts(adaptive.clone(), &disk), cuts(Sieve::new(MEAN), &disk));
-    // The next stream is another.
+    // The next stream is not such a disk.
     let other = random(2, 8 << 20);
     adaptive.begin(&Hints::of(b"other", &other));
     assert_eq!(cuts(adaptive, &other), cuts(Adaptive::new(MEAN), &other));
 }
 
-/// A repository's duplicates hang on it.
+/// The duplicates of every repository depend on these cuts.
 #[test]
 fn cuts_stay_where_they_are() {
     let lengths = cuts(Adaptive::new(MEAN), &mixed());
@@ -196,7 +196,7 @@ fn cuts_do_not_depend_on_how_a_stream_comes() {
         }
         stream.finish(|chunk| lengths.push(chunk.len()));
         assert!(lengths == whole, "{step}");
-        // As a backup reads: all that is certain, and what is left with the next segment.
+        // As a backup reads: certain cuts at once, and the rest together with the next segment.
         for tars in [false, true] {
             let mut chunker: Box<dyn Chunker> = Box::new(Adaptive::new(MEAN));
             if tars {
@@ -219,7 +219,7 @@ fn cuts_do_not_depend_on_how_a_stream_comes() {
 /// Ranges of files, between which holes lie.
 fn sparse_files() -> Vec<Vec<Vec<u8>>> {
     let noise = random(1, 2 * LONG_BYTES_MAX);
-    // Behind the last look at letters, all the bytes that are to be cut finely come before the hole, or not.
+    // Behind the last look at letters, all bytes to be cut finely come before the hole, or not.
     let mut files: Vec<Vec<_>> = (512..=600)
         .step_by(8)
         .map(|kib| vec![letters(kib, (kib as usize) << 10), noise.clone()])
@@ -240,11 +240,11 @@ fn sparse_files() -> Vec<Vec<Vec<u8>>> {
             ]
         }));
     }
-    // A tail behind a long chunk, and then what follows none; then one that is uneven at the last sample.
+    // A short rest behind a long chunk, and then one behind none; then a stream whose last sample is uneven.
     let mut uneven = noise[..LONG_BYTES_MIN + PIECE_BYTES].to_vec();
     uneven[LONG_BYTES_MIN..][..SAMPLE_BYTES].fill(0);
     files.push(vec![noise.clone(), random(5, 300_000), uneven, mixed()]);
-    // Far into random bytes, and uneven before the longest chunk would end: behind the shorter one's end, and before.
+    // Uneven far into random bytes, before the longest chunk would end: behind the shorter one's end, and before.
     files.extend([LONG_BYTES_MAX, LONG_BYTES_MIN].map(|far| {
         let far = 12 * LONG_BYTES_MAX + far.next_multiple_of(PIECE_BYTES);
         let mut stream = random(6, far + DEEP_BYTES_MAX);
@@ -254,8 +254,8 @@ fn sparse_files() -> Vec<Vec<Vec<u8>>> {
     files
 }
 
-/// The chunks of these ranges of one stream, which come in steps as a backup reads: all that is certain, and what is
-/// left with the next. `tells_late`: that a range ends is told behind its last byte.
+/// The chunks of these ranges of one stream, fed in steps as by a backup: certain cuts at once, and the rest with the
+/// next step. `tells_late`: the end of a range is reported behind its last byte.
 fn fed(
     mut chunker: Box<dyn Chunker>,
     ranges: &[Vec<u8>],
@@ -279,7 +279,7 @@ fn fed(
     lengths
 }
 
-/// The same, one chunk at a time.
+/// The chunks of these ranges of one stream, cut by single calls of `cut`.
 fn cut_one_by_one(mut chunker: Box<dyn Chunker>, ranges: &[Vec<u8>]) -> Vec<usize> {
     chunker.begin(&Hints::of(b"", &ranges[0]));
     let lengths = ranges.iter().flat_map(|range| {
@@ -293,7 +293,7 @@ fn cut_one_by_one(mut chunker: Box<dyn Chunker>, ranges: &[Vec<u8>]) -> Vec<usiz
     lengths.collect()
 }
 
-/// However the ranges come that a file has between holes.
+/// Asserts equal cuts for all ways of feeding the ranges between a file's holes.
 fn assert_cut_alike(chunker: impl Fn() -> Box<dyn Chunker>, ranges: &[Vec<u8>], seed: u64) {
     let expected = cut_one_by_one(chunker(), ranges);
     for tells_late in [false, true] {

@@ -1,4 +1,4 @@
-//! What type of file is cut how.
+//! Types of files and the way each is cut.
 
 use crate::{cuts, random};
 use onefold_chunk::context::{Choice, Context, Cut, Rules, WHOLE_BYTES_MAX};
@@ -31,24 +31,24 @@ fn extension_and_content_tell_the_type() {
     );
     let sqlite = b"SQLite format 3\0";
     for (extension, head, expected) in [
-        // They agree.
+        // Extension and content agree.
         (Some(&b"jpg"[..]), jpeg, WHOLE),
         (Some(b"JPG"), jpeg, WHOLE),
         (Some(b"db"), sqlite, DATABASE),
-        // The extension is silent.
+        // There is no extension, or an unknown one.
         (None, png, WHOLE),
         (None, &tar_head(), choice(Cut::Tar, true)),
         (None, b"PK\x03\x04", ZIP),
         (Some(b"dat"), b"\x1f\x8b\x08", WHOLE),
-        // The extension lies.
+        // The extension contradicts the content.
         (Some(b"txt"), jpeg, WHOLE),
         (Some(b"jpg"), b"dear diary", Choice::USUAL),
         (Some(b"jar"), b"#!/bin/sh", Choice::USUAL),
-        // Only the extension can tell.
+        // Only the extension tells the type.
         (Some(b"age"), b"age-encryption.org", WHOLE),
         (Some(b"sqfs"), b"hsqs", choice(Cut::Content, false)),
         (Some(b"mdf"), b"\x01\x0f", DATABASE),
-        // Nothing is known.
+        // Neither tells the type.
         (Some(b"rs"), b"fn main() {}", Choice::USUAL),
         (Some(b"\xff\xfe"), b"", Choice::USUAL),
         (None, b"", Choice::USUAL),

@@ -1,4 +1,4 @@
-//! What every chunker keeps to.
+//! Promises that every chunker keeps.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ fn named(name: &str, mean: usize) -> Box<dyn Chunker> {
 #[test]
 fn means_are_what_was_asked_for() {
     let data = random(1, 48 << 20);
-    // Masks of whole bits cannot give any mean, so `fastcdc` is not here.
+    // `fastcdc` is not here: masks of whole bits cannot give any mean.
     for name in [
         "sieve",
         "sieve-threshold",
@@ -75,7 +75,7 @@ fn a_whole_file_is_one_chunk() {
     );
 }
 
-/// Whoever cuts holds several of the longest chunks.
+/// A caller holds several of the longest chunks in RAM.
 #[test]
 fn no_chunk_is_longer_than_ram_allows() {
     let long = random(1, WHOLE_FILE_BYTES_MAX + 10);

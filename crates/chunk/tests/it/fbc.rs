@@ -39,7 +39,7 @@ fn skewed(seed: u64, block_bytes: usize) -> Vec<u8> {
 fn exact(data: &[u8], window: usize) -> HashMap<&[u8], u32> {
     let mut counts = HashMap::new();
     for segment in data.windows(window) {
-        // One of eight, by content, keeps the table small.
+        // A sample of one in eight, by content, keeps the table small.
         if segment[0] & 7 == 1 {
             *counts.entry(segment).or_insert(0) += 1;
         }
@@ -163,7 +163,7 @@ fn a_later_run_that_starts_informed_cuts_as_the_run_before_did() {
     let mut first = Fbc::one_pass(4096);
     let before = lengths(&mut first, &data);
     let sketch = Segments::decode(&first.segments().encode(), 1 << 18).expect("our own");
-    // Something else in front: the cuts find back at once.
+    // Other data in front: the cuts find back at once.
     let mut moved = random(5, 777);
     moved.extend(&data);
     let after = lengths(&mut Fbc::informed(4096, sketch), &moved);
@@ -313,7 +313,7 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = to;
         if let Ok(sketch) = Segments::decode(&bytes, 100) {
-            // Whatever it says, chunks stay within the limits.
+            // With any sketch, chunks stay within the limits.
             if sketch.window_bytes() <= 4096 {
                 lengths(&mut Fbc::informed(256, sketch), &random(3, 9000));
             }
@@ -341,8 +341,8 @@ proptest! {
     }
 }
 
-/// Files that stay, behind headers that every version writes anew: what tars of releases are. From the fourth version
-/// on, one pass stores less.
+/// Files that stay, behind headers that every version writes anew, as in tars of releases. From the fourth version on,
+/// one pass stores less.
 #[test]
 fn one_pass_learns_the_places_that_change() {
     let files: Vec<Vec<u8>> = (0..60).map(|i| random(i, 9000 + 50 * i as usize)).collect();
@@ -365,7 +365,7 @@ fn one_pass_learns_the_places_that_change() {
         }
         new_bytes.push(seen.values().sum::<usize>() - before);
     }
-    // Without, every version costs what the second does.
+    // Without learning, every version costs as much as the second.
     let second = new_bytes[1];
     assert!(
         new_bytes[3..].iter().all(|bytes| *bytes < second * 4 / 5),

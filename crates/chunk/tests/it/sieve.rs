@@ -23,13 +23,13 @@ fn naive_bits(data: &[u8], t: usize) -> u8 {
 
 #[test]
 fn candidates_are_what_the_definition_says() {
-    // A mean so small that every candidate is one in 256: cuts of at most one candidate each can be checked against the
-    // definition.
+    // The mean is so small that every candidate is one in 256: cuts of at most one candidate each can be checked
+    // against the definition.
     let data = random(7, 60_000);
     let mut at = 0;
     for length in cuts(Sieve::new(256), &data) {
         let last = at + length - 1;
-        // Where no candidate is found the cut is at the limit.
+        // A search without candidates cuts at the limit.
         let at_limit = length == Sieve::new(256).limits().max || last + 1 == data.len();
         assert!(
             at_limit || naive_bits(&data, last) == 0,
@@ -70,7 +70,7 @@ fn no_run_of_one_byte_has_candidates() {
     }
 }
 
-/// Random bytes, each changed by its linear bits as `change` says.
+/// Random bytes, each changed by `change` of its linear bits.
 fn crafted(seed: u64, len: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
     let mut data = random(seed, len);
     for t in 8..len {
@@ -79,13 +79,13 @@ fn crafted(seed: u64, len: usize, change: impl Fn(u8) -> u8) -> Vec<u8> {
     data
 }
 
-/// The densest there is: the lowest eight bits of the key are 1, so whatever the eight bytes before are, one value of a
-/// byte makes its linear bits zero. From the ninth on, every position is a candidate, at any mean.
+/// The densest data: the lowest eight bits of the key are 1, so for any eight bytes before, one value of a byte makes
+/// its linear bits zero. From the ninth byte on, every position is a candidate, at any mean.
 fn all_candidates(seed: u64, len: usize) -> Vec<u8> {
     crafted(seed, len, |bits| bits)
 }
 
-/// Otherwise random, but no position is a candidate.
+/// Random data in which no position is a candidate.
 fn no_candidates(seed: u64, len: usize) -> Vec<u8> {
     crafted(seed, len, |bits| u8::from(bits == 0))
 }
@@ -107,7 +107,7 @@ fn a_search_ends_at_the_largest_number_of_candidates() {
         let chunker = Sieve::new(mean).on(isa).expect("available");
         let limits = chunker.limits();
         let lengths = cuts(chunker, &data);
-        // The end of the stream stays whole up to `max`.
+        // The end of a stream stays whole up to `max`.
         for length in &lengths[..lengths.len() - 1] {
             let ends = limits.min..limits.max.min(limits.min + CANDIDATES_MAX);
             assert!(ends.contains(length), "{length} at {mean} on {isa:?}");
@@ -229,7 +229,7 @@ fn naive_cuts(data: &[u8], limits: Limits, mask: u8, strong: &dyn Fn(&[u8]) -> u
     lengths
 }
 
-/// Bits of the position before that must be zero: so many that the range has about 16 candidates.
+/// The bits of the position before that must be zero, so that the range has about 16 candidates.
 fn mask_for(limits: Limits) -> u8 {
     let extra = ((limits.max - limits.min) as f64 / 16.0 / 256.0)
         .log2()
@@ -266,7 +266,7 @@ fn naive_threshold_cuts(data: &[u8], limits: Limits, strong: &dyn Fn(&[u8]) -> u
     lengths
 }
 
-/// One position in so many is a candidate, and a candidate's hash is below the threshold, so that the mean comes out.
+/// The mask of candidates and the threshold of hashes that give the mean.
 fn threshold_for(limits: Limits) -> (u8, u64) {
     let mean_at = |p: f64| {
         let positions = (limits.max - limits.min) as i32;
@@ -289,7 +289,8 @@ fn threshold_for(limits: Limits) -> (u8, u64) {
     )
 }
 
-/// Tests compare those that are here: a green one would hide that the others were not.
+/// Tests compare only the instruction sets of this machine; this one prints the missing ones, which a green run would
+/// hide.
 #[test]
 fn instruction_sets_that_are_not_here_are_told() {
     let here = Isa::available();
@@ -377,7 +378,7 @@ proptest! {
                 true => data.extend(all_candidates(seed ^ i as u64, length)),
                 false => data.extend(random(seed ^ i as u64, length)),
             }
-            // Pieces may lie apart: the rest is searched when cuts are made.
+            // Pieces may lie apart: data between them is searched when cuts are made.
             if listed {
                 splits.push(begin..data.len());
             }

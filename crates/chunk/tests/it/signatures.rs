@@ -45,7 +45,7 @@ fn chunk_sizes_follow_the_model_of_prune() {
         let model = min as f64 + scale * (1.0 - (1.0 - 1.0 / scale).powi(max - min as i32));
         let lengths = cuts(IncK::with_pattern(min, max as usize, bits), &data);
         let found = data.len() as f64 / lengths.len() as f64;
-        // 2 % and three standard errors of a sample of this size.
+        // the tolerance is 2 % and three standard errors of a sample of this size
         let tolerance = 0.02 + 3.0 / (lengths.len() as f64).sqrt() * 0.5;
         assert!(
             (found / model - 1.0).abs() < tolerance,
@@ -54,7 +54,7 @@ fn chunk_sizes_follow_the_model_of_prune() {
     }
 }
 
-/// `wanted` bits of the fingerprint as LBFS has it: the model again.
+/// A pattern of `wanted` bits of the fingerprint, as in LBFS: its mean follows the model.
 #[test]
 fn rabins_pattern_gives_the_mean_of_the_model() {
     let rabin = Rabin::with_pattern(2048, 65_536, 12);

@@ -1,4 +1,5 @@
-//! The chunkers that compare bytes: every instruction set cuts as the loop over bytes does, and that as a naive twin.
+//! The chunkers that compare bytes: every instruction set cuts as the loop over bytes does, and the loop as a naive
+//! twin.
 
 use crate::{cuts, random};
 use onefold_chunk::{
@@ -24,7 +25,7 @@ fn bytes(seed: u64, len: usize, alphabet: u8, run: usize) -> Vec<u8> {
     out
 }
 
-/// The papers' loops.
+/// RAM's loop as in its paper.
 fn naive_ram(data: &[u8], window: usize, max: usize) -> usize {
     let data = &data[..data.len().min(max)];
     let mut largest = 0;
@@ -37,7 +38,7 @@ fn naive_ram(data: &[u8], window: usize, max: usize) -> usize {
     data.len()
 }
 
-/// `VALUE` bytes are a position's value.
+/// AE's loop as in its paper; the value of a position is `VALUE` bytes.
 pub fn naive_ae<const VALUE: usize>(data: &[u8], window: usize, max: usize) -> usize {
     let data = &data[..data.len().min(max)];
     let (mut largest, mut at): (&[u8], usize) = (&[0; VALUE], 0);
@@ -126,7 +127,7 @@ proptest! {
 }
 
 /// Lengths that the crate `seq_chunking` 0.1.0 gives with the paper's parameters. It counts the byte that triggers a
-/// skip as skipped, which the authors' own program does not: so its `jump_size` was 257.
+/// skip as skipped, which the authors' own program does not: its `jump_size` was 257 to make up for that.
 #[test]
 fn seqcdc_cuts_as_another_program() {
     let limits = Limits {

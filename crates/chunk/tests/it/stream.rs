@@ -7,7 +7,7 @@ use onefold_chunk::whole_file::WholeFile;
 use onefold_chunk::{ChunkStream, Chunker, Chunks, by_name, names};
 use proptest::prelude::*;
 
-/// Every chunker that can be named (streams of a gibibyte aside) and those that can only be made.
+/// Every chunker with a name (except `whole-file`), and those without one.
 fn all(mean: usize) -> Vec<(String, Box<dyn Chunker>)> {
     let named = names().iter().filter(|name| **name != "whole-file");
     let mut all: Vec<(String, Box<dyn Chunker>)> = named
@@ -23,7 +23,7 @@ fn all(mean: usize) -> Vec<(String, Box<dyn Chunker>)> {
     all
 }
 
-/// Feeds `data` in pieces of these sizes, round and round, and gives the lengths and the bytes that came out.
+/// Feeds `data` in pieces of these sizes, in turn, and returns the chunks' lengths and bytes.
 fn fed(chunker: Box<dyn Chunker>, data: &[u8], pieces: &[usize]) -> (Vec<usize>, Vec<u8>) {
     let (mut lengths, mut joined) = (Vec::new(), Vec::new());
     let mut take = |chunk: &[u8]| {
@@ -49,7 +49,7 @@ proptest! {
     fn cuts_do_not_depend_on_the_pieces(
         seed: u64,
         len in 0usize..500_000,
-        // Tiny ones, usual ones, and such as are cut where they lie.
+        // tiny pieces, usual ones, and pieces long enough to be cut where they lie
         pieces in proptest::collection::vec(
             prop_oneof![0usize..100, 0usize..20_000, 100_000usize..400_000],
             1..12,

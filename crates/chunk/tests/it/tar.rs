@@ -23,7 +23,7 @@ fn header(kind: EntryType, size: usize) -> Header {
     header
 }
 
-/// The contents as files one after the other, among folders.
+/// An archive of files with these contents, among folders.
 pub fn archive(contents: &[Vec<u8>]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (i, content) in contents.iter().enumerate() {
@@ -54,7 +54,7 @@ fn tar_chunks(data: &[u8]) -> Vec<Vec<u8>> {
     chunks(Tar::new(sieve(), Tars::Magic), data)
 }
 
-/// Every content is found in the archive as the chunks of a stream of its own.
+/// Asserts that every content is found in the archive as the chunks of a stream of its own.
 fn assert_contents_apart(archive: &[u8], contents: &[Vec<u8>]) {
     let found: HashSet<Vec<u8>> = tar_chunks(archive).into_iter().collect();
     for content in contents {
@@ -89,7 +89,7 @@ fn next_weeks_archive_is_mostly_that_of_this_week() {
         .filter(|chunk| !before.contains(*chunk))
         .map(Vec::len)
         .sum();
-    // The file, the headers around it.
+    // The file changed, and the headers around it.
     assert!(new < 5000 + 4 * 1024, "{new} new bytes");
 }
 
@@ -108,7 +108,7 @@ fn long_names_and_pax_records_are_understood() {
         let size = content.len().to_string();
         let records = [("mtime", &b"1700000000.25"[..]), ("size", size.as_bytes())];
         pax.append_pax_extensions(records).expect("in memory");
-        // The header's own size is not to be used.
+        // The header's own size must not be used.
         let mut wrong = header(EntryType::Regular, 7);
         wrong.set_path(format!("{i}")).expect("short");
         wrong.set_cksum();

@@ -1,4 +1,4 @@
-//! Chunks that other programs cut (`tests/vectors`, with how they were made), against what ours say of the same bytes.
+//! Chunks that other programs cut (`tests/vectors`, with how they were made), compared with our cuts of the same bytes.
 //!
 //! `seqcdc` cuts as its authors' program does. Where a program differs from ours in how it ends or begins a chunk
 //! (docs/chunkers tells the faults), every one of its cuts is explained by our signature or our search, and none that
@@ -11,7 +11,7 @@ use onefold_chunk::ram::Ram;
 use onefold_chunk::seqcdc::{Parameters, SeqCdc};
 use onefold_chunk::{Chunker, Limits, gear::Gear};
 
-/// Each input with its chunks, in order.
+/// Calls `check` with each input and the lengths of its chunks, in order.
 fn each(vectors: &str, mut check: impl FnMut(&str, &[u8], &[usize])) {
     let mut inputs = 0;
     for line in vectors.lines() {
@@ -28,7 +28,7 @@ fn each(vectors: &str, mut check: impl FnMut(&str, &[u8], &[usize])) {
     assert_eq!(inputs, 3);
 }
 
-/// As `input.py` has it.
+/// The input of this name, as `input.py` makes it.
 fn input(name: &str) -> Vec<u8> {
     let (seed, alphabet, run) = match name {
         "random" => (1, 256, 1),
@@ -72,7 +72,7 @@ fn seqcdc_cuts_as_its_authors_program() {
     );
 }
 
-/// Theirs leaves the byte that decides to the next chunk.
+/// The other program leaves the byte that decides to the next chunk.
 #[test]
 fn ram_finds_the_byte_that_dedup_bench_finds() {
     let mut ram = Ram::new(4096);
@@ -91,7 +91,7 @@ fn ram_finds_the_byte_that_dedup_bench_finds() {
     );
 }
 
-/// Theirs compares single bytes: so does the twin here, which with eight bytes is what ours is tested against.
+/// The other program compares single bytes, as the twin does here; with eight bytes, our chunker is tested against it.
 #[test]
 fn ae_with_values_of_one_byte_cuts_as_dedup_bench() {
     each(
@@ -131,9 +131,9 @@ fn rabin_fingerprints_are_those_of_restics_chunker_and_of_dedup_bench() {
     );
 }
 
-/// Theirs begins at the minimum with an empty window that a byte 1 was put into, ends a chunk before the byte that
-/// matches, looks one byte beyond the maximum, and without a backup takes all that it was given. With that said, its
-/// cuts follow.
+/// The other program begins at the minimum with an empty window into which a byte 1 was put, ends a chunk before the
+/// byte that matches, looks one byte beyond the maximum, and without a backup takes all given data. With these
+/// differences, its cuts follow.
 #[test]
 fn tttd_cuts_as_dedup_bench_but_for_its_faults() {
     let (min, max, given) = (2048, 16_000, 16_384);
@@ -146,7 +146,7 @@ fn tttd_cuts_as_dedup_bench_but_for_its_faults() {
                     assert_eq!(length, given.len(), "{name}");
                     continue;
                 }
-                // What lies beyond the last byte is not known.
+                // The byte behind the last one is unknown.
                 let to = given.len().min(max + 1);
                 let fingerprint = |at: usize| {
                     let mut window = vec![0; 48 - (at - min).min(47) - 1];
