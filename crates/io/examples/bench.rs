@@ -1,4 +1,4 @@
-//! Measures the crate's ways to touch a disk against each other:
+//! Compares the crate's ways of accessing a disk:
 //! `cargo run --release -p onefold-io --example bench -- FOLDER`.
 
 use std::{path::Path, sync::Arc, time::Instant};
@@ -17,7 +17,7 @@ fn main() {
     random_reads(folder);
 }
 
-/// The disk of the random reads, and its bytes.
+/// Name and length of the disk for random reads.
 const READS: &str = "bench-reads";
 const LEN: u64 = 1 << 30;
 
@@ -44,7 +44,7 @@ fn random_reads(folder: &Path) {
     plain.remove(READS).unwrap();
 }
 
-/// Opens the disk one way, with its pages in the page cache or not.
+/// Opens the disk in one way, with its pages in the page cache or not.
 fn open(folder: &Path, cache: &str, way: &str) -> Arc<dyn Disk> {
     let mut dir = FileDir::open(folder).unwrap();
     if cache == "direct" {
@@ -64,7 +64,7 @@ fn open(folder: &Path, cache: &str, way: &str) -> Arc<dyn Disk> {
     dir.open(READS).unwrap()
 }
 
-/// Reads a second.
+/// Random reads a second.
 fn read_at_random(folder: &Path, cache: &str, way: &str, count: u32) -> f64 {
     let disk = open(folder, cache, way);
     let mut bufs = vec![[0u8; 4096]; 256];
@@ -88,7 +88,7 @@ fn read_at_random(folder: &Path, cache: &str, way: &str, count: u32) -> f64 {
     f64::from(count) / start.elapsed().as_secs_f64()
 }
 
-/// 1 GiB as 16 MiB disks, each written, synced and renamed, as a store does; against a plain file that nobody syncs.
+/// Writes 1 GiB as 16 MiB disks, each synced and renamed, as a store does; and as a plain file without syncs.
 fn containers(folder: &Path) {
     const DISK: usize = 16 << 20;
     let data: Vec<u8> = (0..DISK as u32 + 1)
@@ -139,7 +139,7 @@ fn containers(folder: &Path) {
         .unwrap();
 }
 
-/// Crash images of every point of a run that leaves 400 KB in 100 disks, from its history.
+/// Makes crash images of every point of a run that leaves 400 KB in 100 disks, from its history.
 fn crash_images() {
     let dir = SimDir::new(1);
     dir.keep_history();

@@ -1,5 +1,4 @@
-//! One batch of reads over many disks, so that a device sees them all at once: an index's files are many, its device is
-//! one.
+//! One batch of reads over many disks, so that the device sees them all at once: an index has many files on one device.
 
 use std::fs::File;
 
@@ -8,11 +7,11 @@ use crate::{
     batch::{self, Batching, IN_FLIGHT_MAX, Piece},
 };
 
-/// The file behind a disk, for [`read_across`]; disks that wrap others have none, and are asked by themselves.
+/// The file behind a disk, for [`read_across`]. Disks that wrap other disks have none, and are read one by one.
 #[derive(Clone, Copy)]
 pub struct BatchFile<'a> {
     pub(crate) file: &'a File,
-    /// What places, lengths and memory must be multiples of.
+    /// Alignment that direct I/O needs for offset, length and memory, in bytes.
     pub(crate) align: usize,
     pub(crate) how: Batching,
 }
@@ -21,28 +20,28 @@ pub struct BatchFile<'a> {
 pub struct ReadFrom<'a> {
     /// The disk.
     pub disk: &'a dyn Disk,
-    /// Where on it, in bytes.
+    /// Offset on the disk, in bytes.
     pub offset: u64,
-    /// What to fill, whole.
+    /// The buffer to fill, as a whole.
     pub buf: &'a mut [u8],
 }
 
-/// All `reads`, as much at once as the device likes.
+/// Does all `reads`, as many at once as the device takes.
 ///
-/// Disks past the page cache take part where offset, length and memory are multiples of 4096; otherwise they are asked
-/// by themselves.
+/// Disks past the page cache take part where offset, length and memory are multiples of 4096; other disks are read one
+/// by one.
 ///
 /// # Errors
-/// As [`Disk::read_at`] would for one of the failed reads; what any `buf` holds then means nothing.
+/// The error of [`Disk::read_at`] for one of the failed reads; the content of every `buf` is then undefined.
 pub fn read_across(reads: &mut [ReadFrom<'_>]) -> Result<()> {
     read_across_within(reads, IN_FLIGHT_MAX)
 }
 
-/// The same with no more than `in_flight_max` reads at the device at once, nor more than [`IN_FLIGHT_MAX`]. For
-/// measurements; disks that are asked by themselves do as they do anyway.
+/// The same as [`read_across`] with at most `in_flight_max` reads at the device at once, and never more than
+/// [`IN_FLIGHT_MAX`]. For measurements; disks that are read one by one ignore the limit.
 ///
 /// # Errors
-/// Those of [`read_across`].
+/// Errors of [`read_across`].
 pub fn read_across_within(reads: &mut [ReadFrom<'_>], in_flight_max: usize) -> Result<()> {
     let mut pieces = Vec::with_capacity(reads.len());
     let mut how = Batching::default();
@@ -65,7 +64,7 @@ pub fn read_across_within(reads: &mut [ReadFrom<'_>], in_flight_max: usize) -> R
     if whole && done {
         return Ok(());
     }
-    // what could not take part, or, where one failed, all of them, so that the disk itself says what is wrong
+    // reads that could not take part, or after a failure all of them, so that the disk itself returns the error
     let mut rest = &mut reads[..];
     while let Some(first) = rest.first() {
         let disk = first.disk;
@@ -117,7 +116,7 @@ mod tests {
         disks
             .iter()
             .for_each(|disk| disk.write_at(&bytes, 0).unwrap());
-        // aligned and not
+        // aligned and unaligned reads
         for (offset, len) in [(4096, 4096), (100, 777), (8192, 12288)] {
             let mut bufs = vec![vec![0; len + 4096]; 30];
             let mut reads: Vec<ReadFrom<'_>> = Vec::new();

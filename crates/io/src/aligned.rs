@@ -1,4 +1,4 @@
-//! Memory for direct I/O, and reads and writes of memory of any alignment by way of it.
+//! Aligned memory for direct I/O, and reads and writes through it for memory of any alignment.
 
 use std::{
     fs::File,
@@ -13,19 +13,19 @@ use rustix::io::Errno;
 use crate::os::{HUGE_PAGE_BYTES, Mapped};
 use crate::read_fully::read_fully;
 
-/// What `O_DIRECT` wants places, lengths and memory to be multiples of: the page, which no device in use exceeds.
+/// Alignment of `O_DIRECT` for offset, length and memory, in bytes: the page, which no device in use exceeds.
 pub const DIRECT_ALIGN: usize = 4096;
 
 /// Bytes of a pooled buffer: a huge page, which is one request to the device. Writes from such memory reach 1.2 to 1.4
-/// times the rate of those from 4 KiB pages, reads twice (a virtual disk, ext4).
+/// times the rate of writes from 4 KiB pages, reads twice (a virtual disk, ext4).
 pub(crate) const BUFFER_BYTES: usize = HUGE_PAGE_BYTES;
 
-/// Idle buffers kept.
+/// Largest number of idle buffers that are kept.
 const IDLE_MAX: usize = 8;
 
 static IDLE: Mutex<Vec<Aligned>> = Mutex::new(Vec::new());
 
-/// The part of `len` bytes at `offset` that is whole pages, as a range within them; empty where there is none.
+/// The range of whole pages within `len` bytes at `offset`, counted from `offset`; empty where there is none.
 pub(crate) fn whole_pages(offset: u64, len: usize) -> Range<usize> {
     let head = (offset.wrapping_neg() % DIRECT_ALIGN as u64) as usize;
     if head >= len {
@@ -34,8 +34,8 @@ pub(crate) fn whole_pages(offset: u64, len: usize) -> Range<usize> {
     head..head + (len - head) / DIRECT_ALIGN * DIRECT_ALIGN
 }
 
-/// Writes `data`, which is whole pages, at a page border: in place where the memory is aligned, else through pooled
-/// memory.
+/// Writes `data`, which is whole pages, at a page border: in place where the memory is aligned, otherwise through
+/// pooled memory.
 pub(crate) fn write_pages(direct: &File, data: &[u8], offset: u64) -> io::Result<()> {
     if data.as_ptr().addr().is_multiple_of(DIRECT_ALIGN) {
         return direct.write_all_at(data, offset);
@@ -49,7 +49,7 @@ pub(crate) fn write_pages(direct: &File, data: &[u8], offset: u64) -> io::Result
     Ok(())
 }
 
-/// Fills `buf` from `offset`, whatever their alignment, through pooled memory; `false` where the bytes end before.
+/// Fills `buf` from `offset`, at any alignment, through pooled memory; `false` where the bytes end before.
 pub(crate) fn read_through(direct: &File, buf: &mut [u8], offset: u64) -> io::Result<bool> {
     let mut memory = Aligned::take();
     let (mut rest, mut at) = (buf, offset);
@@ -68,7 +68,7 @@ pub(crate) fn read_through(direct: &File, buf: &mut [u8], offset: u64) -> io::Re
     Ok(true)
 }
 
-/// Reads at a page border into whole pages that begin at one, at least `need` bytes; `false` where the bytes end
+/// Reads from a page border into page-aligned memory of whole pages, at least `need` bytes; `false` where the bytes end
 /// before.
 pub(crate) fn read_pages(
     direct: &File,
@@ -88,7 +88,7 @@ pub(crate) fn read_pages(
     Ok(whole || got >= need)
 }
 
-/// Whether the file system wants another alignment, or no direct I/O after all.
+/// Whether the error means that the file system needs another alignment, or has no direct I/O after all.
 pub(crate) fn is_misaligned(e: &io::Error) -> bool {
     e.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
@@ -97,13 +97,13 @@ pub(crate) fn is_misaligned(e: &io::Error) -> bool {
 pub(crate) struct Aligned(Mapped);
 
 impl Aligned {
-    /// An idle buffer, or a new one. Its content is whatever it was.
+    /// An idle buffer, or a new one, with undefined content.
     pub fn take() -> Self {
         let idle = IDLE.lock().pop();
         idle.unwrap_or_else(|| Self(Mapped::huge(0, BUFFER_BYTES)))
     }
 
-    /// Keeps it for the next one. One that is dropped instead, on an error, is freed.
+    /// Keeps the buffer for reuse. A buffer that is dropped instead, after an error, is freed.
     pub fn give_back(self) {
         let mut idle = IDLE.lock();
         if idle.len() < IDLE_MAX {

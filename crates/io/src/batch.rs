@@ -1,7 +1,7 @@
 //! Many reads at once, of one file or of many: through io_uring, or where it is refused, through threads.
 //!
-//! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; so index lookups come in
-//! batches.
+//! A disk that serves 10,000 reads a second one by one serves 60,000 when it sees 32 at once; index lookups therefore
+//! come in batches.
 
 use std::{
     cell::Cell,
@@ -17,30 +17,30 @@ use rustix::io::ReadWriteFlags;
 
 use crate::{read_fully::read_fully, uring};
 
-/// How a disk reads batches.
+/// The method by which a disk reads batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Batching {
-    /// What the page cache holds out of it, and the rest as [`Batching::Ring`] does.
+    /// First what the page cache holds, without waiting, then the rest as [`Batching::Ring`] does.
     #[default]
     Auto,
     /// By io_uring, or by threads where the system refuses it (an old kernel, seccomp, `kernel.io_uring_disabled`).
     Ring,
-    /// By threads.
+    /// By threads alone.
     Threads,
     /// One by one.
     Sequential,
 }
 
-/// Which way the reads of batches went.
+/// The number of reads in batches by each method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BatchWays {
-    /// Out of the page cache, without waiting.
+    /// Reads from the page cache, without waiting.
     pub cached: u64,
-    /// Through io_uring.
+    /// Reads through io_uring.
     pub ring: u64,
-    /// By threads; among them those that io_uring was asked for in vain.
+    /// Reads by threads, including those that io_uring had failed to do.
     pub threads: u64,
-    /// One by one: asked for so, or alone.
+    /// Reads one by one: by [`Batching::Sequential`], or of a batch of one.
     pub one_by_one: u64,
 }
 
@@ -48,7 +48,7 @@ thread_local! {
     static WAYS: Cell<BatchWays> = const { Cell::new(BatchWays { cached: 0, ring: 0, threads: 0, one_by_one: 0 }) };
 }
 
-/// Which way all reads went that this thread has asked for in batches so far.
+/// The reads that this thread has asked for in batches so far, by method.
 pub fn batch_ways() -> BatchWays {
     WAYS.get()
 }
@@ -62,42 +62,42 @@ fn count(add: impl FnOnce(&mut BatchWays)) {
 /// One read of a batch.
 pub(crate) struct Piece<'a> {
     pub file: &'a File,
-    /// The file goes through the page cache.
+    /// Whether the file is read through the page cache.
     pub cached: bool,
     pub offset: u64,
     pub buf: &'a mut [u8],
-    /// How many bytes must come; more may, up to the whole of `buf`.
+    /// The number of bytes that must be read; more may be, up to the whole of `buf`.
     pub need: usize,
 }
 
 /// Why a batch failed.
 pub(crate) enum BatchError {
-    /// The file ends within the piece of this number.
+    /// The file ends within the piece of this number in the batch.
     Short(usize),
-    /// The system refused the piece of this number.
+    /// The system refused the piece of this number in the batch.
     System(usize, io::Error),
 }
 
-/// The most threads that read one batch.
+/// Largest number of threads that read one batch.
 const THREADS: usize = 32;
 
-/// Reads of a batch that are in flight at most. The gain levels off at about 32 on NVMe and cloud disks alike; twice
+/// Largest number of a batch's reads in flight. The gain levels off at about 32 on NVMe and cloud disks alike; twice
 /// that hides the submission.
 pub const IN_FLIGHT_MAX: usize = 64;
 
-/// Fills all pieces. On failure some of them are filled.
+/// Fills all pieces. After a failure, some of them are filled.
 pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
     read_within(pieces, how, IN_FLIGHT_MAX)
 }
 
-/// The same with no more than `in_flight_max` of them in flight.
+/// The same as [`read`] with at most `in_flight_max` pieces in flight.
 pub(crate) fn read_within(
     pieces: &mut [Piece<'_>],
     how: Batching,
     in_flight_max: usize,
 ) -> Result<(), BatchError> {
-    // What the page cache holds comes twice as fast this way as by io_uring, and what it doesn't hold is on its way
-    // from here on. A direct file would wait here for the device.
+    // Cached data comes twice as fast this way as by io_uring, and data that is not cached is on its way from here on.
+    // A direct file would wait here for the device.
     let skip_cached = how == Batching::Auto && pieces.len() > 1;
     let all = pieces.len();
     let left: Vec<Numbered<'_, '_>> = pieces
@@ -116,7 +116,7 @@ pub(crate) fn read_within(
     }
 }
 
-/// Reads what io_uring reads of `pieces`, and gives the others: an ordinary read says what is wrong with them, if
+/// Reads pieces by io_uring and returns those that failed: an ordinary read then finds out what is wrong with them, if
 /// anything is.
 fn by_ring<'a, 'b>(pieces: Vec<Numbered<'a, 'b>>, in_flight_max: usize) -> Vec<Numbered<'a, 'b>> {
     let Some(ring) = uring::take_ring() else {
@@ -142,7 +142,7 @@ fn one_by_one(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
 }
 
 fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
-    // `need` rather than the whole: what lies behind it may not exist.
+    // only `need` bytes: the bytes behind may not exist
     let mut got = 0;
     let whole = read_fully(&mut *piece.buf, piece.offset, |part, at| {
         if got >= piece.need {
@@ -159,7 +159,7 @@ fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
     }
 }
 
-/// By this thread and those of the pool, `in_flight_max` at most.
+/// Reads pieces by this thread and those of the pool, at most `in_flight_max` at once.
 pub(crate) fn by_threads(
     pieces: Vec<Numbered<'_, '_>>,
     in_flight_max: usize,
@@ -194,8 +194,8 @@ pub(crate) fn by_threads(
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-/// The threads that read batches where io_uring does not, from the first such batch on: they wait for the device, so
-/// they are many more than there are cores. Where the system has not so many left, they are fewer, or none.
+/// The threads that read batches without io_uring, started at the first such batch. They wait for the device, so there
+/// are many more than cores. Where the system allows fewer threads, there are fewer, or none.
 static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let of = |threads: &usize| {
         ThreadPoolBuilder::new()
@@ -207,7 +207,7 @@ static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     [THREADS - 1, THREADS / 4, 1].iter().find_map(of)
 });
 
-/// Whether it could be read without waiting for the device.
+/// Reads the piece from the page cache; `false` where that would wait for the device.
 fn read_cached(piece: &mut Piece<'_>) -> bool {
     if !piece.cached {
         return false;

@@ -1,8 +1,8 @@
-//! Disks and folders that count: wrap a [`Dir`] or [`Disk`], and read the counters while it runs.
+//! Counting disks and folders: they wrap a [`Dir`] or [`Disk`], and their counters can be read while it is in use.
 //!
-//! The papers' tables and the tests that promise costs ("one page read per positive lookup") count with the same
-//! counters. Always holds: an operation is counted when it is asked for, whether it succeeds or not; a batch counts
-//! each of its reads; bytes are those asked for.
+//! The papers' tables and the tests of promised costs ("one page read per positive lookup") count with the same
+//! counters. Always holds: an operation is counted when it is called, whether it succeeds or not; a batch counts each
+//! of its reads; bytes are the requested ones.
 
 use std::{
     ops::Sub,
@@ -14,31 +14,31 @@ use std::{
 
 use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt, Result};
 
-/// The page in which `*_pages` are counted, in bytes.
+/// Bytes of a page, the unit of the `*_pages` counters.
 pub const PAGE_BYTES: u64 = 4096;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// How often each kind of operation was asked for.
+        /// The number of calls of each kind of operation.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct IoCounts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// Counters shared by all that was wrapped with them.
+        /// Counters shared by all disks and folders that were wrapped with them.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($name: AtomicU64,)*
         }
 
         impl Counters {
-            /// What was counted so far.
+            /// The counts so far.
             pub fn counts(&self) -> IoCounts {
                 IoCounts { $($name: self.$name.load(Relaxed),)* }
             }
         }
 
-        /// What was counted since `earlier`.
+        /// The counts since `earlier`: `later - earlier`.
         impl Sub for IoCounts {
             type Output = Self;
             fn sub(self, earlier: Self) -> Self {
@@ -49,19 +49,19 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Reads; each of a batch is one.
+    /// Reads; each read of a batch counts.
     reads,
-    /// Bytes of those reads.
+    /// Bytes of these reads.
     read_bytes,
-    /// Pages of [`PAGE_BYTES`] that those reads touch.
+    /// Pages of [`PAGE_BYTES`] that these reads touch.
     read_pages,
     /// Batches of reads.
     batches,
     /// Writes.
     writes,
-    /// Bytes of those writes.
+    /// Bytes of these writes.
     write_bytes,
-    /// Pages of [`PAGE_BYTES`] that those writes touch.
+    /// Pages of [`PAGE_BYTES`] that these writes touch.
     write_pages,
     /// Syncs of disks.
     syncs,
@@ -81,15 +81,15 @@ counters! {
     dir_syncs,
     /// Lists of folders.
     lists,
-    /// Lengths of disks that were not opened for it.
+    /// Queries for lengths of disks that were not open.
     lens,
     /// Folders made or opened.
     subdirs,
-    /// Locks tried.
+    /// Tries to lock.
     locks,
 }
 
-/// Pages that `len` bytes at `offset` touch.
+/// The number of pages that `len` bytes at `offset` touch.
 fn pages(offset: u64, len: usize) -> u64 {
     match len as u64 {
         0 => 0,
@@ -114,14 +114,14 @@ impl Counters {
     }
 }
 
-/// A disk that counts.
+/// A disk that counts its operations.
 pub struct CountedDisk {
     disk: Arc<dyn Disk>,
     counters: Arc<Counters>,
 }
 
 impl CountedDisk {
-    /// Counts what is asked of `disk`.
+    /// Wraps `disk` and counts operations on it.
     pub fn new(disk: Arc<dyn Disk>, counters: Arc<Counters>) -> Self {
         Self { disk, counters }
     }
@@ -180,14 +180,14 @@ impl Disk for CountedDisk {
     }
 }
 
-/// A folder that counts, with all disks and folders that are reached through it.
+/// A folder that counts its operations, and those on all disks and folders reached through it.
 pub struct CountedDir {
     dir: Arc<dyn Dir>,
     counters: Arc<Counters>,
 }
 
 impl CountedDir {
-    /// Counts what is asked of `dir` and what is in it.
+    /// Wraps `dir` and counts operations on it and in it.
     pub fn new(dir: Arc<dyn Dir>, counters: Arc<Counters>) -> Self {
         Self { dir, counters }
     }

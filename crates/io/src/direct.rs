@@ -1,13 +1,13 @@
 //! Disks past the page cache: `O_DIRECT`.
 //!
-//! For a volume's data and for indexes larger than RAM, where the page cache would hold pages that nobody asks for
-//! again.
+//! Direct disks are for a volume's data and for indexes larger than RAM, where the page cache would hold pages that are
+//! not read again.
 //!
-//! Always holds: callers need no alignment. What is aligned in place, length and memory goes straight; other reads go
-//! through aligned buffers from a pool; the unaligned head and tail of a write go through the page cache, which the
-//! kernel keeps coherent with direct I/O on the same file. So two writers of neighbouring bytes never race for a page,
-//! as a read-modify-write of our own would. Where the file system refuses `O_DIRECT`, everything goes through the page
-//! cache.
+//! Always holds: callers need no alignment. A request aligned in offset, length and memory is done in place; other
+//! reads go through aligned buffers from a pool; the unaligned head and tail of a write go through the page cache,
+//! which the kernel keeps coherent with direct I/O on the same file. Two writers of neighbouring bytes thus never race
+//! for a page, as a read-modify-write of our own would. Where the file system refuses `O_DIRECT`, everything goes
+//! through the page cache.
 
 use std::fs::File;
 
@@ -27,10 +27,10 @@ pub struct DirectDisk {
 }
 
 impl DirectDisk {
-    /// `disk` past the page cache.
+    /// Opens `disk` past the page cache.
     ///
     /// # Errors
-    /// `disk` as it is, where the file system refuses that or no more files may be open: to be used instead.
+    /// The unchanged `disk`, to be used instead, where the file system refuses direct I/O or no more files may be open.
     pub fn over(disk: FileDisk) -> std::result::Result<Self, FileDisk> {
         match disk.reopen(OFlags::DIRECT) {
             Ok(direct) => Ok(Self {
@@ -45,7 +45,7 @@ impl DirectDisk {
         Error::from_io(op, self.cached.path(), e).at(offset)
     }
 
-    /// Fails unless `len` bytes are there at `offset`: a direct read at the end is no place to find out.
+    /// Fails unless `len` bytes exist at `offset`: a direct read must not meet the end.
     fn check_there(&self, offset: u64, len: usize) -> Result<()> {
         let there = self.cached.len()?;
         match offset.checked_add(len as u64) {
@@ -54,7 +54,7 @@ impl DirectDisk {
         }
     }
 
-    /// Reads `group` at once, each into a span of `memory`; the spans fit.
+    /// Reads `group` at once, each read into a span of `memory`; the spans must fit.
     fn read_group(&self, group: &mut [&mut ReadAt<'_>], memory: &mut Aligned) -> Result<()> {
         let mut left = &mut memory[..];
         let mut pieces = Vec::with_capacity(group.len());
@@ -78,7 +78,7 @@ impl DirectDisk {
         Ok(())
     }
 
-    /// Reads that need no other memory, at once.
+    /// Does reads into their own, aligned memory at once.
     fn read_in_place(&self, reads: &mut [&mut ReadAt<'_>]) -> Result<()> {
         let mut pieces: Vec<Piece> = reads
             .iter_mut()
@@ -229,20 +229,20 @@ impl Disk for DirectDisk {
     }
 }
 
-/// Whether place, length and memory are as direct I/O wants them.
+/// Whether offset, length and memory are aligned for direct I/O.
 fn is_aligned(memory: &[u8], offset: u64) -> bool {
     let place = (offset % DIRECT_ALIGN as u64) as usize;
     let all = [memory.as_ptr().addr(), memory.len(), place];
     all.iter().all(|n| n.is_multiple_of(DIRECT_ALIGN))
 }
 
-/// Bytes between the page border before `read` and its start, and bytes of all pages that it touches.
+/// The bytes between the page border before `read` and its start, and the bytes of all pages that it touches.
 fn span(read: &ReadAt<'_>) -> (usize, usize) {
     let head = (read.offset % DIRECT_ALIGN as u64) as usize;
     (head, (head + read.buf.len()).next_multiple_of(DIRECT_ALIGN))
 }
 
-/// How many of the first reads fit into one buffer together.
+/// The number of reads, from the first on, that fit into one buffer together.
 fn fitting(reads: &[&mut ReadAt<'_>]) -> usize {
     let mut room = BUFFER_BYTES;
     let fits = |read: &&&mut ReadAt<'_>| match room.checked_sub(span(read).1) {

@@ -1,38 +1,38 @@
-//! The crate's error: what was done, where, and why it failed.
+//! The crate's error: the operation, the place, and the cause of the failure.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// What went wrong, as far as a caller may want to tell cases apart.
+/// The kind of an error, by the cases that a caller may want to tell apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// No such disk or folder.
+    /// No disk or folder has the name.
     NotFound,
     /// The name is taken.
     Exists,
-    /// What stands under the name is no file: a folder, a pipe, a socket, a symbolic link.
+    /// The name belongs to something that is no file: a folder, a pipe, a socket, a symbolic link.
     NotAFile,
-    /// The disk ends before the bytes that were asked for.
+    /// The disk ends before the requested bytes.
     Short,
     /// No space left on the device, or over quota.
     NoSpace,
-    /// This process has as many files open as it may.
+    /// The process has as many files open as it may.
     TooManyOpen,
-    /// Not permitted, or the file system is read-only.
+    /// The operation is not permitted, or the file system is read-only.
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
     Damaged,
     /// The bytes are what was written, by a version of this program that knows another format: no damage, and nothing
     /// to repair.
     OtherVersion,
-    /// The medium does not give its bytes, or take them: a bad sector, a checksum below the file system, a failing
-    /// controller. Others may be had.
+    /// The medium does not return or take these bytes: a bad sector, a checksum below the file system, a failing
+    /// controller. Other bytes may be readable.
     Medium,
-    /// Whoever keeps the bytes does not answer: too late, refused, out of reach. Nothing is known of what is stored, so
-    /// nothing may be told as lost or damaged for it; what was to be written may have been written.
+    /// The server that keeps the bytes does not answer: too late, refused, out of reach. Nothing is known about the
+    /// stored data, so nothing may be called lost or damaged; an unanswered write may have happened.
     Unavailable,
-    /// Anything else the device said.
+    /// Any other error of the device.
     Device,
 }
 
@@ -40,17 +40,17 @@ pub enum ErrorKind {
 #[derive(Debug, thiserror::Error)]
 #[error("{op} {path}{}: {what}", .offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
 pub struct Error {
-    /// The operation, for people: "read", "write", "sync" … Who branches asks [`is_of_reading`](Error::is_of_reading).
+    /// The operation, for people: "read", "write", "sync" … Code should ask [`is_of_reading`](Error::is_of_reading).
     pub op: &'static str,
-    /// The path or name, as the user would know it.
+    /// Path or name, as the user would know it.
     pub path: String,
-    /// The byte offset, where there is one.
+    /// Offset in bytes, where there is one.
     pub offset: Option<u64>,
-    /// What to branch on.
+    /// The kind of the error, for code that tells cases apart.
     pub kind: ErrorKind,
-    /// In words: expected and found.
+    /// Description in words: expected and found.
     pub what: String,
-    /// What the system said.
+    /// The system's error, if that is the cause.
     #[source]
     pub source: Option<io::Error>,
 }
@@ -59,7 +59,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error without an offset and without a cause in the system.
+    /// An error without an offset and without a system error as its cause.
     pub fn new(
         op: &'static str,
         path: impl Into<String>,
@@ -76,7 +76,7 @@ impl Error {
         }
     }
 
-    /// An error of the system; its errno chooses the kind.
+    /// An error from the system; the errno chooses the kind.
     pub fn from_io(
         op: &'static str,
         path: impl Into<String>,
@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// Whether something was only to be looked at: bytes, names, lengths.
+    /// Whether the failed operation only reads: bytes, names, lengths.
     pub fn is_of_reading(&self) -> bool {
         let reading = [
             "read",
@@ -108,14 +108,14 @@ impl Error {
         reading.contains(&self.op)
     }
 
-    /// This error, at so many bytes of what it names.
+    /// This error, at byte `offset` of the path that it names.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
         self
     }
 
-    /// Bytes that are not what was written: `what` says expected and found.
+    /// The error for bytes that are not what was written; `what` says expected and found.
     pub(crate) fn damaged(
         op: &'static str,
         path: &str,
@@ -125,7 +125,7 @@ impl Error {
         Self::new(op, path, ErrorKind::Damaged, what).at(offset)
     }
 
-    /// A read of `wanted` bytes at `offset` on a disk of `len` bytes.
+    /// The error for a read of `wanted` bytes at `offset` of a disk of `len` bytes.
     pub(crate) fn short(path: &str, offset: u64, wanted: usize, len: u64) -> Self {
         Self::new(
             "read",
@@ -158,10 +158,10 @@ impl ErrorKind {
                 | Errno::NETUNREACH
                 | Errno::HOSTUNREACH,
             ) => Self::Unavailable,
-            // What block layer, file systems and dm-integrity say of a sector that is lost; the last two of a command
-            // that took too long, and of memory that went bad under the page cache. Of a device, server or path that
-            // is gone altogether (NODEV, NXIO, NOLINK, NOTCONN, SHUTDOWN, STALE, HOSTDOWN …) nothing can be had, so who
-            // looks at all that there is should end: those are none of these.
+            // Errnos of block layer, file systems and dm-integrity for a lost sector; the last two are for a command
+            // that took too long, and for memory that failed under the page cache. Errnos of a device, server or path
+            // that is gone altogether (NODEV, NXIO, NOLINK, NOTCONN, SHUTDOWN, STALE, HOSTDOWN …) are not among these:
+            // nothing there can be read, so a command that reads everything should end.
             Some(
                 Errno::IO
                 | Errno::REMOTEIO
@@ -215,7 +215,7 @@ mod tests {
             (Errno::IO, ErrorKind::Medium),
             (Errno::REMOTEIO, ErrorKind::Medium),
             (Errno::NODATA, ErrorKind::Medium),
-            // Of a server that is slow nothing is lost.
+            // A slow server has lost nothing.
             (Errno::TIMEDOUT, ErrorKind::Unavailable),
             (Errno::CONNREFUSED, ErrorKind::Unavailable),
             (Errno::HOSTUNREACH, ErrorKind::Unavailable),

@@ -1,14 +1,14 @@
-//! Frames: what everything on disk is wrapped in (FORMAT.md §1).
+//! Frames: the wrapper of everything on disk (FORMAT.md §1).
 //!
 //! ```text
 //! magic[8] version:u16 flags:u16 reserved:u32=0 payload_len:u64 payload[payload_len] crc64:u64
 //! ```
 //!
 //! A reader checks in this order, and its error says which check failed: magic, length, checksum, reserved, version,
-//! flags. The magic comes first so that a wrong file is called wrong, not damaged; the length is checked against what
-//! is there before anything is allocated for it. Version and flags come last: what they say counts only under a right
-//! checksum. So a flipped bit is damage, and what another version of the program made never is
-//! ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nobody may repair or remove it. Authenticity is not a frame's job.
+//! flags. The magic comes first so that a wrong file is called wrong, not damaged; the length is compared with the
+//! available bytes before anything is allocated for it. Version and flags come last, because they count only under a
+//! right checksum. A flipped bit is therefore damage, and a frame of another version of the program never is
+//! ([`ErrorKind::OtherVersion`](crate::ErrorKind)): nothing may repair or remove it. Frames do not prove authenticity.
 
 mod twice;
 
@@ -22,28 +22,28 @@ use crate::{Disk, Error, ErrorKind, Result};
 pub const HEADER_BYTES: usize = 24;
 /// Bytes after the payload: the checksum.
 pub const TRAILER_BYTES: usize = 8;
-/// What a frame adds to its payload.
+/// Bytes that a frame adds to its payload.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + TRAILER_BYTES;
 
-/// Which format a frame holds, and which version of it.
+/// The format in a frame, and its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameKind {
-    /// Names the format.
+    /// Identifies the format.
     pub magic: [u8; 8],
-    /// The format's version, from 1. A reader of several versions asks for one after the other.
+    /// Version of the format, from 1. A reader of several versions tries one after the other.
     pub version: u16,
 }
 
-/// A frame found at the start of some bytes, and proved whole.
+/// A frame at the start of some bytes, whose checks all succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What was framed.
+    /// The bytes inside the frame.
     pub payload: &'a [u8],
-    /// The frame's whole length in bytes; what follows it starts there.
+    /// Length of the whole frame in bytes; the next data begins there.
     pub frame_bytes: usize,
 }
 
-/// The frame around `payload`, as one run of bytes.
+/// Encodes `payload` in a frame.
 pub fn encode_frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(OVERHEAD_BYTES + payload.len());
     append_frame(&mut out, kind, payload);
@@ -55,7 +55,7 @@ pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&kind.magic);
     out.extend_from_slice(&kind.version.to_le_bytes());
-    // No format has flags so far.
+    // no format has flags so far
     out.extend_from_slice(&0u16.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&(payload.len() as u64).to_le_bytes());
@@ -64,22 +64,22 @@ pub fn append_frame(out: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     out.extend_from_slice(&crc.to_le_bytes());
 }
 
-/// Writes a frame at `offset` with one write and returns its whole length in bytes. Durable after the disk's `sync`.
+/// Writes a frame at `offset` with one write and returns its length in bytes. Durable after the disk's `sync`.
 ///
 /// # Errors
-/// Those of [`Disk::write_at`].
+/// Errors of [`Disk::write_at`].
 pub fn write_frame(disk: &dyn Disk, kind: FrameKind, offset: u64, payload: &[u8]) -> Result<u64> {
     let frame = encode_frame(kind, payload);
     disk.write_at(&frame, offset)?;
     Ok(frame.len() as u64)
 }
 
-/// The frame at the start of `data`, which was read from `path` at `offset` (named in errors only). What follows it is
-/// not looked at.
+/// Decodes the frame at the start of `data`, which was read from `path` at `offset` (for errors only). Bytes behind the
+/// frame are ignored.
 ///
 /// # Errors
 /// [`ErrorKind::Damaged`]: `data` ends early, or magic, length, checksum or reserved bytes are wrong.
-/// [`ErrorKind::OtherVersion`]: a whole frame of a version or with flags that are not `kind`'s.
+/// [`ErrorKind::OtherVersion`]: a whole frame of another version than `kind`'s, or with flags.
 pub fn decode_frame<'a>(
     kind: FrameKind,
     data: &'a [u8],
@@ -100,10 +100,10 @@ pub fn decode_frame<'a>(
     })
 }
 
-/// The payload of the frame that is all of `data`.
+/// Decodes the frame that makes up all of `data`, and returns its payload.
 ///
 /// # Errors
-/// Those of [`decode_frame`]; [`ErrorKind::Damaged`] too where a byte follows the frame.
+/// Errors of [`decode_frame`]; also [`ErrorKind::Damaged`] where a byte follows the frame.
 pub fn decode_whole<'a>(
     kind: FrameKind,
     data: &'a [u8],
@@ -123,12 +123,12 @@ pub fn decode_whole<'a>(
     Ok(frame.payload)
 }
 
-/// Reads the payload of the frame at `offset` of `disk`. `payload_max` bounds what is allocated, as does the disk's
+/// Reads the payload of the frame at `offset` of `disk`. The allocation is bounded by `payload_max` and by the disk's
 /// length. `path` is for errors only.
 ///
 /// # Errors
-/// Those of [`Disk::len`] and [`Disk::read_at`]; [`ErrorKind::Damaged`] where the disk ends early, the payload exceeds
-/// `payload_max`, or magic, length, checksum or reserved bytes are wrong; [`ErrorKind::OtherVersion`] as of
+/// Errors of [`Disk::len`] and [`Disk::read_at`]; [`ErrorKind::Damaged`] where the disk ends early, the payload exceeds
+/// `payload_max`, or magic, length, checksum or reserved bytes are wrong; [`ErrorKind::OtherVersion`] as for
 /// [`decode_frame`].
 pub fn read_frame(
     disk: &dyn Disk,
@@ -153,7 +153,7 @@ pub fn read_frame(
     Ok(payload)
 }
 
-/// CRC-64/NVME of `bytes`, as frames carry it.
+/// CRC-64/NVME of `bytes`, the checksum of frames.
 pub fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
@@ -163,18 +163,18 @@ pub fn damaged(path: &str, offset: u64, what: String) -> Error {
     Error::damaged("read", path, offset, what)
 }
 
-/// The error for bytes whose checksum is right and which have `found`, a flag or a value, that no format of this
-/// version has.
+/// The error for bytes with a right checksum that contain `found`, a flag or a value that no format of this version
+/// has.
 pub fn later_version(path: &str, offset: u64, found: &str) -> Error {
     let what =
         format!("made by a later version of onefold: {found}, which this version does not know");
     Error::new("read", path, ErrorKind::OtherVersion, what).at(offset)
 }
 
-/// That a format's `version`, under a right checksum, is the one that is read.
+/// Checks that a format's `version`, found under a right checksum, is `known`.
 ///
 /// # Errors
-/// [`ErrorKind::OtherVersion`].
+/// [`ErrorKind::OtherVersion`] where it is not.
 pub fn check_version(path: &str, offset: u64, version: u16, known: u16) -> Result<()> {
     if version > known {
         return Err(later_version(
@@ -192,14 +192,14 @@ pub fn check_version(path: &str, offset: u64, version: u16, known: u16) -> Resul
     Ok(())
 }
 
-/// Where a frame is read, for errors.
+/// The place of a frame, for errors.
 struct Place<'a> {
     path: &'a str,
     offset: u64,
 }
 
 impl Place<'_> {
-    /// Checks magic and length; `there` bytes follow the frame's start. Gives the length of the payload.
+    /// Checks magic and length; `there` bytes follow the frame's start. Returns the length of the payload.
     fn header(
         &self,
         kind: FrameKind,
@@ -271,7 +271,7 @@ impl Place<'_> {
     }
 }
 
-/// Splits the last eight bytes off, as a number. `bytes` holds at least eight: the caller has checked.
+/// Splits the last eight bytes off, as a number. `bytes` must hold at least eight.
 fn split_crc(bytes: &[u8]) -> (&[u8], u64) {
     let (payload, crc) = bytes
         .split_last_chunk::<TRAILER_BYTES>()

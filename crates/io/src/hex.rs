@@ -1,7 +1,6 @@
 //! Numbers in names: a fixed count of lower-case hexadecimal digits.
 
-/// The number that `text` says in exactly `digits` digits, at most 16. `None` for anything else: no name that was
-/// written so.
+/// Parses `text` as a number of exactly `digits` digits, at most 16; `None` for any other text.
 pub fn hex_number(text: &str, digits: usize) -> Option<u64> {
     let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
     let is_ours = text.len() == digits && text.bytes().all(is_digit);

@@ -1,12 +1,12 @@
-//! What may be missing: for who can do without, that something is not there is an answer and no error.
+//! Disks that may be missing: helpers for callers to whom a missing disk is an answer and no error.
 
 use crate::set_aside::past_folder;
 use crate::{Dir, ErrorKind, Result};
 
-/// What was found; `None` where an error of kind [`ErrorKind::NotFound`] says that it is not there.
+/// The value of `found`; `None` where the error has the kind [`ErrorKind::NotFound`].
 ///
 /// # Errors
-/// `found`'s, if of any other kind.
+/// Errors in `found` of any other kind.
 pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -15,11 +15,11 @@ pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Removes a disk; one that is not there is no error. A folder in its place goes where it is empty, and is set aside
+/// Removes a disk; a missing one is no error. A folder of this name is removed where it is empty, and set aside
 /// otherwise. Durable after `sync` of the folder.
 ///
 /// # Errors
-/// Those of [`Dir::remove`] but [`ErrorKind::NotFound`].
+/// Errors of [`Dir::remove`] except [`ErrorKind::NotFound`].
 pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
     if_there(past_folder(dir, name, || dir.remove(name))).map(drop)
 }

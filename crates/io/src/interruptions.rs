@@ -1,16 +1,16 @@
-//! System calls that are interrupted: made again, but not for ever. A signal interrupts a call now and then; a file
-//! system that answers so each time has failed.
+//! Interrupted system calls: they are repeated, but not for ever. A signal interrupts a call now and then; a file
+//! system that returns this each time has failed.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// How often a call is made again. Whoever sends signals leaves more time between them than so many calls take.
+/// How often a call is repeated. Senders of signals leave more time between two than this many calls take.
 const TIMES: usize = 1000;
 
-/// An error that may say that a call was interrupted.
+/// An error that may mean an interrupted call.
 pub trait Interruptible {
-    /// Whether it says so.
+    /// Whether the error means that the call was interrupted.
     fn is_interruption(&self) -> bool;
 }
 
@@ -26,10 +26,10 @@ impl Interruptible for io::Error {
     }
 }
 
-/// What `call` gives, once it is not interrupted.
+/// Calls `call` until it is not interrupted, and returns its result.
 ///
 /// # Errors
-/// Those of `call`; that it was interrupted, where it was each time.
+/// Errors of `call`; the interruption itself where all calls were interrupted.
 pub fn unless_interrupted<T, E: Interruptible>(
     mut call: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -42,12 +42,12 @@ pub fn unless_interrupted<T, E: Interruptible>(
     call()
 }
 
-/// Interruptions of calls in a loop that cannot be written as one.
+/// A counter of interruptions, for loops that cannot use [`unless_interrupted`].
 #[derive(Default)]
 pub struct Interruptions(usize);
 
 impl Interruptions {
-    /// Counts one; whether the call is made again.
+    /// Counts an interruption; returns whether to repeat the call.
     pub fn allow(&mut self) -> bool {
         self.0 += 1;
         self.0 <= TIMES

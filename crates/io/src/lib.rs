@@ -1,7 +1,8 @@
-//! Disks, folders and frames: every way Onefold touches a device. Nothing but this crate opens the engine's own files.
+//! Disks, folders and frames: every access of Onefold to a device. No other crate opens the engine's own files.
 //!
-//! Two halves: devices (`file`, `direct`, `uring`, and the simulated ones `mem`, `sim`, `flash`, `spindle`) with what is
-//! written to them (`frame`, `varint`, `replace`, `set_aside`); and [`os`], what the operating system offers beside.
+//! The crate has two halves: devices (`file`, `direct`, `uring`, and the simulated ones `mem`, `sim`, `flash`,
+//! `spindle`) with data formats (`frame`, `varint`, `replace`, `set_aside`); and [`os`], other functions of the
+//! operating system.
 
 mod across;
 mod aligned;

@@ -1,5 +1,5 @@
-//! Advisory locks in RAM, for folders that have no kernel beneath. The state belongs to the file's node, as with
-//! `flock`: a removed and recreated file is another lock.
+//! Advisory locks in RAM, for folders without a kernel beneath. The state belongs to the file's node, as with `flock`:
+//! a removed and recreated file has another lock.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{LockGuard, LockKind};
 
-/// Who holds a file's lock.
+/// The holders of a file's lock.
 #[derive(Default)]
 pub(crate) struct LockState(Mutex<Holders>);
 
@@ -18,7 +18,7 @@ struct Holders {
 }
 
 impl LockState {
-    /// The lock, or `None` where a conflicting one is held.
+    /// Takes the lock; `None` where a conflicting one is held.
     pub fn try_lock(self: &Arc<Self>, kind: LockKind) -> Option<Box<dyn LockGuard>> {
         let mut holders = self.0.lock();
         match kind {

@@ -1,6 +1,6 @@
 //! Disks and folders in RAM: nothing is durable, nothing fails. For tests, and for indexes that live in RAM alone.
 //!
-//! Always holds: behaves as [`file`](crate::file) does, seen through [`Disk`] and [`Dir`] (one conformance suite proves
+//! Always holds: the behaviour of [`Disk`] and [`Dir`] is that of [`file`](crate::file) (one conformance suite proves
 //! it); clones of a [`MemDir`] are the same folder; holes cost no RAM.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -14,7 +14,7 @@ use crate::{
     pages::Pages,
 };
 
-/// Bytes in RAM. Clones are the same disk.
+/// A disk in RAM. Clones are the same disk.
 #[derive(Clone, Default)]
 pub struct MemDisk {
     path: Arc<str>,
@@ -83,7 +83,7 @@ impl Disk for MemDisk {
     }
 }
 
-/// Refuses what ends behind the largest file offset there is.
+/// Fails where the end lies behind the largest possible file offset.
 pub(crate) fn check_end(op: &'static str, path: &str, offset: u64, len: u64) -> Result<()> {
     match offset.checked_add(len) {
         Some(end) if end <= i64::MAX as u64 => Ok(()),
@@ -102,7 +102,7 @@ pub(crate) fn check_end(op: &'static str, path: &str, offset: u64, len: u64) -> 
 pub struct MemDir {
     path: Arc<str>,
     entries: Arc<Mutex<BTreeMap<String, Entry>>>,
-    /// Of the folder itself.
+    /// Lock of the folder itself.
     lock: Arc<LockState>,
 }
 

@@ -1,7 +1,7 @@
-//! A folder on a modelled device: another folder keeps the bytes, an [`Account`] what the device would have done.
+//! A folder on a modelled device: another folder keeps the bytes, an [`Account`] the costs that the device would have.
 //!
-//! Always holds: a disk has one number from its creation to its removal, whatever it is renamed to, and folders within
-//! share the account. Names and locks cost nothing.
+//! Always holds: a disk keeps its number from creation to removal, through all renames, and folders within share the
+//! account. Names and locks cost nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use parking_lot::Mutex;
 
 use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, Result};
 
-/// What a device did, and where it keeps which disk.
+/// The account of a device: its operations so far, and the place of each disk.
 pub trait Account: Send + 'static {
-    /// What the device is made of.
+    /// The parameters of the device.
     type Model;
-    /// What it did.
+    /// The figures of the account.
     type Counts;
 
-    /// An empty device.
+    /// The account of an empty device.
     fn new(model: Self::Model) -> Self;
 
-    /// What it did so far.
+    /// The figures so far.
     fn counts(&self) -> Self::Counts;
 
-    /// Gives the space of disk `number` back.
+    /// Frees the space of disk `number`.
     fn drop_disk(&mut self, number: u64);
 }
 
@@ -31,7 +31,7 @@ pub trait Account: Send + 'static {
 pub struct ModelledDir<A> {
     dir: Arc<dyn Dir>,
     device: Arc<Device<A>>,
-    /// Leads the names within, so that two folders' disks are two.
+    /// Prefix of the names within, so that disks of two folders differ.
     path: String,
 }
 
@@ -40,25 +40,25 @@ struct Device<A> {
     numbers: Mutex<Numbers>,
 }
 
-/// Of disks, by their names.
+/// The numbers of disks, by name.
 #[derive(Default)]
 struct Numbers {
     of: HashMap<String, u64>,
     next: u64,
 }
 
-/// A disk in such a folder; each kind of account says what a request costs.
+/// A disk in a modelled folder; each kind of account defines the cost of a request.
 pub struct ModelledDisk<A> {
-    /// Keeps the bytes.
+    /// The disk that keeps the bytes.
     pub(crate) disk: Arc<dyn Disk>,
-    /// Its number on the device.
+    /// Number of the disk on the device.
     pub(crate) number: u64,
-    /// Of the device.
+    /// The account of the device.
     pub(crate) account: Arc<Mutex<A>>,
 }
 
 impl<A: Account> ModelledDir<A> {
-    /// Keeps bytes in `dir`, which is empty, and the account by `model`.
+    /// A modelled folder that keeps bytes in `dir`, which must be empty, and has the account of `model`.
     pub fn new(dir: Arc<dyn Dir>, model: A::Model) -> Self {
         let device = Arc::new(Device {
             account: Arc::new(Mutex::new(A::new(model))),
@@ -68,7 +68,7 @@ impl<A: Account> ModelledDir<A> {
         Self { dir, device, path }
     }
 
-    /// What was done so far.
+    /// The figures of the account so far.
     pub fn counts(&self) -> A::Counts {
         self.device.account.lock().counts()
     }

@@ -1,11 +1,11 @@
-//! Which names a folder accepts, the same in every [`Dir`](crate::Dir).
+//! The names that a folder accepts, the same in every [`Dir`](crate::Dir).
 
 use crate::{Error, ErrorKind, Result};
 
 /// The longest name in bytes, as on Linux file systems.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 
-/// Refuses names that could leave the folder (`/`, `.`, `..`) or that no file system takes.
+/// Refuses names that could leave the folder (`/`, `.`, `..`) or that file systems refuse.
 pub(crate) fn check_name(op: &'static str, folder: &str, name: &str) -> Result<()> {
     let bad = name.is_empty()
         || name == "."

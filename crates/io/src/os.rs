@@ -1,9 +1,9 @@
-//! What this operating system offers beside files: memory and its pages, mapped windows and SIGBUS, the page cache,
+//! Functions of the operating system besides files: memory and its pages, mapped windows and SIGBUS, the page cache,
 //! the allocator's heap, nameless files, and calls that its C library lacks.
 //!
-//! Always holds: nothing here knows a [`Disk`](crate::Disk) or a [`Dir`](crate::Dir), and nothing here decides what is
-//! stored; without it the engine would be slower, and no different. Most unsafe code of the crate is here; the rest is
-//! io_uring and `PageBuffer`.
+//! Always holds: this module does not know [`Disk`](crate::Disk) and [`Dir`](crate::Dir), and does not decide what is
+//! stored; without it the engine would be slower, and otherwise the same. Most unsafe code of the crate is here; the
+//! rest is io_uring and `PageBuffer`.
 
 mod attributes;
 mod bus_errors;

@@ -1,4 +1,4 @@
-//! Memory of a request at a page border, so that direct I/O needs no copy.
+//! Memory for a request, aligned to a page, so that direct I/O needs no copy.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -19,7 +19,7 @@ unsafe impl Send for PageBuffer {}
 unsafe impl Sync for PageBuffer {}
 
 impl PageBuffer {
-    /// `len` bytes, all zero. An empty one takes no memory.
+    /// A buffer of `len` zero bytes. An empty one takes no memory.
     pub fn zeroed(len: usize) -> Self {
         if len == 0 {
             return Self {
@@ -36,7 +36,7 @@ impl PageBuffer {
         Self { start, len }
     }
 
-    /// A copy of `bytes`.
+    /// A buffer with a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = Self::zeroed(bytes.len());
         buffer.copy_from_slice(bytes);

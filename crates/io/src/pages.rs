@@ -1,4 +1,4 @@
-//! Sparse bytes in RAM, cheap to copy: what [`mem`](crate::mem) and [`sim`](crate::sim) keep as a disk's content.
+//! Sparse bytes in RAM that are cheap to copy: the content of disks in [`mem`](crate::mem) and [`sim`](crate::sim).
 //!
 //! A clone shares all pages and copies a page only when one side writes it. Holes cost nothing and read as zeros.
 //! Bytes of the last page behind `len` are always zero, so that growing needs no clearing.
@@ -37,7 +37,7 @@ impl Pages {
         true
     }
 
-    /// Writes all of `data`, growing where needed. The caller has checked that the end fits into a `u64`.
+    /// Writes all of `data`, growing where needed. The caller must check that the end fits into a `u64`.
     pub fn write(&mut self, data: &[u8], offset: u64) {
         for (page_no, within, range) in pieces(offset, data.len()) {
             let page = self
@@ -51,7 +51,7 @@ impl Pages {
         }
     }
 
-    /// Cuts or extends with zeros.
+    /// Cuts the bytes to `len`, or extends them with zeros.
     pub fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.pages.split_off(&len.div_ceil(PAGE));
@@ -62,7 +62,7 @@ impl Pages {
         self.len = len;
     }
 
-    /// Makes whole pages within the range holes, which read as zeros.
+    /// Makes whole pages within the range into holes, which read as zeros.
     pub fn punch(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.len) / PAGE;
         let start = offset.div_ceil(PAGE);
@@ -77,7 +77,7 @@ impl Pages {
     }
 }
 
-/// Cuts `len` bytes at `offset` at page borders: page number, range within the page, range within the buffer.
+/// Cuts `len` bytes at `offset` at page borders: page number, range in the page, range in the buffer.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,13 +1,13 @@
 //! Seeded numbers for simulations, benchmarks and tests: SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom
-//! number generators", 2014). The same seed gives the same numbers on every machine. Nothing that must not be guessed
-//! comes from here.
+//! number generators", 2014). The same seed gives the same numbers on every machine. The numbers can be guessed: no
+//! secret may come from here.
 
-/// Where in its sequence a generator is: a seed, to begin with.
+/// The state of a generator; a seed is the first state.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// A generator for `seed` and a `stream` of its own within it.
+    /// A generator for `seed` with the separate sequence number `stream`.
     pub(crate) fn of_stream(seed: u64, stream: u64) -> Self {
         let mut random = Self(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
         random.next();
@@ -21,7 +21,7 @@ impl Random {
         mix64(self.0)
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// A random number below `end`; 0 where `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         (u128::from(self.next()) * u128::from(end)).wrapping_shr(64) as u64
     }
@@ -31,12 +31,12 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// From 0 to 1, without 1.
+    /// A random number from 0 to 1, without 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// So many bytes, which neither repeat nor compress.
+    /// Random bytes, which neither repeat nor compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let words = (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());
         let mut bytes: Vec<u8> = words.collect();
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// SplitMix64's finalizer: spreads a number over all 64 bits, others over others.
+/// The finaliser of SplitMix64: spreads a number over all 64 bits; different numbers stay different.
 pub fn mix64(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

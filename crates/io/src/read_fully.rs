@@ -1,11 +1,11 @@
-//! The loop above the system's reads, which may return fewer bytes than asked for.
+//! A loop around the system's reads, which may return fewer bytes than requested.
 
 use std::io;
 
 use crate::unless_interrupted;
 
-/// Fills `buf` from `offset` by as many calls of `raw` as it takes; `false` where the bytes end before. Interrupted
-/// calls are made again, within reason.
+/// Fills `buf` from `offset` by several calls of `raw` where needed; `false` where the bytes end before. Interrupted
+/// calls are repeated, up to a limit.
 pub(crate) fn read_fully(
     buf: &mut [u8],
     offset: u64,

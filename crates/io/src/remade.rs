@@ -1,20 +1,20 @@
-//! A folder that is made anew whenever it is asked for something and somebody has deleted it.
+//! A folder that is created again at each access if it was deleted.
 //!
-//! For what is worth nothing to anyone else and may be deleted at any time, by people who make room, while processes
-//! work in it. What was open in the deleted folder stays open, without a name.
+//! For caches that are worth nothing to others: people who make room may delete them at any time, while processes use
+//! them. Open files of the deleted folder stay open, without a name.
 
 use std::sync::Arc;
 
 use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, Result};
 
-/// The folder `name` in another one, there whenever it is asked for something.
+/// The folder `name` in another one, created at each access if it is missing.
 pub struct RemadeDir {
     parent: Arc<dyn Dir>,
     name: String,
 }
 
 impl RemadeDir {
-    /// The folder `name` in `parent`. It is made with the first question.
+    /// The folder `name` in `parent`, which is created by the first access.
     pub fn new(parent: Arc<dyn Dir>, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { parent, name }

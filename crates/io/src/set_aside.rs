@@ -1,22 +1,22 @@
-//! What stands under a name that is for a disk, and is none: a folder that somebody made there, or moved there.
+//! Folders that stand under the name of a disk, because somebody made them there or moved them there.
 //!
-//! Always holds: what is in a folder may be somebody's, so it is renamed and never removed. An empty one holds nothing.
+//! Always holds: the content of a folder may be somebody's, so the folder is renamed and never removed, unless empty.
 
 use crate::{Dir, ErrorKind, Result, if_there};
 
-/// What the names of disks and folders end in that were set aside; a number follows where that name was taken.
+/// Suffix of names of disks and folders that were set aside; a number follows where the name was taken.
 pub const ASIDE_SUFFIX: &str = ".unreadable";
 
-/// Whether `name` is that of something that was set aside.
+/// Whether `name` is that of a disk or folder that was set aside.
 pub fn is_aside(name: &str) -> bool {
     name.contains(ASIDE_SUFFIX)
 }
 
-/// Renames a disk or a folder so that nobody takes it for what its name said, and gives its new name. Replaces nothing.
-/// Durable after `sync` of `dir`.
+/// Renames a disk or a folder so that it no longer counts as what its name said, and returns its new name. Replaces
+/// nothing. Durable after `sync` of `dir`.
 ///
 /// # Errors
-/// Those of [`Dir::rename`], and of [`Dir::len_of`] for the new name.
+/// Errors of [`Dir::rename`], and of [`Dir::len_of`] for the new name.
 pub fn set_aside(dir: &dyn Dir, name: &str) -> Result<String> {
     let mut aside = format!("{name}{ASIDE_SUFFIX}");
     for number in 2.. {
@@ -30,11 +30,11 @@ pub fn set_aside(dir: &dyn Dir, name: &str) -> Result<String> {
     Ok(aside)
 }
 
-/// How often a folder is cleared away that is there again: others may be clearing it away, too.
+/// How often a folder is cleared away that is there again: other processes may be clearing it away, too.
 const TRIES: usize = 8;
 
-/// What `act` does to the disk `name`, by which it is replaced or goes: once more where it fails because of a folder
-/// there. An empty folder goes, another is set aside.
+/// Calls `act`, which replaces or removes the disk `name`, and again where it fails because of a folder of this name.
+/// An empty folder is removed, another is set aside.
 pub(crate) fn past_folder(dir: &dyn Dir, name: &str, act: impl Fn() -> Result<()>) -> Result<()> {
     let mut done = act();
     for _ in 0..TRIES {
@@ -48,14 +48,14 @@ pub(crate) fn past_folder(dir: &dyn Dir, name: &str, act: impl Fn() -> Result<()
 }
 
 fn clear_folder(dir: &dyn Dir, name: &str) -> Result<()> {
-    // Where there is a disk by now, another who cleared the folder away put it there.
+    // Where there is a disk now, another process cleared the folder away and put it there.
     if if_there(dir.remove_subdir(name)).is_ok() || dir.open(name).is_ok() {
         return Ok(());
     }
     match set_aside(dir, name) {
-        // So it is gone, or its new name taken.
+        // The folder is gone by now, or its new name is taken.
         Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotAFile) => Ok(()),
-        // That disk, put there since: it was to be replaced, or to go.
+        // The disk was put there meanwhile; it was to be replaced or removed anyway.
         Ok(aside) if dir.open(&aside).is_ok() => if_there(dir.remove(&aside)).map(drop),
         Ok(aside) => {
             tracing::warn!("a folder stood in the place of the file {name}, and is now {aside}");

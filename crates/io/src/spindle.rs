@@ -1,9 +1,9 @@
-//! A modelled hard disk: what an index costs on the device that the papers wrote against.
+//! A modelled hard disk: the costs of an index on the device for which the papers were written.
 //!
-//! Wraps a folder, whose disks keep the bytes; the spindle keeps the account. A request where the head stands costs its
-//! transfer; one a little ahead costs the bytes in between; any other a seek, which grows with the root of the
-//! distance, and half a turn (Ruemmler and Wilkes: "An introduction to disk drive modeling", 1994, without its caches).
-//! Disks get extents in the order in which they grow, and give them back.
+//! A spindle wraps a folder, whose disks keep the bytes, and keeps the account. A request at the position of the head
+//! costs its transfer; one a little ahead costs the bytes in between; any other a seek, which grows with the root of
+//! the distance, and half a turn (Ruemmler and Wilkes: "An introduction to disk drive modeling", 1994, without its
+//! caches). Disks get extents in the order in which they grow, and give them back.
 //!
 //! Always holds: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one
 //! after the other. Nothing sleeps. Syncs cost nothing.
@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use crate::modelled::{Account, ModelledDir, ModelledDisk};
 use crate::{Disk, ReadAt, Result};
 
-/// Bytes that a disk gets at once.
+/// Bytes that a disk is given at once.
 const EXTENT_BYTES: u64 = 256 << 10;
-/// Bytes that are passed over rather than jumped.
+/// Largest distance in bytes that is passed over without a seek.
 const PASS_BYTES: u64 = 64 << 10;
 
-/// What a hard disk is made of.
+/// The parameters of a hard disk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SpindleModel {
     /// Bytes from the first track to the last.
@@ -29,7 +29,7 @@ pub struct SpindleModel {
     pub stroke_us: f64,
     /// Microseconds a turn.
     pub turn_us: f64,
-    /// Bytes a microsecond, once there.
+    /// Bytes transferred in a microsecond.
     pub bytes_a_us: f64,
 }
 
@@ -54,7 +54,7 @@ impl SpindleModel {
         bytes_a_us: 80.0,
     };
 
-    /// This disk for data of `scale` times the size: seeks over the same part of the stroke cost the same.
+    /// This disk for data of `scale` times the size: seeks over the same share of the stroke cost the same.
     pub fn scaled(self, scale: f64) -> SpindleModel {
         SpindleModel {
             capacity_bytes: (self.capacity_bytes as f64 * scale) as u64,
@@ -63,22 +63,22 @@ impl SpindleModel {
     }
 }
 
-/// What a spindle did.
+/// The figures of a hard disk's account.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SpindleCounts {
     /// Requests that moved the arm.
     pub seeks: u64,
     /// Bytes read and written.
     pub bytes: u64,
-    /// The time that all of it takes.
+    /// Modelled time of all requests, in microseconds.
     pub modelled_us: f64,
 }
 
-/// The account of a hard disk: where each extent is, and what was done.
+/// The account of a hard disk: the place of each extent, and the figures.
 pub struct Spindle {
     model: SpindleModel,
     counts: SpindleCounts,
-    /// Where the head stands, in bytes from the first track.
+    /// Position of the head, in bytes from the first track.
     head: u64,
     next: u64,
     free: Vec<u64>,
@@ -86,7 +86,7 @@ pub struct Spindle {
 }
 
 impl Spindle {
-    /// A request at `offset` of disk `number`.
+    /// Adds the cost of a request at `offset` of disk `number`.
     fn access(&mut self, number: u64, offset: u64, len: u64) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -174,7 +174,7 @@ impl Disk for ModelledDisk<Spindle> {
         Ok(())
     }
 
-    /// In the order of their places, as a disk with a queue does.
+    /// Reads in the order of places, as a disk with a queue does.
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
         self.disk.read_many_at(reads)?;
         let mut places: Vec<_> = reads
@@ -255,7 +255,7 @@ mod tests {
         dir.remove("near").unwrap();
         let again = dir.create("again").unwrap();
         again.write_at(&[0; 4096], 0).unwrap();
-        // where `near` was, and the head is led back there
+        // the place of `near`, to which the head is led back
         assert_eq!(dir.counts().seeks, 5);
     }
 }

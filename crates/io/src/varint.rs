@@ -1,8 +1,8 @@
-//! Decoding and encoding of the fields that formats are made of (FORMAT.md, preamble): fixed-width little-endian
-//! numbers, varints, and byte strings.
+//! Decoding and encoding the fields of formats (FORMAT.md, preamble): fixed-width little-endian numbers, varints, and
+//! byte strings.
 //!
-//! [`ByteReader`] reads a slice front to back. It never panics and never allocates: every length is checked against
-//! what is left, so that a decoder written with it turns any bytes from outside into values or an error.
+//! [`ByteReader`] reads a slice front to back. It never panics and never allocates: every length is compared with the
+//! remaining bytes, so that a decoder built on it turns any bytes from outside into values or an error.
 
 use crate::{Error, Result};
 
@@ -34,7 +34,7 @@ pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Reads fields from a slice, front to back. A failed call leaves the position where it was.
+/// Reads fields from a slice, front to back. A failed call leaves the position unchanged.
 #[derive(Clone, Debug)]
 pub struct ByteReader<'a> {
     bytes: &'a [u8],
@@ -44,7 +44,7 @@ pub struct ByteReader<'a> {
 }
 
 impl<'a> ByteReader<'a> {
-    /// Reads `bytes`, which came from `of` (a path, or "recipe") at offset `base`; both are for errors only.
+    /// A reader of `bytes`, which came from `of` (a path, or "recipe") at offset `base`; both are for errors only.
     pub fn new(bytes: &'a [u8], of: &'a str, base: u64) -> Self {
         Self {
             bytes,
@@ -54,35 +54,35 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// Bytes not read yet.
+    /// Number of bytes not read yet.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Whether all was read.
+    /// Whether all bytes were read.
     pub fn is_at_end(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Where the next byte lies in what errors name.
+    /// Offset of the next byte in the file or record that errors name.
     pub fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
-    /// What is left, without reading it.
+    /// The remaining bytes, without reading them.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Says that all was read.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where bytes are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where bytes remain.
     pub fn end(&self) -> Result<()> {
         if self.is_at_end() {
             Ok(())
@@ -94,10 +94,10 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// The next `len` bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         match self.rest().get(..len) {
@@ -109,10 +109,10 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// The next `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         match self.rest().first_chunk::<N>() {
@@ -124,7 +124,7 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
     /// [`Damaged`](crate::ErrorKind::Damaged) at the end.
@@ -133,34 +133,34 @@ impl<'a> ByteReader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Two little-endian bytes.
+    /// Reads two little-endian bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain.
     #[inline]
     pub fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
 
-    /// Four little-endian bytes.
+    /// Reads four little-endian bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain.
     #[inline]
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight little-endian bytes.
+    /// Reads eight little-endian bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left.
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain.
     #[inline]
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A varint.
+    /// Reads a varint.
     ///
     /// # Errors
     /// [`Damaged`](crate::ErrorKind::Damaged) for one that isn't in its shortest form, exceeds 64 bits, or goes on
@@ -200,10 +200,10 @@ impl<'a> ByteReader<'a> {
         Err(self.damaged(what.into()))
     }
 
-    /// A varint of at most `max`.
+    /// Reads a varint of at most `max`.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) for a larger one; those of [`varint`](Self::varint).
+    /// [`Damaged`](crate::ErrorKind::Damaged) for a larger one, and the errors of [`varint`](Self::varint).
     pub fn varint_max(&mut self, max: u64) -> Result<u64> {
         let before = self.at;
         let value = self.varint()?;
@@ -214,11 +214,11 @@ impl<'a> ByteReader<'a> {
         Ok(value)
     }
 
-    /// A varint that counts items of at least `item_bytes_min` bytes which follow. No more than can be there, so a
-    /// decoder may allocate for them.
+    /// Reads a varint that counts following items of at least `item_bytes_min` bytes. The count is at most what the
+    /// remaining bytes can hold, so a decoder may allocate for it.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) for more than could be there; those of [`varint`](Self::varint).
+    /// [`Damaged`](crate::ErrorKind::Damaged) for a larger count, and the errors of [`varint`](Self::varint).
     pub fn count(&mut self, item_bytes_min: usize) -> Result<usize> {
         let before = self.at;
         let count = self.varint()?;
@@ -232,10 +232,10 @@ impl<'a> ByteReader<'a> {
         Ok(count as usize)
     }
 
-    /// A varint length and that many bytes.
+    /// Reads a varint length and as many bytes.
     ///
     /// # Errors
-    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer are left; those of [`varint`](Self::varint).
+    /// [`Damaged`](crate::ErrorKind::Damaged) where fewer remain, and the errors of [`varint`](Self::varint).
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let before = self.at;
@@ -256,7 +256,7 @@ impl<'a> ByteReader<'a> {
         }
     }
 
-    /// An error at the present position, for what a decoder finds wrong itself: say what was expected and what was
+    /// An error at the present position, for a decoder that finds a wrong value: `what` says what was expected and
     /// found.
     #[cold]
     pub fn damaged(&self, what: String) -> Error {

@@ -30,7 +30,7 @@ use crate::{
     unless_interrupted,
 };
 
-/// Names that the system lists at once, in bytes.
+/// Bytes of the buffer into which the system lists names.
 const LIST_BUFFER_BYTES: usize = 32 << 10;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(super) const DIR_MODE: Mode = Mode::RWXU;
@@ -41,11 +41,11 @@ pub struct FileDir {
     fd: OwnedFd,
     path: String,
     access: Access,
-    /// The one folder within that may be a symbolic link.
+    /// Name of the one folder within that may be a symbolic link.
     linked: Option<&'static str>,
 }
 
-/// How a folder opens its disks, and for whom it makes them.
+/// How a folder opens disks, and which users may access those it creates.
 #[derive(Clone, Copy, Default)]
 struct Access {
     batching: Batching,
@@ -54,11 +54,11 @@ struct Access {
 }
 
 impl FileDir {
-    /// An existing folder.
+    /// Opens an existing folder.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Denied`]; [`ErrorKind::TooManyOpen`]; [`ErrorKind::Device`] for what is no
-    /// folder.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Denied`]; [`ErrorKind::TooManyOpen`]; [`ErrorKind::Device`] where `path`
+    /// is no folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::open_at(
@@ -70,12 +70,12 @@ impl FileDir {
         )
     }
 
-    /// A folder that is made where it is missing, with its missing parents; the names of those that were made are
-    /// durable.
+    /// Opens a folder, and creates it and its missing parents where needed; the names of new folders are durable.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] or [`ErrorKind::NoSpace`] where one cannot be made; [`ErrorKind::Exists`] where a file has
-    /// the name, [`ErrorKind::Device`] where a parent is a file; those of a sync, and of [`open`](Self::open).
+    /// [`ErrorKind::Denied`] or [`ErrorKind::NoSpace`] where a folder cannot be created; [`ErrorKind::Exists`] where a
+    /// file has the name, [`ErrorKind::Device`] where a parent is a file; errors of a sync, and of
+    /// [`open`](Self::open).
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         make_durably(path)
@@ -83,30 +83,30 @@ impl FileDir {
         Self::open(path)
     }
 
-    /// Its disks, and those of folders within, read batches in this way.
+    /// This folder with another method for batches of its disks, and those of folders within.
     #[must_use]
     pub fn batched(mut self, batching: Batching) -> Self {
         self.access.batching = batching;
         self
     }
 
-    /// Its disks, and those of folders within, are accessed past the page cache where the file system allows it (see
-    /// [`DirectDisk`]).
+    /// This folder with access past the page cache for its disks, and those of folders within, where the file system
+    /// allows it (see [`DirectDisk`]).
     #[must_use]
     pub fn direct(mut self) -> Self {
         self.access.direct = true;
         self
     }
 
-    /// The folder `name` within, and no other, may be a symbolic link of our own: to a faster disk, say. Folders within
-    /// that one are no links again.
+    /// This folder, in which the folder `name`, and no other, may be a symbolic link of our own, for example to a
+    /// faster disk. Folders within that one may not be links.
     #[must_use]
     pub fn linked(mut self, name: &'static str) -> Self {
         self.linked = Some(name);
         self
     }
 
-    /// The path that it was opened with.
+    /// The path with which the folder was opened.
     pub fn path(&self) -> &Path {
         Path::new(&self.path)
     }
@@ -159,8 +159,8 @@ impl FileDir {
                 what,
             ));
         }
-        // Not any longer: io_uring of some kernels takes it for a wish not to wait for the device, and answers EAGAIN
-        // to every read.
+        // NONBLOCK ends here: io_uring of some kernels takes it for a wish not to wait for the device, and answers
+        // EAGAIN to every read.
         rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|e| self.fail(op, name, e))?;
         let disk = FileDisk::new(file, join(&self.path, name))?.batched(self.access.batching);
         if !self.access.direct {
@@ -176,10 +176,10 @@ impl FileDir {
         Error::from_io(op, join(&self.path, name), errno)
     }
 
-    /// The error of a name that cannot be opened, which says so where what stands there is no file.
+    /// The error for a name that cannot be opened; where the name is that of no file, it says so.
     fn say_if_no_file(&self, op: &'static str, name: &str, errno: Errno) -> Error {
         let error = self.fail(op, name, errno);
-        // Of a folder, a link that is not followed, a socket.
+        // the errnos for a folder, a link that is not followed, a socket
         if !matches!(errno, Errno::ISDIR | Errno::LOOP | Errno::NXIO) {
             return error;
         }
@@ -202,8 +202,8 @@ impl FileDir {
         }
     }
 
-    /// A listed name; `None` where it is gone. Only where the file system does not list what kind it is of, it is
-    /// looked at. One that cannot be looked at is there all the same: whoever opens it hears why.
+    /// The entry of a listed name; `None` where it is gone. The name is looked up only where the file system does not
+    /// list its kind. A name that cannot be looked up is listed all the same: opening it returns the error.
     fn entry(&self, name: &str, listed_as: FileType) -> Option<DirEntry> {
         let mut kind = listed_as;
         if kind == FileType::Unknown {
@@ -220,7 +220,7 @@ impl FileDir {
     }
 
     fn open_lock_file(&self, name: &str) -> Result<File> {
-        // NONBLOCK: a pipe must not make whoever locks it wait, either.
+        // NONBLOCK: a pipe must not make the locking process wait, either.
         let wanted = OFlags::RDWR | OFlags::NONBLOCK;
         let denied = loop {
             let there = match self.open_file("lock", name, wanted) {
@@ -230,20 +230,20 @@ impl FileDir {
             let flags = wanted | OFlags::CREATE | OFlags::EXCL;
             match there.unwrap_or_else(|| self.open_file("lock", name, flags)) {
                 Err(e) if e.kind == ErrorKind::Exists => {}
-                // Of a folder, a descriptor for reading can be locked as well.
+                // a folder can be locked by a descriptor for reading
                 Err(e) if matches!(e.kind, ErrorKind::Denied | ErrorKind::NotAFile) => break e,
                 other => return other,
             }
         };
         match self.open_file("lock", name, OFlags::RDONLY | OFlags::NONBLOCK) {
-            // It may not be made: that is the error, not that it is not there.
+            // the error is that the file may not be created, not that it is missing
             Err(e) if e.kind == ErrorKind::NotFound => Err(denied),
             other => other,
         }
     }
 
-    /// How a folder within is opened: through a symbolic link only where one was foreseen, and if that is our own. Any
-    /// other may lead anywhere, and what is there is not ours to remove.
+    /// The flags for opening a folder within: a symbolic link is followed only where [`FileDir::linked`] names it and
+    /// it is our own. Any other link may lead anywhere, and the files there are not ours to remove.
     fn follow(&self, name: &str) -> OFlags {
         let is_own = || match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat.st_uid == rustix::process::geteuid().as_raw(),
@@ -255,8 +255,8 @@ impl FileDir {
         }
     }
 
-    /// An error that says so where a folder could not be opened because it is a link: one that is not followed, or that
-    /// leads to no folder.
+    /// The error for a folder that could not be opened; where the cause is a link that is not followed, or that leads
+    /// to no folder, it says so.
     fn say_if_link(&self, name: &str, is_followed: bool, error: Error) -> Error {
         let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_link =
@@ -268,7 +268,7 @@ impl FileDir {
             Some(Errno::NOENT) => "a symbolic link that leads nowhere: what it names is not there",
             Some(Errno::NOTDIR) => "a symbolic link to what is no folder",
             Some(Errno::LOOP) => "a symbolic link that leads back to itself",
-            // What the link leads to cannot be opened, and the error says why.
+            // the link's target cannot be opened, and the error says why
             _ => return error,
         };
         Error {
@@ -277,7 +277,7 @@ impl FileDir {
         }
     }
 
-    /// Whether `name` is still the file that was opened, so that a lock on it means something.
+    /// Whether `name` still belongs to the file that was opened, so that a lock on it is of use.
     fn is_still(&self, name: &str, file: &File) -> Result<bool> {
         let held = rustix::fs::fstat(file).map_err(|e| self.fail("lock", name, e))?;
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -319,11 +319,11 @@ impl Dir for FileDir {
             .map_err(|e| self.fail("remove", name, e))
     }
 
-    /// Names that are not UTF-8 are not the engine's and are left out.
+    /// Lists the entries. Names that are not UTF-8 are not the engine's and are left out.
     fn list(&self) -> Result<Vec<DirEntry>> {
         let fail = |e| Error::from_io("list", &self.path, e);
         let mut entries = Vec::new();
-        // Opened anew: other threads may be listing it.
+        // A new handle: other threads may be listing the folder.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&self.fd, ".", flags, Mode::empty());
         let fd = unless_interrupted(open).map_err(fail)?;
@@ -390,7 +390,7 @@ impl Dir for FileDir {
             .map_err(|e| self.fail("remove folder", name, e))
     }
 
-    /// By `flock` on a file description of its own, so that two handles of one process conflict too.
+    /// Locks by `flock` on a file description of its own, so that two handles of one process conflict, too.
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
         let lock = self.lock_file(name, kind)?;
         Ok(lock.map(|lock| Box::new(lock) as Box<dyn LockGuard>))
@@ -424,9 +424,9 @@ impl FileDir {
     }
 }
 
-/// Dropping it frees the lock: said to the kernel, since closing frees it only with the last copy of the descriptor,
-/// and a process that another thread is just starting has a copy until it runs its program. Where that fails, closing
-/// still does it.
+/// A lock that is released when dropped, by an explicit call: closing releases it only with the last copy of the
+/// descriptor, and a process that another thread is just starting has a copy until it runs its program. Where the call
+/// fails, closing releases it.
 struct FileLock(File);
 
 impl LockGuard for FileLock {}
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(is_dir("folder", FileType::Unknown), Some(true));
         assert_eq!(is_dir("file", FileType::Unknown), Some(false));
         assert_eq!(is_dir("gone", FileType::Unknown), None);
-        // Had they been looked at, there would be none.
+        // the kinds come from the listing: a look-up would have found no name
         assert_eq!(is_dir("gone", FileType::RegularFile), Some(false));
         assert_eq!(is_dir("gone", FileType::Directory), Some(true));
     }

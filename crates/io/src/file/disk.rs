@@ -31,14 +31,14 @@ use crate::{
     uring::{self, WritePiece},
 };
 
-/// Writes of at least this many bytes go past the page cache.
+/// Smallest write in bytes that goes past the page cache.
 ///
 /// Measured on a virtual NVMe disk with ext4, 1 GiB as 16 MiB files that are each synced: 830–950 MB/s and 0.1 s of CPU
 /// past the cache, 420–440 MB/s and 0.8 s through it, 250–400 MB/s with early `sync_file_range`. Containers and merged
 /// runs are written once, in large pieces, and synced at once: the cache would only be a detour.
 const DIRECT_WRITE_BYTES_MIN: usize = 256 << 10;
 
-/// Reads of at least this many bytes that the page cache does not hold go past it.
+/// Smallest read in bytes that goes past the page cache, where that does not hold the data.
 ///
 /// Measured on a virtual disk with ext4: 1.1 to 1.4 GB/s through the cache with 1 s of CPU per GiB, most of it copying
 /// out of pages that were just filled, 1.8 GB/s and a fifth of that past it.
@@ -50,14 +50,13 @@ pub struct FileDisk {
     path: String,
     sync_failed: AtomicBool,
     batching: Batching,
-    /// A handle past the page cache, once a large read or write has asked for it; `None` where the file system has
-    /// none.
+    /// A handle past the page cache, opened by the first large read or write; `None` where the file system has none.
     direct: OnceLock<Option<File>>,
     turns: Turns,
 }
 
 impl FileDisk {
-    /// An existing file or block device anywhere, for reading only.
+    /// Opens an existing file or block device at any path, for reading only.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Denied`]; [`ErrorKind::TooManyOpen`]; [`ErrorKind::Device`] for a folder.
@@ -65,18 +64,18 @@ impl FileDisk {
         Self::open_path(path, false)
     }
 
-    /// An existing file or block device anywhere, for reading and writing.
+    /// Opens an existing file or block device at any path, for reading and writing.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); [`ErrorKind::Denied`] also for what may only be read.
+    /// Errors of [`open`](Self::open); [`ErrorKind::Denied`] also for a file that may only be read.
     pub fn open_write(path: &Path) -> Result<Self> {
         Self::open_path(path, true)
     }
 
-    /// A file that is open already, of anyone's making, with any access; `path` is for errors.
+    /// A disk over an open file from any source, with any access; `path` is for errors.
     ///
     /// # Errors
-    /// [`ErrorKind::Device`] for a folder, or where the system does not say what the file is.
+    /// [`ErrorKind::Device`] for a folder, or where the system does not tell the kind of the file.
     pub fn from_file(file: File, path: impl Into<String>) -> Result<Self> {
         Self::new(file, path.into())
     }
@@ -110,24 +109,24 @@ impl FileDisk {
         })
     }
 
-    /// Reads batches in this way instead.
+    /// This disk with another method for batches.
     #[must_use]
     pub fn batched(self, batching: Batching) -> Self {
         Self { batching, ..self }
     }
 
-    /// How batches are read.
+    /// The method by which batches are read.
     pub fn batching(&self) -> Batching {
         self.batching
     }
 
-    /// What errors call it.
+    /// The path that errors name.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Writes whole pages by `direct`, a handle on the same file past the page cache, and the rest through the cache,
-    /// which the kernel keeps coherent.
+    /// Writes whole pages through `direct`, a handle on the same file past the page cache, and the rest through the
+    /// cache, which the kernel keeps coherent.
     pub(crate) fn write_past_cache(&self, direct: &File, data: &[u8], offset: u64) -> Result<()> {
         let pages = whole_pages(offset, data.len());
         if pages.is_empty() {
@@ -146,8 +145,8 @@ impl FileDisk {
         self.write_cached(tail, offset + pages.end as u64)
     }
 
-    /// Writes `writes`, which are aligned and do not overlap, by `direct`, a handle past the page cache, side by side;
-    /// gives those that are still to be written, an ordinary write saying what is wrong.
+    /// Writes `writes`, which are aligned and do not overlap, through `direct`, a handle past the page cache, side by
+    /// side. Returns the writes that failed; an ordinary write then finds out what is wrong.
     pub(crate) fn write_by_ring<'a>(
         &self,
         direct: &'a File,
@@ -170,9 +169,9 @@ impl FileDisk {
             .collect()
     }
 
-    /// Has the file system or the device make zeros, without writing them; `false` where it cannot.
+    /// Makes the file system or the device create zeros, without writing them; `false` where it cannot.
     pub(crate) fn zero_in_place(&self, offset: u64, len: u64) -> Result<bool> {
-        // A hole reads as zeros in a file; a device that discards promises nothing, so the kernel refuses there.
+        // A hole in a file reads as zeros; a device that discards promises nothing, so the kernel refuses there.
         let is_within = |end: u64| Ok::<_, Error>(end <= self.len()?);
         if len == 0 || !offset.checked_add(len).map_or(Ok(false), is_within)? {
             return Ok(len == 0);
@@ -186,13 +185,13 @@ impl FileDisk {
         }
     }
 
-    /// A handle on the same file past the page cache, where the file system has one.
+    /// The handle on the same file past the page cache, where the file system has one.
     fn direct(&self) -> Option<&File> {
         let open = || self.reopen(OFlags::DIRECT).ok();
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// The same, if this read is one for it: long, and the kernel says that it would have to ask the device.
+    /// The handle past the page cache, if it suits this read: a long one, whose data is not in the page cache.
     fn direct_for_read(&self, offset: u64, len: usize) -> Option<&File> {
         if len < DIRECT_READ_BYTES_MIN {
             return None;
@@ -211,10 +210,10 @@ impl FileDisk {
             .map_err(|e| self.fail("write", e).at(offset))
     }
 
-    /// Another handle on the same file, for the same accesses, with `more` flags.
+    /// Opens another handle on the same file, for the same accesses, with `more` flags.
     pub(crate) fn reopen(&self, more: OFlags) -> std::result::Result<File, Errno> {
         let access = rustix::fs::fcntl_getfl(&self.file)? & OFlags::RWMODE;
-        // By way of /proc, which needs no name: it may have been renamed or removed.
+        // The path under /proc needs no name: the file may have been renamed or removed.
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::open(path, access | more | OFlags::CLOEXEC, Mode::empty()).map(File::from)
     }
@@ -223,7 +222,7 @@ impl FileDisk {
         Error::from_io(op, &self.path, source)
     }
 
-    /// That the disk ends before; where it does not say where, why not.
+    /// The error for a disk that ends too early, or for a disk that does not tell its length.
     fn short(&self, offset: u64, wanted: usize) -> Error {
         match self.len() {
             Ok(len) => Error::short(&self.path, offset, wanted, len),
@@ -277,15 +276,15 @@ impl Disk for FileDisk {
         })
     }
 
-    /// The kernel begins to read them into the page cache.
+    /// Tells the kernel to read the bytes into the page cache.
     fn will_read(&self, offset: u64, len: u64) {
-        // a length of 0 would be the whole file
+        // a length of 0 would mean the whole file
         if let Some(len) = NonZeroU64::new(len) {
             let _ = rustix::fs::fadvise(&self.file, offset, Some(len), Advice::WillNeed);
         }
     }
 
-    /// The kernel drops its pages of the file that are written back and that nobody maps.
+    /// Tells the kernel to drop the file's pages that are written back and not mapped.
     fn forget_cached(&self) {
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
@@ -326,7 +325,7 @@ impl Disk for FileDisk {
                 false,
             ),
             Err(Errno::NXIO) => (len, true),
-            // The file system does not know.
+            // the file system does not know its holes
             Err(_) => (len, false),
         };
         Ok(Stretch { end, is_hole })
@@ -350,7 +349,7 @@ impl Disk for FileDisk {
     fn set_len(&self, len: u64) -> Result<()> {
         rustix::fs::ftruncate(&self.file, len).map_err(|e| {
             let error = self.fail("set length of", e);
-            // The system says of it what it says of a length that cannot be.
+            // the errno of a read-only file is the same as that of an impossible length
             match e == Errno::INVAL && self.is_read_only() {
                 true => Error {
                     kind: ErrorKind::Denied,
@@ -366,7 +365,7 @@ impl Disk for FileDisk {
         if len == 0 {
             return Ok(());
         }
-        // Block devices have all their room, and some refuse.
+        // block devices have all their room, and some refuse
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
             Err(e) => Err(self.fail("allocate", e).at(offset)),

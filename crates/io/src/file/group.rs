@@ -1,7 +1,8 @@
-//! Folders that a group shares: what is made in them is its members', too.
+//! Folders shared by a group: files created in them are accessible to its members, too.
 //!
-//! Always holds: a group gets no more than its folder's, and none but its folder's. Where what was made cannot be given
-//! to that group, it stays its owner's alone: the group that it has instead may be everybody's.
+//! Always holds: a group gets no more access than it has to the folder, and no group but the folder's gets any. Where a
+//! new file cannot be given to that group, it stays accessible to its owner alone: its present group may be
+//! everybody's.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,23 +11,23 @@ use std::time::Duration;
 use rustix::fs::{FileType, Gid, Mode, Stat, Uid};
 use rustix::io::Errno;
 
-/// What members of a folder's group may do with what is made in it.
+/// The access of a folder's group to new files and folders in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum GroupAccess {
-    /// Nothing: it is its owner's alone (mode 0600, folders 0700).
+    /// No access: only the owner has any (mode 0600, folders 0700).
     #[default]
     None,
-    /// Read it (0640, folders 0750).
+    /// Reading (0640, folders 0750).
     Read,
-    /// Read and write it (0660, folders 0770).
+    /// Reading and writing (0660, folders 0770).
     Write,
 }
 
-/// How often a member tries again what is not permitted, a millisecond apart.
+/// How often a member repeats an open that is not permitted, a millisecond apart.
 const TRIES: usize = 8;
 
 impl GroupAccess {
-    /// What the mode of a file or folder grants its group.
+    /// The access that the mode of a file or folder grants its group.
     pub(super) fn of_mode(mode: Mode) -> Self {
         match (mode.contains(Mode::RGRP), mode.contains(Mode::WGRP)) {
             (true, true) => Self::Write,
@@ -35,8 +36,8 @@ impl GroupAccess {
         }
     }
 
-    /// What the owner of a folder has said by its mode: one that gives its group to all that is made in it, and in
-    /// which the group may make things, is the group's.
+    /// The access that a folder's mode grants its group: [`Self::Write`] where new files get the folder's group
+    /// (setgid) and the group may create files, otherwise none.
     pub(super) fn of_setgid_folder(mode: Mode) -> Self {
         match mode.contains(Mode::SGID) && Self::of_mode(mode) == Self::Write {
             true => Self::Write,
@@ -61,8 +62,8 @@ impl GroupAccess {
         }
     }
 
-    /// What `open` opens or makes in a shared folder. Another member may have made what it needs a moment ago, and be
-    /// about to give it to the group: what is not permitted is tried again.
+    /// Calls `open`, which opens or creates a file in a shared folder. Another member may have created a file a moment
+    /// ago and not yet given it to the group: an open that is not permitted is repeated.
     pub(super) fn patiently<T>(
         self,
         open: impl Fn() -> rustix::io::Result<T>,
@@ -78,11 +79,12 @@ impl GroupAccess {
         opened
     }
 
-    /// Gives what was made in `folder` a moment ago to whom it belongs there.
+    /// Gives a file that was just created in `folder` to the owner and group that it should have there.
     ///
-    /// What root makes in the folder of another user is that user's: whoever owns a repository can open what is in it,
-    /// though root was there. What is made in a shared folder is the folder's group's. All as far as the system permits
-    /// it: in a container, or over NFS, root may not give files away; a member of a group may give them to that group.
+    /// A file that root creates in another user's folder becomes that user's: the owner of a repository can open its
+    /// files even after root used it. A file in a shared folder gets the folder's group. Both only as far as the system
+    /// permits it: in a container, or over NFS, root may not give files away; a member of a group may give them to that
+    /// group.
     pub(super) fn give(self, made: &File, folder: BorrowedFd<'_>) {
         let is_root = rustix::process::geteuid().is_root();
         if !is_root && self == Self::None {
@@ -105,7 +107,7 @@ impl GroupAccess {
         if !matches!(group(made), Ok((gid, _)) if gid == folder.st_gid) {
             let _ = rustix::fs::fchown(made, None, Some(Gid::from_raw(folder.st_gid)));
         }
-        // Where the umask is 0, nothing of it is new; a folder keeps that it gives its group on.
+        // With a umask of 0 the bits are set already; a folder keeps its setgid bit.
         if let Ok((gid, mode)) = group(made)
             && gid == folder.st_gid
         {

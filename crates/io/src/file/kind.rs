@@ -1,8 +1,8 @@
-//! What stands under a name, for whoever wants a file there.
+//! Kinds of directory entries that cannot be used as a file.
 
 use rustix::fs::FileType;
 
-/// What is wrong with it in the place of a file; `None` of what stores bytes.
+/// The problem with an entry of this kind, for error messages; `None` for a kind that stores bytes.
 pub(super) fn no_file(kind: FileType) -> Option<&'static str> {
     Some(match kind {
         FileType::RegularFile | FileType::BlockDevice => return None,

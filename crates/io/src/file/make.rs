@@ -1,4 +1,4 @@
-//! Folders that are made so that a power cut does not take their names away.
+//! Creating folders so that a power cut does not take their names away.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use super::dir::DIR_MODE;
 use crate::unless_interrupted;
 
-/// Makes a folder, and its parents where they are missing, each durable in the one that it is in.
+/// Creates a folder and its missing parents, each name durable in the folder above.
 pub(super) fn make_durably(path: &Path) -> io::Result<()> {
     let make = || {
         std::fs::DirBuilder::new()
@@ -34,7 +34,7 @@ pub(super) fn make_durably(path: &Path) -> io::Result<()> {
     let open = || rustix::fs::open(parent, flags, Mode::empty());
     let opened = unless_interrupted(open).map_err(io::Error::from);
     match opened.and_then(|parent| File::from(parent).sync_all()) {
-        // One that may be written to and not listed; or a file system whose folders need no sync.
+        // The parent may be written to but not listed, or its file system needs no sync of folders.
         Err(error)
             if matches!(
                 error.kind(),

@@ -1,19 +1,19 @@
-//! Renames that never replace what stands under the new name, on whatever file system.
+//! Renames that never replace an existing file, on any file system.
 //!
-//! Three ways, the next where the file system does not have the one before:
+//! There are three ways, each used where the file system does not have the one before:
 //! 1. `renameat2` with `RENAME_NOREPLACE`: one step of the kernel's.
 //! 2. A hard link under the new name, then the old name is removed (NFS, some FUSE file systems). A crash between the
 //!    two leaves the file under both names.
-//! 3. Under an exclusive lock on the folder: the new name is looked for, and where it is free, a plain rename (sshfs
-//!    with `disable_hardlink`, exfat-fuse, shared folders of virtual machines).
+//! 3. Under an exclusive lock on the folder: where the new name is free, a plain rename (sshfs with `disable_hardlink`,
+//!    exfat-fuse, shared folders of virtual machines).
 //!
-//! Always holds: whoever looks sees the whole file under the new name or nothing, at each moment and after each crash.
-//! That is why the third way makes no empty file under the new name by exclusive creation: a crash would leave it there,
-//! a damaged object. The price is what the lock cannot see. Who renames the first or the second way does not take it,
-//! and where the file system keeps locks on each machine by itself (sshfs does), another machine does not see it. Two
-//! who rename to one name within the same moment may then both succeed, the last one's file remaining. Names of
+//! Always holds: the new name belongs to the whole file or to nothing, at each moment and after each crash. The third
+//! way therefore creates no empty file under the new name by exclusive creation: a crash would leave it there, a
+//! damaged object. The price is a race that the lock does not prevent. Renames by the first or second way do not take
+//! the lock, and where the file system keeps locks on each machine by itself (sshfs does), another machine does not see
+//! it. Two renames to one name within the same moment may then both succeed, and the last one's file remains. Names of
 //! containers and keys are 64 random bits, those of snapshots the hash of the bytes, so that two such files are the
-//! same. `config` remains: two machines that make a repository in one folder at the same moment.
+//! same. `config` remains: two machines that create a repository in one folder at the same moment.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -23,13 +23,13 @@ use rustix::io::Errno;
 
 use crate::unless_interrupted;
 
-/// Why a file was not renamed.
+/// The reason why a file was not renamed.
 pub(super) enum NotRenamed {
-    /// What the system says of the old name.
+    /// The system's error for the old name.
     From(Errno),
-    /// What the system says of the new name.
+    /// The system's error for the new name.
     To(Errno),
-    /// The file system has none of the three ways: what it says of the lock that the third needs.
+    /// The file system has none of the three ways: the system's error for the lock that the third needs.
     NoWay(Errno),
 }
 
@@ -44,8 +44,8 @@ pub(super) fn rename_new(dir: BorrowedFd<'_>, from: &str, to: &str) -> Result<()
 fn link_and_unlink(dir: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), NotRenamed> {
     match rustix::fs::linkat(dir, from, dir, to, AtFlags::empty()) {
         Ok(()) => rustix::fs::unlinkat(dir, from, AtFlags::empty()).map_err(NotRenamed::From),
-        // "Not permitted" is what Linux says of file systems without links. Where it is meant, a rename is not permitted
-        // either, and its error is the one that is told.
+        // "Not permitted" is what Linux answers for file systems without links. Where it is meant, a rename is not
+        // permitted either, and its error is the one that is returned.
         Err(
             Errno::PERM
             | Errno::ACCESS
@@ -67,8 +67,8 @@ fn look_and_rename(dir: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), NotR
     }
 }
 
-/// An exclusive lock on the folder itself, on a description of its own, so that threads of one process exclude each
-/// other, too. Freed when the file is closed; nobody holds it for longer than a rename takes.
+/// An exclusive lock on the folder itself, on a file description of its own, so that threads of one process exclude
+/// each other, too. The lock is released when the file is closed, after no more than the time of a rename.
 fn lock_folder(dir: BorrowedFd<'_>) -> Result<File, NotRenamed> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(dir, ".", flags, Mode::empty()).map_err(NotRenamed::From)?;
@@ -77,7 +77,8 @@ fn lock_folder(dir: BorrowedFd<'_>) -> Result<File, NotRenamed> {
     Ok(File::from(folder))
 }
 
-/// A name that is taken is the new one, else the old one is wrong.
+/// The error for an errno that may be about either name: a taken name is the new one, anything else is about the old
+/// one.
 fn of_either_name(errno: Errno) -> NotRenamed {
     match errno {
         Errno::EXIST => NotRenamed::To(errno),
@@ -95,7 +96,7 @@ mod tests {
 
     type Way = fn(BorrowedFd<'_>, &str, &str) -> Result<(), NotRenamed>;
 
-    /// Those of file systems without `RENAME_NOREPLACE`, which none of a test machine is.
+    /// The ways of file systems without `RENAME_NOREPLACE`, which no test machine has.
     const OTHER_WAYS: [Way; 2] = [link_and_unlink, look_and_rename];
 
     fn names_in(folder: &Path) -> Vec<String> {

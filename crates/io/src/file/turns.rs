@@ -1,18 +1,18 @@
-//! Writes through the page cache and writes past it take turns: many of one kind at once, never both.
+//! Writes through the page cache and writes past it take turns: many of one kind at once, never both kinds.
 //!
 //! The kernel keeps both coherent, but where they meet in one large folio at the same time, it may report the next sync
 //! as failed (`dio_warn_stale_pagecache`), and a failed sync is one that we never forgive.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Who writes at present: the number of those through the cache, or less than 0, of those past it.
+/// The writers at present: the number of those through the cache, or the negative number of those past it.
 #[derive(Default)]
 pub(super) struct Turns {
     writers: Mutex<i64>,
     changed: Condvar,
 }
 
-/// A way to write.
+/// The two ways to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Cached = 1,
@@ -26,7 +26,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until nobody writes the other way.
+    /// Waits until no write goes the other way.
     pub fn take(&self, way: Way) -> Turn<'_> {
         let mut writers = self.writers.lock();
         self.changed

@@ -1,7 +1,7 @@
-//! The translation layer: where each page is, and what an update in place costs behind it.
+//! The translation layer: the place of each page, and the cost of an update in place behind it.
 //!
-//! Always holds: a page has one place or none; a clean block is there at all times; the pages of a block that is
-//! emptied are moved before anything else is written.
+//! Always holds: a page has one place or none; one clean block is always left; the pages of a block that is emptied are
+//! moved before anything else is written.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use crate::modelled::Account;
 /// A page of a disk: the disk's number and the page's.
 pub(super) type Logical = (u64, u64);
 
-/// The account of a flash: where each page is, and what was done.
+/// The account of a flash: the place of each page, and the figures.
 pub struct Flash {
     pub(super) model: FlashModel,
     pub(super) counts: FlashCounts,
@@ -20,10 +20,10 @@ pub struct Flash {
     pages: Vec<Option<Logical>>,
     valid: Vec<u32>,
     clean: Vec<u32>,
-    /// Full blocks, by how many of their pages are valid.
+    /// Full blocks, as pairs (valid pages, block).
     full: BTreeSet<(u32, u32)>,
     open: u32,
-    /// Pages of the open block that are written.
+    /// Number of pages of the open block that are written.
     used: u32,
 }
 
@@ -39,10 +39,10 @@ impl Flash {
     }
 
     pub(super) fn channel_of(&self, page: Logical) -> u32 {
-        // what was never written is somewhere, too
+        // a page that was never written has a place, too
         let place = self.places.get(&page).copied();
         let (place, channels) = (place.unwrap_or(page.1 as u32), self.model.channels.max(1));
-        // each stripe of neighbours begins at another channel, so that no stride of a user's writes keeps to one
+        // each stripe of neighbours begins at another channel, so that no stride of a caller's writes uses a single
         // channel
         let stripe = (place / channels).wrapping_mul(0x9e37_79b9) >> 16;
         (place % channels + stripe) % channels
@@ -53,7 +53,7 @@ impl Flash {
         1.0 / f64::from(self.model.channels.max(1))
     }
 
-    /// Writes a page anew, wherever it was. `false`: the flash is full.
+    /// Writes a page to a new place; `false`: the flash is full.
     pub(super) fn write(&mut self, page: Logical) -> bool {
         if !self.places.contains_key(&page)
             && self.places.len() >= self.model.capacity_pages as usize

@@ -1,17 +1,17 @@
-//! A modelled flash: what the papers' structures cost on a device that reads and writes pages and erases blocks.
+//! A modelled flash: the costs of the papers' structures on a device that reads and writes pages and erases blocks.
 //!
-//! Wraps a folder, whose disks keep the bytes; the flash keeps the account. Pages of 4 KiB, erase blocks of 128 KiB, 25
-//! µs a page read, 200 µs a page write, 1500 µs an erase (Lu's dissertation, §3.2.1 and §4.3), all settable. Underneath
-//! works a page-mapped translation layer, as the dissertation describes it: an update in place goes to a clean page and
-//! leaves the old one invalid; when clean blocks run out, the block with the fewest valid pages is emptied (reads and
-//! writes of those that are valid) and erased.
+//! A flash wraps a folder, whose disks keep the bytes, and keeps the account. Pages of 4 KiB, erase blocks of 128 KiB,
+//! 25 µs a page read, 200 µs a page write, 1500 µs an erase (Lu's dissertation, §3.2.1 and §4.3), all settable.
+//! Underneath works a page-mapped translation layer, as the dissertation describes it: an update in place goes to a
+//! clean page and makes the old one invalid; when clean blocks run out, the block with the fewest valid pages is
+//! emptied (reads and writes of these pages) and erased.
 //!
 //! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel
 //! `modelled_us` is their sum: the device does one thing at a time. With more, pages lie across the channels in turn,
 //! and the pages of one call (`read_many_at`, or a read or write of several pages) go to their channels side by side,
-//! at most `queue_depth` under way at once; calls follow each other, as a caller that waits sees it. What the
-//! translation layer does by itself, moves and erases, occupies one channel, so the device for its part. Nothing
-//! sleeps. Syncs cost nothing. A write of a part of a page that holds bytes already reads it first.
+//! at most `queue_depth` under way at once; calls follow each other, as for a caller that waits. Moves and erases of
+//! the translation layer occupy one channel, which is that part of the device. Nothing sleeps. Syncs cost nothing. A
+//! write to part of a page that has other bytes reads the page first.
 
 mod ftl;
 mod model;
@@ -100,7 +100,7 @@ impl Disk for FlashDisk {
         let mut flash = self.account.lock();
         let page_bytes = flash.model.page_bytes;
         let end = offset.saturating_add(len);
-        // the last page goes whole where nothing lies behind it
+        // the last page is written as a whole where no bytes follow
         let behind = if end >= there {
             there.div_ceil(page_bytes)
         } else {
@@ -134,7 +134,7 @@ mod tests {
         let mut buf = [0; 200];
         disk.read_at(&mut buf, 4000).unwrap();
         assert_eq!(buf[..12], [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1]);
-        // two pages, one read and written again, two read
+        // three page writes, one of them with a read before it, and two page reads
         let counts = dir.counts();
         assert_eq!((counts.page_writes, counts.page_reads), (3, 3));
         assert_eq!(counts.modelled_us, 3.0 * 200.0 + 3.0 * 25.0);
@@ -159,7 +159,7 @@ mod tests {
         disk.read_at(&mut buf, 2047).unwrap();
         let counts = dir.counts();
         assert_eq!((counts.page_writes, counts.page_reads), (3 * 640, 3));
-        // 30 blocks were filled, and 12 are there; one of them is always clean
+        // 30 blocks were filled, and there are 12; one of them is always clean
         assert!(
             (18..=22).contains(&counts.block_erases) && counts.page_moves == 0,
             "{counts:?}"
@@ -210,7 +210,7 @@ mod tests {
                 disk.write_at(&[0; 4096], i * step % 3200 * 4096).unwrap();
             }
         }
-        // a full flash: each block is rewritten as a whole in one case, and in pieces in the other
+        // a full flash: blocks are rewritten as a whole in one case, and in pieces in the other
         let (random, ordered) = (random.counts(), ordered.counts());
         assert_eq!(ordered.page_moves, 0);
         assert!(ordered.block_erases >= (32_000 - 3200) / 32 - 10);

@@ -1,6 +1,6 @@
-//! What a flash is made of, and what it did.
+//! The parameters of a flash, and the figures of its account.
 
-/// What a flash is made of, and what it costs.
+/// The parameters of a flash: sizes and costs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlashModel {
     /// Bytes a page.
@@ -9,7 +9,7 @@ pub struct FlashModel {
     pub block_pages: u32,
     /// Pages that users can write.
     pub capacity_pages: u32,
-    /// Blocks that the translation layer has beside those, at least 2: room to move pages.
+    /// Blocks of the translation layer besides `capacity_pages`, at least 2: room to move pages.
     pub spare_blocks: u32,
     /// Microseconds a page read.
     pub read_us: f64,
@@ -17,14 +17,14 @@ pub struct FlashModel {
     pub write_us: f64,
     /// Microseconds a block erase.
     pub erase_us: f64,
-    /// Channels that work side by side, at least 1.
+    /// Number of channels that work side by side, at least 1.
     pub channels: u32,
-    /// Pages of one call that are under way at once, at least 1.
+    /// Number of pages of one call under way at once, at least 1.
     pub queue_depth: u32,
 }
 
 impl FlashModel {
-    /// The papers' flash, of this capacity and 7 % of spare blocks.
+    /// The papers' flash, with a capacity of `bytes` and 7 % of spare blocks.
     pub fn with_capacity(bytes: u64) -> Self {
         let (page_bytes, block_pages) = (4096, 32);
         let capacity_pages = bytes.div_ceil(page_bytes) as u32;
@@ -51,7 +51,7 @@ impl FlashModel {
         }
     }
 
-    /// This device with a parallelism as that of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
+    /// This device with the parallelism of the dissertation's PCIe prototype of 1 TB: 32 channels, 256 commands.
     pub fn pcie(self) -> Self {
         Self {
             channels: 32,
@@ -61,17 +61,17 @@ impl FlashModel {
     }
 }
 
-/// What a flash did.
+/// The figures of a flash's account.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FlashCounts {
-    /// Pages read, those that were moved included.
+    /// Pages read, moved pages included.
     pub page_reads: u64,
-    /// Pages written, those that were moved included.
+    /// Pages written, moved pages included.
     pub page_writes: u64,
-    /// Of both, pages that the translation layer moved.
+    /// Pages that the translation layer moved, each one read and one write.
     pub page_moves: u64,
     /// Blocks erased.
     pub block_erases: u64,
-    /// The time that all of it takes.
+    /// Modelled time of all requests, in microseconds.
     pub modelled_us: f64,
 }

@@ -2,12 +2,12 @@
 
 use super::FlashModel;
 
-/// The pages of one call, as they go to their channels in order.
+/// The pages of one call on their way to the channels, in order.
 pub(super) struct Queue {
     depth: usize,
-    /// When each channel is free.
+    /// Time at which each channel becomes free, in microseconds.
     free: Vec<f64>,
-    /// When those that are under way are done, in no order.
+    /// Times at which the pages under way are done, in no order.
     done: Vec<f64>,
     end: f64,
 }
@@ -36,7 +36,7 @@ impl Queue {
         self.done.push(*free);
     }
 
-    /// When all of them are done, in microseconds from the call.
+    /// Time at which all pages are done, in microseconds from the call.
     pub(super) fn end(&self) -> f64 {
         self.end
     }

@@ -1,33 +1,33 @@
-//! A payload that is framed twice in one file, so that one damaged place leaves a whole copy: configurations and key
+//! A payload framed twice in one file, so that damage in one place leaves a whole copy: used for configurations and key
 //! slots.
 
 use super::{FrameKind, HEADER_BYTES, damaged, decode_frame, decode_whole, encode_frame};
 use crate::{Error, ErrorKind, Result};
 
-/// `payload` framed twice, one frame behind the other.
+/// Encodes `payload` in two equal frames, one behind the other.
 pub fn encode_twice(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     encode_frame(kind, payload).repeat(2)
 }
 
-/// What [`decode_twice`] found.
+/// The result of [`decode_twice`].
 pub struct Twice<'a> {
-    /// The payload of the first copy that is whole.
+    /// Payload of the first whole copy.
     pub payload: &'a [u8],
-    /// The payload's offset in the file, in bytes.
+    /// Offset of the payload in the file, in bytes.
     pub offset: u64,
-    /// Why the other copy is not whole, where it is not.
+    /// The error of the other copy, if that is damaged.
     pub damage: Option<Error>,
 }
 
-/// The payload of either copy in the file `path`. Both are written at once, so a version that only one of them has is
+/// Decodes either copy in the file `path`. Both are written at once, so another version's mark in one of them alone is
 /// damage.
 ///
 /// # Errors
-/// Of the first copy, of kind [`ErrorKind::Damaged`], where both are damaged; of kind [`ErrorKind::OtherVersion`] where
+/// The error of the first copy: [`ErrorKind::Damaged`] where both are damaged, [`ErrorKind::OtherVersion`] where
 /// another version wrote both.
 pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<Twice<'a>> {
     let first = decode_frame(kind, bytes, path, 0);
-    // The second copy begins behind the first, and reads whole whatever is wrong with that one.
+    // The second copy begins behind the first, and must be found even where the first is damaged.
     let half = match &first {
         Ok(first) => first.frame_bytes,
         Err(_) => bytes.len() / 2,
@@ -56,7 +56,7 @@ pub fn decode_twice<'a>(kind: FrameKind, bytes: &'a [u8], path: &str) -> Result<
     }
 }
 
-/// Another version's mark in one copy alone is damage.
+/// Turns another version's mark in one copy alone into damage.
 fn of_one_copy(mut error: Error) -> Error {
     if error.kind == ErrorKind::OtherVersion {
         error.kind = ErrorKind::Damaged;

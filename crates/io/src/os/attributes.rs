@@ -1,13 +1,13 @@
-//! Whether something has extended attributes, asked without opening it: `listxattrat`, Linux 6.13.
+//! A test for extended attributes without opening the file: `listxattrat`, Linux 6.13.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::path::Arg;
 
-/// The call's number; where it is another one, the kernel refuses.
+/// Number of the system call; on machines where it means another call, the kernel refuses the arguments.
 const SYS_LISTXATTRAT: libc::c_long = 465;
 
-/// Whether `name` in `dir`, itself if it is a symbolic link, has no extended attributes. `false` also where the kernel
+/// Whether `name` in `dir` has no extended attributes; a symbolic link is not followed. `false` also where the kernel
 /// does not tell.
 pub fn has_no_attributes(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     let names_bytes = |name: &std::ffi::CStr| {
@@ -48,7 +48,7 @@ mod tests {
         let dir = fs::File::open(folder.path()).expect("open");
         let has_none = |name: &str| has_no_attributes(dir.as_fd(), name.as_bytes());
         assert!(!has_none("some") && !has_none("missing"));
-        // An older kernel tells of none.
+        // An older kernel returns `false` for all.
         assert_eq!(has_none("none"), has_none("link"));
     }
 }

@@ -1,9 +1,9 @@
-//! SIGBUS, which the system sends to who looks at a page of a mapped file that is not there: the file was cut short, or
-//! its disk cannot read it.
+//! SIGBUS: the system sends it to a thread that reads a page of a mapped file that is not there, because the file was
+//! cut short or its disk cannot read it.
 //!
-//! A handler of the process, installed before the first window is guarded, puts zeros in the place of that page and of
-//! all behind it in the window, and marks the window as torn. Whatever else the signal says goes to the handler that
-//! was there before. Always holds: the handler allocates nothing, takes no lock, and waits for nobody.
+//! A handler of the process, installed before the first window is guarded, replaces that page and all behind it in the
+//! window by zeros, and marks the window as torn. All other causes of the signal go to the previous handler. Always
+//! holds: the handler allocates nothing, takes no lock, and waits for nobody.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -11,19 +11,19 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Windows at once; who wants more reads instead.
+/// Largest number of windows guarded at once; further windows are refused, and their files are read instead.
 const GUARDED_MAX: usize = 256;
 
-/// Where a guarded window lies.
+/// The place of a guarded window.
 struct Place {
     taken: AtomicBool,
-    /// Number of its first page, and of pages, in one word: who reads it never sees the one of this window and the
-    /// other of the next. 0 while nothing is guarded.
+    /// Number of the first page and number of pages in one word, so that a reader never sees parts of two windows. 0
+    /// while nothing is guarded.
     pages: AtomicU64,
     torn: AtomicBool,
 }
 
-/// Bits of the number of pages: the others hold the first of 57 bits of address.
+/// Bits of the number of pages: the others hold the number of the first page, of a 57-bit address.
 const COUNT_BITS: u32 = 19;
 
 static PLACES: [Place; GUARDED_MAX] = [const {
@@ -34,14 +34,14 @@ static PLACES: [Place; GUARDED_MAX] = [const {
     }
 }; GUARDED_MAX];
 
-/// What handled the signal before, and the size of a page; `None` where no handler could be installed.
+/// The previous handler of the signal, and the size of a page; `None` where no handler could be installed.
 static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
 
-/// Guards a window until it is dropped.
+/// Guards a window until dropped.
 pub struct Guard(&'static Place);
 
-/// Guards the mapping at these addresses, from a page's start; `None` where too many are guarded, it is too long, or no
-/// handler can be installed.
+/// Guards the mapping at these addresses, which begin a page; `None` where too many windows are guarded, the range is
+/// too long, or no handler can be installed.
 pub fn guard(addresses: Range<usize>) -> Option<Guard> {
     let (_, page) = (*BEFORE.get_or_init(install))?;
     let (first, count) = (addresses.start / page, addresses.len().div_ceil(page));
@@ -60,7 +60,7 @@ pub fn guard(addresses: Range<usize>) -> Option<Guard> {
 }
 
 impl Guard {
-    /// Whether zeros stand in for some of the window.
+    /// Whether part of the window was replaced by zeros.
     pub fn is_torn(&self) -> bool {
         self.0.torn.load(SeqCst)
     }
@@ -79,21 +79,21 @@ fn install() -> Option<(libc::sigaction, usize)> {
     // SAFETY: an action of all zeros is the default one.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_bus_error as *const () as libc::sighandler_t;
-    // On the stack for signals where a thread has one, as the standard library's handlers.
+    // The handler uses the stack for signals where a thread has one, like the standard library's handlers.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: the handler has the form that these flags ask for, and does only what is allowed in one; the old action
-    // is written where there is room for it.
+    // is written to memory for it.
     let done = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) };
-    // SAFETY: written by the call, which succeeded.
+    // SAFETY: the call has written it, because it succeeded.
     (done == 0).then(|| (unsafe { before.assume_init() }, page))
 }
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the thread's own, which what it interrupted may be about to read.
+    // SAFETY: the errno is the thread's own; the interrupted code may be about to read it, so it is restored.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the system gives a handler of this form a valid description; of this signal it has an address.
+    // SAFETY: the system gives a handler of this form a valid description; for this signal it has an address.
     let at = unsafe { (*info).si_addr() }.addr();
-    // A thread may fault while another is still in `get_or_init`: its window was guarded by nobody then.
+    // A thread may fault while another is still in `get_or_init`: no window was guarded then.
     if let Some(Some((before, page))) = BEFORE.get()
         && !stand_in(at, *page)
     {
@@ -103,7 +103,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Puts zeros from the page of `at` on to the end of its window; whether it lies in one.
+/// Replaces the pages from that of `at` to the end of its window by zeros; `false` where it lies in no window.
 fn stand_in(at: usize, page: usize) -> bool {
     let at = at / page;
     for place in &PLACES {
@@ -117,15 +117,15 @@ fn stand_in(at: usize, page: usize) -> bool {
         let (from, len) = (at * page, (end - at) * page);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let from = std::ptr::without_provenance_mut(from);
-        // SAFETY: the pages lie in a mapping that its owner keeps while it looks at it, and stay readable. No other can
-        // be meant: it is guarded before anybody looks, and until nobody does.
+        // SAFETY: the pages lie in a mapping that its owner keeps while it reads it, and stay readable. No other
+        // mapping can be meant: a window is guarded before anybody reads it, and until nobody does.
         let mapped = unsafe { libc::mmap(from, len, libc::PROT_READ, flags, -1, 0) };
         return mapped != libc::MAP_FAILED;
     }
     false
 }
 
-/// Lets the handler of before have it, or the default, which ends the process.
+/// Calls the previous handler, or the default action, which ends the process.
 fn pass_on(
     before: &libc::sigaction,
     signal: c_int,
@@ -136,7 +136,7 @@ fn pass_on(
     type Plain = extern "C" fn(c_int);
     let handler = before.sa_sigaction;
     if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-        // SAFETY: the default action; the signal comes again when the handler returns, or is sent again.
+        // SAFETY: this sets the default action; the signal comes again when the handler returns, or is sent again.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);

@@ -1,9 +1,9 @@
-//! A part of a file, mapped into memory: what is in the page cache already is looked at where it is, and not copied.
+//! A window: a part of a file, mapped into memory. Data in the page cache is read in place, without a copy.
 //!
-//! Others may write to the file meanwhile, so the bytes may differ from one look to the next: who keeps some copies
-//! them, and verifies the copy. Where a page is gone because the file was cut short, or cannot be read, zeros stand in
-//! for it and for all behind it, and the window says that it is torn ([`super::bus_errors`]). Always holds: looking at
-//! a window neither ends the process nor reaches outside of it.
+//! Other processes may write to the file meanwhile, so the bytes may differ from one read to the next: a caller that
+//! keeps some must copy them and verify the copy. Where a page is gone because the file was cut short, or cannot be
+//! read, it and all behind it read as zeros, and the window says that it is torn ([`super::bus_errors`]). Always holds:
+//! reading a window neither ends the process nor reaches outside of the window.
 
 use std::ffi::c_void;
 use std::ops::{Deref, Range};
@@ -14,9 +14,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::bus_errors::{Guard, guard};
 
-/// A part of a file, mapped to be looked at where the page cache holds it.
+/// A part of a file, mapped so that data in the page cache can be read in place.
 pub struct FileWindow {
-    /// Goes before the mapping does, so that no other at the same place is taken for this one.
+    /// Dropped before the mapping is, so that no later mapping at the same place is taken for this one.
     guard: Guard,
     mapping: Mapping,
 }
@@ -26,13 +26,13 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process and to no thread, and whoever owns this is the only one who unmaps it.
+// SAFETY: a mapping belongs to the process and to no thread, and only the owner of this value unmaps it.
 unsafe impl Send for Mapping {}
 // SAFETY: shared access only reads, and the address and the length never change.
 unsafe impl Sync for Mapping {}
 
 impl FileWindow {
-    /// `len` bytes from `offset` on, which begins a page. `None` where the file or the system allows no mapping.
+    /// Maps `len` bytes from `offset`, which must begin a page. `None` where the file or the system allows no mapping.
     pub fn map(file: BorrowedFd<'_>, offset: u64, len: usize) -> Option<Self> {
         let (any, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
         // SAFETY: a new mapping at a place of the system's choice touches no memory that is in use.
@@ -43,8 +43,8 @@ impl FileWindow {
         Some(Self { guard, mapping })
     }
 
-    /// Has the pages of this range there before they are looked at, which costs a tenth of faulting one by one. Whether
-    /// they all are.
+    /// Loads the pages of this range before they are read, which costs a tenth of faulting one by one. Returns whether
+    /// all of them are there.
     ///
     /// # Panics
     /// If the range does not lie in the window.
@@ -57,7 +57,7 @@ impl FileWindow {
         unsafe { madvise(at.cast::<c_void>(), len, Advice::LinuxPopulateRead) }.is_ok()
     }
 
-    /// Whether a page was not there when it was looked at: from then on some of what is read here is no part of the
+    /// Whether a page was missing when it was read: from then on some bytes read here are zeros and no part of the
     /// file.
     pub fn is_torn(&self) -> bool {
         self.guard.is_torn()
@@ -77,17 +77,17 @@ impl Deref for FileWindow {
         //   made.
         // - A page that the file has no more raises SIGBUS, which `bus_errors` answers with zeros: `guard` was there
         //   before the first look, and goes only when nobody can look any more.
-        // What is left is that other processes write to the file: the same byte may read differently the second time.
-        // No type says that, and no copy helps, which would look at the same bytes. So who looks into a window
-        // (chunkers and fingerprints) must be sound for any bytes at each single look: none takes an index or a length
-        // from them that is not checked by itself, and what is kept is copied first and the copy verified.
+        // Other processes may still write to the file: the same byte may read differently the second time. No type
+        // expresses that, and no copy helps, which would read the same bytes. All readers of a window (chunkers and
+        // fingerprints) must therefore be sound for any bytes at each single read: none takes an index or a length from
+        // them without checking it, and kept bytes are copied first and the copy verified.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole of the mapping, which nobody borrows any more.
+        // SAFETY: the whole of the mapping, which nothing borrows any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     /// A file that is cut short under a window reads as zeros from there on, and the window says so; another window of
-    /// the same file is as it was.
+    /// the same file is unaffected.
     #[test]
     fn what_a_shorter_file_has_lost_is_zeros_and_told() {
         let page = rustix::param::page_size();
@@ -126,7 +126,7 @@ mod tests {
         assert!(other.iter().all(|byte| *byte == 7) && !other.is_torn());
     }
 
-    /// Pages that a file does not have are not there.
+    /// Pages behind the end of a file cannot be loaded.
     #[test]
     fn what_is_behind_the_end_cannot_be_populated() {
         let page = rustix::param::page_size();
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!((window[page], window.is_torn()), (0, true));
     }
 
-    /// Torn by several threads at once, while others map and let go.
+    /// Several threads meet torn windows at once, while others map and unmap.
     #[test]
     fn threads_meet_torn_windows_side_by_side() {
         let page = rustix::param::page_size();
@@ -155,7 +155,7 @@ mod tests {
         });
     }
 
-    /// A page that is gone in anybody else's mapping ends the process, as ever: played in a process of its own.
+    /// A missing page in any other mapping ends the process, as without this module: tested in a process of its own.
     #[test]
     fn a_page_gone_elsewhere_ends_the_process() {
         const PLAY: &str = "ONEFOLD_TEST_PAGE_GONE";
@@ -167,7 +167,7 @@ mod tests {
             let access = super::ProtFlags::READ;
             // SAFETY: a new mapping at a place of the system's choice.
             let other = unsafe { super::mmap(any, 2 * page, access, flags, &file, 0) }.unwrap();
-            // SAFETY: mapped; that there is no page is the point.
+            // SAFETY: the address is mapped; the missing page is the point of the test.
             std::hint::black_box(unsafe { other.cast::<u8>().add(page).read_volatile() });
             return;
         }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(signal, Some(libc::SIGBUS));
     }
 
-    /// A folder has nothing to map.
+    /// A folder cannot be mapped.
     #[test]
     fn what_cannot_be_mapped_is_none() {
         let folder = File::open("/").unwrap();

@@ -1,12 +1,12 @@
-//! Bytes of memory that go back to the system when they are dropped.
+//! Memory that goes back to the system when dropped.
 //!
 //! Blocks of some 100 KiB that live for hours between others that live for milliseconds leave an allocator's heap full
 //! of holes: filters of 37 MiB cost a process 60. From [`MAPPED_MIN`] on each block here is a mapping of its own.
 //! Always holds: the bytes are zero at first, and exclusively the owner's.
 //!
-//! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]): 2 MiB in one piece of RAM are one
-//! request to the device, of which several are under way at once; in pages of 4 KiB they are three, and the pages are
-//! looked up one by one.
+//! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]). 2 MiB in one piece of RAM are one
+//! request to the device, of which several are under way at once; in pages of 4 KiB they are three requests, and the
+//! pages are looked up one by one.
 
 use std::ffi::c_void;
 use std::ops::{Deref, DerefMut};
@@ -17,23 +17,24 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::huge_pages::{HUGE_PAGE_BYTES, prefer_huge_pages};
 
-/// Below this the heap gives the bytes: a mapping takes whole pages, and a process may have some 65,000 of them.
+/// Smallest mapping in bytes; the heap serves smaller blocks. A mapping takes whole pages, and a process may have some
+/// 65,000 of them.
 pub const MAPPED_MIN: usize = 64 << 10;
 
 static MAPPED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static MAPPED_PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that all mappings of the process hold now: what an allocator that counts does not see.
+/// Bytes in all mappings of the process now, which a counting allocator does not see.
 pub fn mapped_bytes() -> usize {
     MAPPED_BYTES.load(Ordering::Relaxed)
 }
 
-/// The most that [`mapped_bytes`] has been since [`reset_mapped_peak`].
+/// The largest value of [`mapped_bytes`] since [`reset_mapped_peak`].
 pub fn mapped_peak() -> usize {
     MAPPED_PEAK.load(Ordering::Relaxed)
 }
 
-/// From here on the peak counts anew.
+/// Restarts the peak at the present value.
 pub fn reset_mapped_peak() {
     MAPPED_PEAK.store(mapped_bytes(), Ordering::Relaxed);
 }
@@ -43,12 +44,12 @@ fn note_mapped(len: usize) {
     MAPPED_PEAK.fetch_max(before + len, Ordering::Relaxed);
 }
 
-/// Bytes of memory that go back to the system when they are dropped.
+/// Memory that goes back to the system when dropped.
 pub struct Mapped(Inner);
 
 enum Inner {
     Heap(Box<[u8]>),
-    /// Where, how many bytes are ours to use, and how many are mapped.
+    /// Start, number of bytes for use, and number of bytes mapped.
     Mapping(NonNull<u8>, usize, usize),
 }
 
@@ -58,7 +59,7 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// `len` bytes, all zero. Where the system gives no mapping, they come from the heap.
+    /// `len` zero bytes. Where the system gives no mapping, they come from the heap.
     pub fn zeroed(len: usize) -> Mapped {
         let mapping = if len < MAPPED_MIN { None } else { map(len) };
         Mapped(match mapping {
@@ -70,9 +71,9 @@ impl Mapped {
         })
     }
 
-    /// `before` bytes and `len` more, all zero; the latter begin at the border of a huge page, and are in huge pages
-    /// where the system has them: then the first byte that is touched of each makes all of it resident. Where the
-    /// system gives no mapping, or `before` is no multiple of [`PAGES_BYTES`], all come from the heap, from anywhere.
+    /// `before` bytes and `len` more, all zero. The latter begin at the border of a huge page, and are in huge pages
+    /// where the system has them: then the first access to each makes all of it resident. Where the system gives no
+    /// mapping, or `before` is no multiple of [`PAGES_BYTES`], all come from the heap, at any alignment.
     pub fn huge(before: usize, len: usize) -> Mapped {
         let kept = before + len.next_multiple_of(HUGE_PAGE_BYTES);
         let whole_pages = before.is_multiple_of(PAGES_BYTES);
@@ -81,8 +82,8 @@ impl Mapped {
             return Mapped(Inner::Heap(vec![0; before + len].into_boxed_slice()));
         };
         let head = (start.addr().get() + before).wrapping_neg() % HUGE_PAGE_BYTES;
-        // SAFETY: both parts are whole pages of a mapping that nobody knows yet, and lie outside of the rest, which is
-        // `kept` bytes from `head` on.
+        // SAFETY: both parts are whole pages of a mapping that nothing refers to yet, and lie outside of the rest,
+        // which is `kept` bytes from `head` on.
         let start = unsafe {
             unmap(start, head);
             unmap(start.add(head + kept), HUGE_PAGE_BYTES - head);
@@ -94,8 +95,8 @@ impl Mapped {
         memory
     }
 
-    /// Keeps the first `len` bytes; the memory of the others goes back to the system, whole pages of it at once.
-    /// Nothing happens where there are no more than that.
+    /// Keeps the first `len` bytes; whole pages of the others go back to the system at once. Nothing happens where
+    /// there are not more bytes than `len`.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Inner::Heap(bytes) => {
@@ -119,7 +120,7 @@ impl Mapped {
     }
 }
 
-/// A multiple of what a page of memory has on any system.
+/// A multiple of the page size of every system, in bytes.
 pub const PAGES_BYTES: usize = 64 << 10;
 
 fn map(len: usize) -> Option<NonNull<u8>> {
@@ -129,13 +130,13 @@ fn map(len: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.ok()?.cast::<u8>())
 }
 
-/// Gives whole pages of a mapping back.
+/// Gives whole pages of a mapping back to the system.
 ///
 /// # Safety
-/// They are mapped, and nobody has or will have a reference into them.
+/// The pages are mapped, and no reference into them exists or will exist.
 unsafe fn unmap(start: NonNull<u8>, len: usize) {
     if len > 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { munmap(start.as_ptr().cast::<c_void>(), len) }.ok();
     }
 }
@@ -170,7 +171,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         if let Inner::Mapping(start, len, mapped) = self.0 {
             MAPPED_BYTES.fetch_sub(len, Ordering::Relaxed);
-            // SAFETY: the mapping is ours, nobody borrows it any more, and it is given back once.
+            // SAFETY: the mapping is ours, nothing borrows it any more, and it is given back once.
             unsafe { unmap(start, mapped) };
         }
     }
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_peak_outlives_what_was_mapped() {
-        // Other tests map meanwhile, but nothing as large as this.
+        // Other tests map memory meanwhile, but nothing as large as this.
         const LARGE: usize = 256 << 20;
         drop(Mapped::zeroed(LARGE));
         assert!(mapped_peak() >= LARGE && mapped_bytes() < LARGE);

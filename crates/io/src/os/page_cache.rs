@@ -1,8 +1,8 @@
-//! What the kernel holds of a file in RAM: `cachestat`, Linux 6.5; and having it written.
+//! The page cache: how much of a file is in RAM (`cachestat`, Linux 6.5), and starting to write it back.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The call's number, the same on every architecture.
+/// Number of the system call, the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
@@ -21,7 +21,7 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// About how many bytes of `len` from `offset` on are in the page cache, in whole pages; `None` where the kernel does
+/// About how many of `len` bytes from `offset` on are in the page cache, in whole pages; `None` where the kernel does
 /// not tell.
 pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
     let range = Range { offset, len };
@@ -39,10 +39,9 @@ pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> 
     (done == 0).then(|| counts.cached * rustix::param::page_size() as u64)
 }
 
-/// Has what is in RAM of a file written to the disk, without waiting for it. From then on who writes through a mapping
-/// faults once more, so that the file's times tell of it.
+/// Starts writing a file's changed pages to the disk, without waiting for it. A later write through a mapping then
+/// faults again, so that it changes the file's times.
 pub fn begin_write_back(file: BorrowedFd<'_>) {
-    // SAFETY: no memory is passed. Pipes and file systems that have nothing of the kind refuse; they have no such
-    // mappings either.
+    // SAFETY: no memory is passed. Pipes and some file systems refuse the call; they have no such mappings either.
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
 }

@@ -1,9 +1,10 @@
 //! A hint to the processor: bytes that will be read soon.
 //!
-//! Who looks up many keys in a table larger than the caches waits for memory once for all of them instead of once for
-//! each. Always holds: a hint changes nothing but time; where a processor knows none, nothing happens.
+//! A caller that looks up many keys in a table larger than the caches thus waits for memory once for all of them
+//! instead of once for each. Always holds: a hint changes nothing but time; where a processor has none, nothing
+//! happens.
 
-/// Brings the line where `items[at]` begins into the cache, without waiting for it. Nothing happens beyond the end.
+/// Loads the cache line where `items[at]` begins, without waiting for it. Nothing happens beyond the end.
 #[inline]
 pub fn prefetch<T>(items: &[T], at: usize) {
     let Some(item) = items.get(at) else {

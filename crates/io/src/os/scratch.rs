@@ -1,8 +1,8 @@
-//! A file without a name, for what a run needs to remember and has no RAM for.
+//! A file without a name, for data that a run must remember and has no RAM for.
 //!
-//! What always holds: nobody else sees it, and nothing is left of it when the process ends, however it ends. It is
-//! never synced: it is worth nothing to anyone else. It lies where `TMPDIR` says, or in `/var/tmp`, which unlike `/tmp`
-//! is seldom RAM.
+//! Always holds: no other process sees the file, and nothing is left of it when the process ends, in any way. The file
+//! is never synced, because nobody else needs it. It lies in the folder that `TMPDIR` names, or in `/var/tmp`, which
+//! unlike `/tmp` is seldom in RAM.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new one, empty.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// No folder for temporary files can be written to: what the system said of the last one that was tried, `/tmp`.
+    /// No folder for temporary files can be written to: the system's error for the last one tried, `/tmp`.
     pub fn create() -> Result<Self> {
         let own = std::env::var_os("TMPDIR").map(PathBuf::from);
         let folders = own.into_iter().chain(["/var/tmp".into(), "/tmp".into()]);
@@ -46,10 +46,10 @@ impl Scratch {
         Err(Error::from_io("create a temporary file in", path, e))
     }
 
-    /// Fills `buf` from `offset` on; what was never written is zeros.
+    /// Fills `buf` from `offset` on; bytes that were never written are zeros.
     ///
     /// # Errors
-    /// What the device says ([`ErrorKind::of`](crate::ErrorKind::of)), with the offset; never that the file ends.
+    /// The device's error ([`ErrorKind::of`](crate::ErrorKind::of)), with the offset; never that the file ends.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < buf.len() {
@@ -66,19 +66,19 @@ impl Scratch {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`; the file grows as it must.
+    /// Writes `bytes` at `offset`; the file grows where needed.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace), or what the device says, with the offset.
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace) or another error of the device, with the offset.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let written = self.file.write_all_at(bytes, offset);
         written.map_err(|e| self.failed("write", offset, e))
     }
 
-    /// Cuts it off at so many bytes.
+    /// Cuts the file off behind `bytes` bytes.
     ///
     /// # Errors
-    /// What the device says, with the offset.
+    /// The device's error, with the offset.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         let cut = self.file.set_len(bytes);
         cut.map_err(|e| self.failed("cut", bytes, e))
@@ -97,7 +97,7 @@ fn nameless(folder: &Path) -> std::result::Result<OwnedFd, Errno> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         other => return other,
     }
-    // A file system without nameless files: one that loses its name at once.
+    // A file system without nameless files: create a file and remove its name at once.
     let fresh = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     for attempt in 0..1000 {
         let name = format!("onefold-{}-{attempt}.tmp", std::process::id());

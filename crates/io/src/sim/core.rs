@@ -1,9 +1,9 @@
-//! What a simulated device holds: the names and contents that its users see, those that are durable, and the changes
-//! between them.
+//! The state of a simulated device: names and contents as users see them, the durable ones, and the changes between
+//! them.
 //!
 //! Always holds: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a
-//! removed one stays readable through its handles, and a removal that a crash forgets finds its file again. Everything
-//! is copied on write: a clone costs some counters, whatever it holds.
+//! removed file stays readable through its handles, and a removal that a crash undoes finds its file again. All data is
+//! copied on write: a clone costs some counters, whatever its size.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ pub(super) type Ino = u64;
 /// The outermost folder.
 pub(super) const ROOT: Ino = 0;
 
-/// What a name stands for.
+/// The disk or folder that a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Child {
     Disk(Ino),
@@ -27,11 +27,11 @@ pub(super) enum Child {
 
 pub(super) type Names = BTreeMap<String, Child>;
 
-/// Folders by number. One that is in no other folder is out of reach.
+/// Folders by number. A folder that is in no other folder cannot be reached.
 #[derive(Clone, Default)]
 pub(super) struct Tree(Arc<BTreeMap<Ino, Arc<Names>>>);
 
-/// A change of one folder.
+/// A change in one folder.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub dir: Ino,
@@ -47,7 +47,7 @@ pub(super) enum ChangeKind {
 }
 
 impl Change {
-    /// The names that it touches.
+    /// The names that the change touches, with their folders.
     pub fn names(&self) -> impl Iterator<Item = (Ino, &str)> {
         let (first, second) = match &self.kind {
             ChangeKind::Add { name } | ChangeKind::Remove { name } => (name, None),
@@ -116,7 +116,7 @@ pub(super) struct FileNode {
 #[derive(Clone)]
 pub(super) struct PendingOp {
     pub op: FileOp,
-    /// A sync failed since: the system believes that it is clean, so no later sync makes it durable.
+    /// A sync failed since: the system takes the change for written, so no later sync makes it durable.
     pub forgotten: bool,
 }
 
@@ -168,7 +168,7 @@ impl FileNode {
     }
 }
 
-/// All that the device holds.
+/// The complete state of the device.
 #[derive(Clone)]
 pub(super) struct Core {
     pub live: Tree,
@@ -197,7 +197,7 @@ impl Core {
         self.next_ino - 1
     }
 
-    /// Changes a folder as its users see it, not durably.
+    /// Changes a folder as users see it, not durably.
     pub fn change_dir(&mut self, change: Change) {
         if let (Child::Disk(ino), ChangeKind::Add { .. }) = (change.child, &change.kind) {
             Arc::make_mut(&mut self.files).insert(ino, Arc::default());
@@ -224,7 +224,7 @@ impl Core {
         Arc::make_mut(Arc::make_mut(&mut self.files).entry(ino).or_default())
     }
 
-    /// Changes a disk as its users see it, not durably.
+    /// Changes a disk as users see it, not durably.
     pub fn change_file(&mut self, ino: Ino, op: FileOp) {
         self.file_mut(ino).change(op);
     }
@@ -235,7 +235,7 @@ impl Core {
         }
     }
 
-    /// A sync of this disk failed.
+    /// Marks the pending changes of a disk whose sync failed.
     pub fn forget_file(&mut self, ino: Ino) {
         for pending in &mut self.file_mut(ino).pending {
             pending.forgotten = true;
@@ -251,7 +251,7 @@ impl Core {
             .sum()
     }
 
-    /// Drops the content of disks that no name and no handle leads to any more, nor could after a crash.
+    /// Drops the content of disks that no name and no handle leads to, now or after a crash.
     pub fn collect(&mut self, open: impl Fn(Ino) -> bool) {
         let mut named: BTreeSet<Ino> = self.live.disks().chain(self.durable.disks()).collect();
         named.extend(self.pending.iter().filter_map(|change| match change.child {

@@ -1,10 +1,9 @@
-//! What is left after a power cut: the durable state, and some of what was pending.
+//! The state after a power cut: the durable state, and some of the pending changes.
 //!
 //! Folders: either a journal in order, of which the first changes survive, or changes that survive independently of
-//! each other, save that those of one name keep their order. Contents: each pending write survives, is lost, or is torn
-//! at sectors of 512 bytes, independently of the others, which also is what reordering looks like. The length may
-//! survive without the bytes, which then are zeros or, rarely, garbage. A rename may survive without the content of
-//! what it renamed.
+//! each other, but in order for each name. Contents: each pending write survives, is lost, or is torn at sectors of 512
+//! bytes, independently of the others, which covers reordering. The length may survive without the bytes, which then
+//! are zeros or, rarely, garbage. A rename may survive without the content of the renamed disk.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -16,12 +15,12 @@ use crate::{pages::Pages, random::Random};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// How a whole power cut goes.
+/// The kind of a power cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Luck {
-    /// Nothing that was pending survives.
+    /// No pending change survives.
     None,
-    /// Everything survives, as when the process alone dies.
+    /// All changes survive, as when the process alone dies.
     All,
     /// Folders are journalled in order.
     Journal,
@@ -29,8 +28,8 @@ enum Luck {
     Independent,
 }
 
-/// The state after a power cut, all of it durable. Seed 0: nothing pending survives. Seed 1: everything does. Others:
-/// at random.
+/// The state after a power cut, all of it durable. Seed 0: no pending change survives. Seed 1: all do. Other seeds: at
+/// random.
 pub(super) fn image(core: &Core, seed: u64) -> Core {
     let mut rng = Random::of_stream(seed, u64::MAX);
     let luck = match seed {
@@ -80,7 +79,7 @@ fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Random) ->
     pending.iter().take(first).collect()
 }
 
-/// Each with a chance of its own, but once one of a name is lost, so are the later ones of that name.
+/// A random subset of changes; once a change of a name is lost, so are the later ones of that name.
 fn independent_changes<'a>(pending: &'a [Change], rng: &mut Random) -> Vec<&'a Change> {
     let mut lost: HashSet<(Ino, &str)> = HashSet::new();
     let mut kept = Vec::new();
@@ -98,7 +97,7 @@ fn independent_changes<'a>(pending: &'a [Change], rng: &mut Random) -> Vec<&'a C
 fn surviving_bytes(file: &FileNode, luck: Luck, seed: u64, ino: Ino) -> Pages {
     let mut rng = Random::of_stream(seed, ino);
     let mut pages = file.durable.clone();
-    // Often a file's fate is one for all its writes: flushed whole or not at all.
+    // Often all writes of a file share one fate: flushed whole or not at all.
     let fate_of_all = match (luck, rng.below(4)) {
         (Luck::None, _) => Some(Fate::Lost),
         (Luck::All, _) => Some(Fate::Kept),
@@ -137,7 +136,7 @@ impl Fate {
     }
 }
 
-/// Some of a write's sectors: the first ones, or any.
+/// Applies some of a write's sectors: the first ones, or any.
 fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return; // changes of length are atomic: lost
@@ -155,7 +154,7 @@ fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     }
 }
 
-/// The length of a write arrives, its bytes don't: zeros, or what was on the device before.
+/// Applies the length of a write but not its bytes: zeros, or garbage from the device.
 fn grow_without_bytes(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return;
@@ -172,7 +171,7 @@ fn grow_without_bytes(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
     }
 }
 
-/// The parts of `len` bytes at `offset` that lie in one sector each, as ranges within them.
+/// The parts of `len` bytes at `offset` that lie in one sector each, as ranges within the bytes.
 fn sectors(offset: u64, len: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl SimDir {
-    /// The device, unless it has crashed or `name` is none.
+    /// The locked device; fails if it has crashed or `name` is not valid.
     fn alive(&self, op: &'static str, name: &str) -> Result<MutexGuard<'_, Device>> {
         check_name(op, &self.path, name)?;
         let device = self.device.lock();
@@ -58,7 +58,7 @@ impl SimDir {
         ))
     }
 
-    /// Adds a disk or folder under a name that is free.
+    /// Adds a disk or folder under a name that must be free.
     fn add(
         &self,
         op: &'static str,

@@ -21,7 +21,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// A handle. `device` is the same, locked.
+    /// Opens a handle. `device` is the locked content of `shared`.
     pub(super) fn open(
         shared: &Arc<Mutex<Device>>,
         device: &mut Device,
@@ -56,7 +56,7 @@ impl SimDisk {
         self.alive(op)
     }
 
-    /// What the system would do: it may return fewer bytes than asked for, and 0 at the end.
+    /// Reads as the system would: possibly fewer bytes than requested, and 0 at the end.
     fn raw_read(&self, device: &mut Device, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let Some(file) = device.core.file(self.ino) else {
             return Ok(0);
@@ -73,7 +73,7 @@ impl SimDisk {
         Ok(count)
     }
 
-    /// A part of a write that failed, from its start.
+    /// Writes a part of a failed write, from its start.
     fn write_in_part(&self, device: &mut Device, data: &[u8], offset: u64) {
         let part = device.rng.below(data.len() as u64 + 1) as usize;
         if part > 0 {

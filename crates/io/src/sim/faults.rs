@@ -1,14 +1,14 @@
-//! What a simulated device is told to do wrong, and the counters that say when.
+//! The faults that a simulated device is told to have, and the counters that trigger them.
 
-/// Which ones of a row of operations fail. They are counted from 0, since [`SimDir::inject`](super::SimDir::inject).
+/// The operations of one kind that fail, counted from 0 since [`SimDir::inject`](super::SimDir::inject).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum When {
-    /// None.
+    /// No operation.
     #[default]
     Never,
-    /// The `n`th alone.
+    /// The `n`th operation alone.
     Once(u64),
-    /// The `n`th and all after it.
+    /// The `n`th operation and all after it.
     From(u64),
 }
 
@@ -22,35 +22,35 @@ impl When {
     }
 }
 
-/// The faults of a simulated device; by default none.
+/// The faults of a simulated device; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Crash at this point: the operation may have happened in part, and every later call fails.
+    /// A crash at this point: the operation may have happened in part, and every later call fails.
     pub crash_at: Option<u64>,
-    /// No space for these of the operations that need some: write, set length, create, create folder, and a lock on a
+    /// No space for these of the operations that need space: write, set length, create, create folder, and a lock on a
     /// new name. A write may have happened in part.
     pub no_space: When,
-    /// No space beyond this sum of the lengths of all disks.
+    /// No space beyond this sum of the lengths of all disks, in bytes.
     pub capacity_bytes: Option<u64>,
     /// I/O error at these reads.
     pub read_error: When,
     /// I/O error at these writes, which may have happened in part.
     pub write_error: When,
-    /// I/O error at these syncs of disks. As on Linux, what was not durable then is not made durable by a later sync.
+    /// I/O error at these syncs of disks. As on Linux, a later sync does not make the same changes durable.
     pub sync_error: When,
-    /// I/O error at these operations on folders: create, create folder, rename, remove, list, sync. What changes one
-    /// may have happened all the same. What a failed sync did not make durable, a later one does.
+    /// I/O error at these operations on folders: create, create folder, rename, remove, list, sync. A change may have
+    /// happened all the same. A later sync makes durable what a failed one did not.
     pub folder_error: When,
-    /// One random bit flipped in what these reads return.
+    /// One random bit flipped in the result of these reads.
     pub flip_read: When,
-    /// The system returns fewer bytes than asked for, and interrupts reads, again and again.
+    /// Whether the system often returns fewer bytes than requested, and interrupts reads.
     pub short_reads: bool,
 }
 
-/// How many operations a simulated device has seen since [`SimDir::inject`](super::SimDir::inject).
+/// Operations of a simulated device since [`SimDir::inject`](super::SimDir::inject).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SimCounts {
-    /// Everything that changes something or makes it durable: the points at which it can crash.
+    /// Operations that change something or make it durable: the points at which the device can crash.
     pub points: u64,
     /// Operations that need space.
     pub space: u64,
@@ -64,7 +64,7 @@ pub struct SimCounts {
     pub folders: u64,
 }
 
-/// Counts one and returns its number.
+/// Increments the counter and returns its value before.
 pub(super) fn count(counter: &mut u64) -> u64 {
     *counter += 1;
     *counter - 1

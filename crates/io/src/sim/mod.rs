@@ -14,12 +14,13 @@
 //! assert!(after.open("a").unwrap().len().unwrap() >= 6);
 //! ```
 //!
-//! Always holds: what was synced survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and
+//! Always holds: synced data survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and
 //! nothing else); each operation that changes something, or makes it durable, is one *point*; an operation that fails
-//! for want of a name is none; a single-threaded user sees the same run for the same seed. Clones are the same folder.
+//! because a name is missing is none; a single-threaded user sees the same run for the same seed. Clones are the same
+//! folder.
 //!
-//! Why so weak a device: a real file system often keeps more than was synced, and code that relies on it fails on the
-//! next one.
+//! Why the device is so weak: a real file system often keeps more than was synced, and code that relies on it fails on
+//! another one.
 
 mod core;
 mod crash;
@@ -47,7 +48,7 @@ pub struct SimDir {
 }
 
 impl SimDir {
-    /// An empty device. `seed` decides what its faults do in detail.
+    /// An empty device. `seed` decides the details of its faults.
     pub fn new(seed: u64) -> Self {
         Self::of(Core::new(), Bad::new(), seed)
     }
@@ -72,14 +73,14 @@ impl SimDir {
         }
     }
 
-    /// Replaces all faults, and counts from 0 again.
+    /// Replaces all faults, and restarts the counters at 0.
     pub fn inject(&self, faults: Faults) {
         let mut device = self.device.lock();
         device.faults = faults;
         device.counts = SimCounts::default();
     }
 
-    /// Operations since the last [`inject`](Self::inject), or since the device was made.
+    /// The number of operations since the last [`inject`](Self::inject), or since the device was created.
     pub fn counts(&self) -> SimCounts {
         self.device.lock().counts
     }
@@ -89,23 +90,23 @@ impl SimDir {
         self.device.lock().crashed = true;
     }
 
-    /// Whether it has crashed.
+    /// Whether the device has crashed.
     pub fn crashed(&self) -> bool {
         self.device.lock().crashed
     }
 
-    /// What a power cut now would leave, as a new device without locks and faults but for its bad sectors. This one
-    /// stays as it is.
+    /// The state that a power cut now would leave, as a new device that keeps bad sectors but no locks and other
+    /// faults. This device is unchanged.
     ///
-    /// Seed 0: nothing that wasn't synced survives. Seed 1: everything does, as when the process alone is killed. Any
-    /// other seed: some of it does, in the ways that [the module](self) names.
+    /// Seed 0: only synced changes survive. Seed 1: all changes do, as when the process alone is killed. Other seeds:
+    /// some of them do, in the ways that [the module](self) names.
     pub fn crash_image(&self, seed: u64) -> Self {
         let device = self.device.lock();
         Self::of(crash::image(&device.core, seed), device.bad.clone(), seed)
     }
 
-    /// A copy of the device with everything pending and its bad sectors, but without other faults, locks and history.
-    /// Costs next to nothing.
+    /// A copy of the device with all pending changes and bad sectors, but without other faults, locks and history. The
+    /// copy costs next to nothing.
     pub fn fork(&self) -> Self {
         let device = self.device.lock();
         Self::of(
@@ -115,16 +116,16 @@ impl SimDir {
         )
     }
 
-    /// From now on remembers the state at each point, for [`crash_image_at`](Self::crash_image_at); counts from 0
-    /// again. So one run of some work gives the crash images of all its points.
+    /// Remembers the state at each point from now on, for [`crash_image_at`](Self::crash_image_at); restarts the
+    /// counters at 0. One run of some work thus gives the crash images of all its points.
     pub fn keep_history(&self) {
         let mut device = self.device.lock();
         device.history = Some(Vec::new());
         device.counts = SimCounts::default();
     }
 
-    /// As [`crash_image`](Self::crash_image) of a device that had crashed at `point`. `None` where no history was kept
-    /// of that point.
+    /// The [`crash_image`](Self::crash_image) of a device that crashed at `point`. `None` where the history does not
+    /// have that point.
     pub fn crash_image_at(&self, point: u64, seed: u64) -> Option<Self> {
         let device = self.device.lock();
         let history = device.history.as_ref()?;
@@ -149,10 +150,10 @@ impl SimDir {
         paths
     }
 
-    /// Damages the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    /// Changes the content of the disk at `path` within this folder, durably and without counting an operation.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
+    /// [`ErrorKind::NotFound`] where there is no disk at `path`.
     pub fn damage(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve("damage", &device, path)?;
@@ -170,12 +171,12 @@ impl SimDir {
         Ok(())
     }
 
-    /// From now on, a read of any of these bytes of the disk at `path` within this folder fails, as on a bad sector,
-    /// on this device and on forks and crash images that are made of it. Writing there does not mend it, a disk in
-    /// its place does.
+    /// Makes every read of any of these bytes of the disk at `path` within this folder fail, as on a bad sector, on
+    /// this device and on forks and crash images of it. A write there does not repair it; a new disk of the same name
+    /// does.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
+    /// [`ErrorKind::NotFound`] where there is no disk at `path`.
     pub fn spoil(&self, path: &str, bytes: Range<u64>) -> Result<()> {
         let mut device = self.device.lock();
         let (_, ino) = self.resolve("spoil", &device, path)?;
@@ -183,15 +184,15 @@ impl SimDir {
         Ok(())
     }
 
-    /// The device gives all its bytes again.
+    /// Removes all bad sectors.
     pub fn heal(&self) {
         self.device.lock().bad.clear();
     }
 
-    /// Loses the disk at `path` within this folder behind everyone's back: durably, and not counted.
+    /// Removes the disk at `path` within this folder, durably and without counting an operation.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] where `path` leads to no disk.
+    /// [`ErrorKind::NotFound`] where there is no disk at `path`.
     pub fn lose(&self, path: &str) -> Result<()> {
         let mut device = self.device.lock();
         let (dir, ino) = self.resolve("lose", &device, path)?;
@@ -206,7 +207,7 @@ impl SimDir {
         Ok(())
     }
 
-    /// The folder and the disk that `path` leads to.
+    /// The numbers of the folder and of the disk at `path`.
     fn resolve(&self, op: &'static str, device: &Device, path: &str) -> Result<(Ino, Ino)> {
         let mut dir = self.ino;
         let mut names = path.split('/').peekable();
@@ -221,10 +222,10 @@ impl SimDir {
     }
 }
 
-/// Bytes that the medium does not give, by disk.
+/// Bytes that cannot be read, by disk.
 type Bad = BTreeMap<Ino, Vec<Range<u64>>>;
 
-/// What all handles of a simulated device share.
+/// State shared by all handles of a simulated device.
 struct Device {
     core: Core,
     rng: Random,
@@ -238,7 +239,7 @@ struct Device {
     syncs_since_collect: u32,
 }
 
-/// How many syncs of folders pass before content that nothing leads to is dropped.
+/// Number of syncs of folders between two removals of unreachable content.
 const COLLECT_EVERY_SYNCS: u32 = 64;
 
 impl Device {
@@ -247,7 +248,7 @@ impl Device {
         bad.any(|bad| bad.start < bytes.end && bytes.start < bad.end)
     }
 
-    /// Fails once it has crashed.
+    /// Fails if the device has crashed.
     fn alive(&self, op: &'static str, path: &str) -> Result<()> {
         if self.crashed {
             Err(Error::new(
@@ -273,7 +274,7 @@ impl Device {
         Ok(out)
     }
 
-    /// The same of a folder, and fails where asked to; whether it happened then, chance says.
+    /// Changes a folder, or fails where told to; a failed change happens or not, at random.
     fn change_folder<T>(
         &mut self,
         op: &'static str,
@@ -322,7 +323,7 @@ impl Device {
         }
     }
 
-    /// Drops what nothing leads to, now and then.
+    /// Drops unreachable content at every [`COLLECT_EVERY_SYNCS`]th call.
     fn collect(&mut self) {
         self.syncs_since_collect += 1;
         if self.syncs_since_collect >= COLLECT_EVERY_SYNCS {

@@ -1,11 +1,11 @@
-//! A batch of reads, or of writes, on its way through a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
+//! A batch of reads, or of writes, in a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
 //! Always holds:
-//! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, whatever fails. That is what
+//! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, even after a failure. This
 //!    makes lending it borrowed buffers sound.
-//! 2. Only what moved bytes is continued in the ring. All that comes back otherwise is given back, for an ordinary
-//!    read or write to find out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not
-//!    to wait, and EINVAL where they do not know a request.
+//! 2. Only requests that moved bytes are continued in the ring. All others are returned, so that an ordinary read or
+//!    write finds out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not to wait,
+//!    and EINVAL where they do not know a request.
 
 use std::{
     collections::VecDeque,
@@ -18,10 +18,10 @@ use std::{
 use crate::Interruptions;
 use crate::batch::{IN_FLIGHT_MAX, Numbered};
 
-/// The most bytes that one request asks for at once.
+/// Largest number of bytes of one request.
 const REQUEST_BYTES_MAX: usize = 1 << 30;
 
-/// Which way the bytes of a request go.
+/// The direction in which the bytes of a request move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     /// From the file to memory.
@@ -30,7 +30,7 @@ pub(super) enum Way {
     Write,
 }
 
-/// One read or write that the kernel is asked for: `len` bytes at `offset` of `file`, and at `start`.
+/// One read or write for the kernel: `len` bytes at `offset` of `file`, and at `start` in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub way: Way,
@@ -38,36 +38,36 @@ pub(super) struct Request {
     pub start: *mut u8,
     pub len: u32,
     pub offset: u64,
-    /// Comes back with the completion.
+    /// Number that comes back with the completion.
     pub number: u64,
 }
 
-/// What a batch needs of a ring. Tests make up others.
+/// The functions of a ring that a batch uses; tests have other implementations.
 pub(super) trait Ring {
-    /// Queues a request; `false` where there is no room.
+    /// Queues a request; `false` where the queue is full.
     ///
     /// # Safety
-    /// File and memory stay, and nobody else touches the memory, until the request is completed or the ring is gone
-    /// with the request still queued.
+    /// File and memory must stay, and nothing else may access the memory, until the request is completed or the ring is
+    /// gone with the request still queued.
     unsafe fn push(&mut self, request: &Request) -> bool;
 
-    /// Gives what is queued to the kernel and waits for a completion.
+    /// Passes the queued requests to the kernel and waits for a completion.
     fn enter(&mut self) -> io::Result<()>;
 
-    /// Requests that the kernel has not taken.
+    /// Number of requests that the kernel has not taken yet.
     fn queued(&mut self) -> usize;
 
-    /// The next completion, if there is one: a request's number, and how many bytes came, or the negative error.
+    /// The next completion, if there is one: the request's number, and the number of bytes moved or the negative error.
     fn completed(&mut self) -> Option<(u64, i32)>;
 }
 
 /// A read or write of a batch.
 pub(super) trait Part {
-    /// Bytes that must be moved.
+    /// Number of bytes that must be moved.
     fn need(&self) -> usize;
 
-    /// The request for what is left when `got` bytes were moved: its memory stays valid, and nobody else's, while the
-    /// part is borrowed. The number is filled in by the batch.
+    /// The request for the rest after `got` bytes were moved. Its memory must be valid, and nobody else's, while the
+    /// part is borrowed. The batch fills in the number.
     fn rest(&mut self, got: usize) -> Request;
 }
 
@@ -115,12 +115,12 @@ impl Part for WritePiece<'_> {
     }
 }
 
-/// A batch on its way through a ring.
+/// A batch in a ring.
 pub(super) struct Batch<P> {
     pieces: Vec<P>,
-    /// Bytes that were moved, for each piece.
+    /// Number of bytes moved for each piece.
     got: Vec<usize>,
-    /// Pieces to ask for (again), as places in `pieces`.
+    /// Positions in `pieces` of those to request (again).
     todo: VecDeque<usize>,
     in_flight: usize,
     in_flight_max: usize,
@@ -140,7 +140,7 @@ impl<P: Part> Batch<P> {
         }
     }
 
-    /// Reads until nothing is left to ask for; `false` where the ring failed, and is not to be used again.
+    /// Runs until nothing is left to request; `false` where the ring failed, and must not be used again.
     pub fn run(&mut self, ring: &mut impl Ring) -> bool {
         let mut interruptions = Interruptions::default();
         while self.in_flight > 0 || !self.todo.is_empty() {
@@ -156,7 +156,7 @@ impl<P: Part> Batch<P> {
         true
     }
 
-    /// Queues what is to do, as far as the ring has room.
+    /// Queues requests as far as the ring has room.
     fn fill(&mut self, ring: &mut impl Ring) {
         while self.in_flight < self.in_flight_max {
             let Some(i) = self.todo.pop_front() else {
@@ -166,8 +166,8 @@ impl<P: Part> Batch<P> {
                 number: i as u64,
                 ..self.pieces[i].rest(self.got[i])
             };
-            // SAFETY: the buffer is borrowed for as long as `self`, nobody else touches it, `run` does not return
-            // before the kernel is done with it, and the piece borrows its file open for as long.
+            // SAFETY: the buffer is borrowed for as long as `self`, nothing else accesses it, `run` does not return
+            // before the kernel is done with it, and the piece borrows its open file for as long.
             if !unsafe { ring.push(&request) } {
                 self.todo.push_front(i);
                 return;
@@ -180,7 +180,7 @@ impl<P: Part> Batch<P> {
         while let Some((number, result)) = ring.completed() {
             self.in_flight -= 1;
             let i = number as usize;
-            // not the others: see the second of what always holds
+            // other results are not continued: see the second invariant of the module
             if result > 0 {
                 self.got[i] += result as usize;
                 if self.got[i] < self.pieces[i].need() {
@@ -190,7 +190,7 @@ impl<P: Part> Batch<P> {
         }
     }
 
-    /// The ring itself failed: waits for what the kernel has taken, by looking, and asks for nothing more.
+    /// After a failure of the ring: polls until the kernel has completed what it took, and requests nothing more.
     fn give_up(&mut self, ring: &mut impl Ring) {
         self.reap(ring);
         while self.in_flight > ring.queued() {
@@ -199,7 +199,7 @@ impl<P: Part> Batch<P> {
         }
     }
 
-    /// The pieces that have less than they need.
+    /// The pieces for which fewer bytes were moved than needed.
     pub fn left(self) -> Vec<P> {
         let pieces = self.pieces.into_iter().zip(self.got);
         pieces

@@ -1,4 +1,4 @@
-//! Batches of reads, and of writes, through io_uring: the kernel's rings. What goes through them is in `in_flight`.
+//! Batches of reads, and of writes, through io_uring, the kernel's rings. `in_flight` has the protocol.
 
 mod in_flight;
 #[cfg(test)]
@@ -13,16 +13,16 @@ use crate::batch::{IN_FLIGHT_MAX, Numbered};
 pub(crate) use in_flight::WritePiece;
 use in_flight::{Batch, Part, Request, Ring, Way};
 
-/// Rings that no batch uses at present. Setting one up takes some 50 µs and is done about once a thread.
+/// Idle rings. Setting one up takes some 50 µs and is done about once for each thread.
 static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
 
-/// Places of a ring's queue.
+/// Number of entries of a ring's queue.
 const DEPTH: u32 = IN_FLIGHT_MAX as u32;
 
-/// Idle rings kept.
+/// Largest number of idle rings that are kept.
 const IDLE_MAX: usize = 8;
 
-/// Whether the system lets this process use io_uring, and it knows reads and writes (Linux 5.6): asked once.
+/// Whether the system lets this process use io_uring with reads and writes (Linux 5.6); tested once.
 pub fn uring_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| probed_ring().map(|ring| IDLE.lock().push(ring)).is_some())
@@ -38,7 +38,7 @@ fn probed_ring() -> Option<IoUring> {
     knows_all.then_some(ring)
 }
 
-/// A ring that is empty; `None` where the system gives none.
+/// An empty ring; `None` where the system gives none.
 pub(crate) fn take_ring() -> Option<IoUring> {
     if !uring_works() {
         return None;
@@ -47,7 +47,7 @@ pub(crate) fn take_ring() -> Option<IoUring> {
     idle.or_else(|| IoUring::new(DEPTH).ok())
 }
 
-/// Fills pieces, `in_flight_max` at once at most, and gives those that could not be filled.
+/// Fills pieces, at most `in_flight_max` at once, and returns those that could not be filled.
 pub(crate) fn read<'b, 'c>(
     ring: IoUring,
     pieces: Vec<Numbered<'b, 'c>>,
@@ -56,7 +56,7 @@ pub(crate) fn read<'b, 'c>(
     run(ring, pieces, in_flight_max)
 }
 
-/// Writes pieces side by side, in no order, and gives those that were not written whole.
+/// Writes pieces side by side, in no order, and returns those that were not written whole.
 pub(crate) fn write<'a>(ring: IoUring, pieces: Vec<WritePiece<'a>>) -> Vec<WritePiece<'a>> {
     run(ring, pieces, IN_FLIGHT_MAX)
 }
@@ -81,7 +81,7 @@ impl Ring for IoUring {
             Way::Write => opcode::Write::new(file, start, len).offset(offset).build(),
         };
         let entry = entry.user_data(request.number);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         unsafe { self.submission().push(&entry) }.is_ok()
     }
 

@@ -1,4 +1,4 @@
-//! Batches through the kernel's ring, and through rings that make up what a kernel may answer.
+//! Batches through the kernel's ring, and through fake rings that give all answers that a kernel may give.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::batch::{Piece, by_threads};
 
 const LEN: usize = 100;
 
-/// Reads of [`LEN`] bytes each of a file of 1 MiB, and what they should bring.
+/// Reads of [`LEN`] bytes each from a file of 1 MiB, and the expected bytes.
 struct Reads {
     file: std::fs::File,
     bytes: Vec<u8>,
@@ -35,7 +35,8 @@ impl Reads {
         i * 7919 % ((1 << 20) - LEN)
     }
 
-    /// Runs the batch on `ring`: whether the ring is as good as before, and the numbers of the pieces that are left.
+    /// Runs the batch on `ring`: returns whether the ring can still be used, and the numbers of the pieces that are
+    /// left.
     fn run(&mut self, ring: &mut impl Ring) -> (bool, Vec<usize>) {
         self.run_then(ring, |_| ())
     }
@@ -74,7 +75,7 @@ impl Reads {
     }
 }
 
-/// A ring that shows how many requests the kernel had at once.
+/// A ring that records how many requests the kernel had at once.
 struct Watched {
     ring: IoUring,
     in_flight: usize,
@@ -83,7 +84,7 @@ struct Watched {
 
 impl Ring for Watched {
     unsafe fn push(&mut self, request: &Request) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises the same.
         let pushed = unsafe { self.ring.push(request) };
         self.in_flight += usize::from(pushed);
         pushed
@@ -150,26 +151,26 @@ fn what_lies_behind_the_end_of_a_file_is_left_over_and_nothing_else() {
     assert!((0..1000).filter(|i| !behind(i)).all(|i| reads.is_filled(i)));
 }
 
-/// What a made-up kernel does with a request.
+/// The answer of a fake kernel to a request.
 enum Answer {
     Fill,
-    /// It brings at most so many bytes.
+    /// The request moves at most this many bytes.
     Bytes(u32),
     Fail(Errno),
 }
 
-/// A ring without a kernel: one request is completed with each [`Ring::enter`], as `answer` says for its number.
+/// A ring without a kernel: each [`Ring::enter`] completes one request, with the `answer` for its number.
 struct MadeUp<A> {
     answer: A,
     queued: VecDeque<Request>,
     taken: VecDeque<Request>,
     completed: VecDeque<(u64, i32)>,
-    /// How often each number was asked for.
+    /// Number of requests for each piece.
     asked: Vec<usize>,
     most_taken: usize,
-    /// What the next enters come to, where they fail.
+    /// Results of the next calls of `enter`; success where the list is empty.
     enters: VecDeque<Result<(), Errno>>,
-    /// The ring has failed for good: what was taken is completed while somebody looks.
+    /// Set after the ring has failed for good: taken requests are completed while the batch polls.
     looks: Option<usize>,
 }
 
@@ -193,7 +194,7 @@ impl<A: FnMut(u64) -> Answer> MadeUp<A> {
         };
         let fill = |len: u32| {
             let (start, offset) = (request.start.cast(), request.offset as i64);
-            // SAFETY: what the batch lends for a request is its own until this is completed.
+            // SAFETY: the memory of a request belongs to this ring until the request is completed.
             unsafe { libc::pread(request.file, start, len as usize, offset) as i32 }
         };
         let result = match (self.answer)(request.number) {

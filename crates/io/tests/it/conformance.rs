@@ -1,5 +1,5 @@
-//! What every `Disk` must do, and beside it every `Dir`: random operations against a naive twin, and the cases that
-//! random ones rarely meet.
+//! The conformance suite of every `Disk` and `Dir`: random operations against a naive twin, and cases that random
+//! operations rarely meet.
 
 mod dir;
 
@@ -17,7 +17,7 @@ fn kind<T>(result: Result<T>) -> Option<ErrorKind> {
     result.err().map(|error| error.kind)
 }
 
-/// Checks a disk. `make` gives a new, empty one each time.
+/// Checks a disk. `make` returns a new, empty one each time.
 pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     edges_of_a_disk(&*make());
     large_writes(&*make());
@@ -113,7 +113,7 @@ fn edges_of_a_disk(disk: &dyn Disk) {
     );
 }
 
-/// Writes that an implementation may send another way than small ones, at places of every alignment, over each other.
+/// Large writes, which an implementation may do in another way than small ones, at all alignments, over each other.
 fn large_writes(disk: &dyn Disk) {
     let mut twin = Vec::new();
     for (i, (at, len)) in [
@@ -135,8 +135,8 @@ fn large_writes(disk: &dyn Disk) {
     assert!(contents(disk) == twin);
 }
 
-/// Batches of which all is there, which random ones seldom are: more reads than are in flight at once, of every length
-/// and alignment, over each other.
+/// Batches whose bytes all exist, which is rare among random ones: more reads than are in flight at once, of every
+/// length and alignment, over each other.
 fn batches(disk: &dyn Disk) {
     const BYTES: usize = 1 << 20;
     let mut twin = Vec::new();
@@ -184,14 +184,14 @@ fn disk_op() -> impl Strategy<Value = DiskOp> {
     ]
 }
 
-/// Bytes in which a shifted or swapped piece shows.
+/// Bytes in which a shifted or swapped piece can be seen.
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len)
         .map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed)
         .collect()
 }
 
-/// Where the twin has `len` bytes at `at`.
+/// The twin's range of `len` bytes at `at`, if it has them.
 fn range(twin: &[u8], at: u64, len: usize) -> Option<std::ops::Range<usize>> {
     let range = at as usize..at as usize + len;
     (range.end <= twin.len()).then_some(range)

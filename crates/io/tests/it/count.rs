@@ -1,4 +1,4 @@
-//! Counters: what is counted, and as what.
+//! Counters: which operations are counted, and how.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What only real files show: locks between handles, names, permissions.
+//! Properties of real files alone: locks between handles, names, permissions.
 
 use std::os::fd::AsFd;
 
@@ -55,7 +55,7 @@ fn links_and_folders_are_not_opened_as_disks() {
             assert!(error.what.starts_with(what), "{error}");
         }
     }
-    // Of a pipe that may not be written to, nothing but its reading end can be had.
+    // a pipe that may not be written to can only be opened for reading
     for name in ["sub", "pipe"] {
         let held = dir.lock(name, LockKind::Exclusive).unwrap();
         assert!(held.is_some(), "{name}");
@@ -161,8 +161,8 @@ fn writers_past_the_cache_and_through_it_do_not_hurt_each_other() {
     mixed_writers(&dir.direct());
 }
 
-/// Long reads that the kernel would have to ask the device for go past the page cache: the same bytes at any place, and
-/// the same error at the end.
+/// Long reads of data that is not in the page cache go past the cache: they give the same bytes at any place, and the
+/// same error at the end.
 #[test]
 fn forgotten_bytes_are_read_as_they_were_written() {
     const LEN: usize = 5_000_001;
@@ -185,7 +185,7 @@ fn forgotten_bytes_are_read_as_they_were_written() {
         let mut read = vec![0; to - from];
         disk.read_at(&mut read, from as u64).unwrap();
         assert!(read == bytes[from..to], "{from}..{to}");
-        // Nothing of it was left in the cache, where the file system can do without and the kernel tells.
+        // no data was left in the cache, where the file system has direct I/O and the kernel tells
         if before == Some(0) && has_direct(&temp) {
             let after = onefold_io::os::cached_bytes(file.as_fd(), 0, LEN as u64);
             assert_eq!(after, Some(0), "{from}..{to}");
@@ -227,7 +227,7 @@ fn what_is_forgotten_is_not_in_the_page_cache() {
     assert!(read == [7; LEN]);
 }
 
-/// A folder in the way is set aside by one of them, and what the other puts there meanwhile is no folder.
+/// One of them sets a folder in the way aside; the disk that the other puts there meanwhile is no folder.
 #[test]
 fn two_who_clear_a_folder_away_at_once_set_nothing_else_aside() {
     let (_temp, dir) = folder();

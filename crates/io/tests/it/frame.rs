@@ -58,7 +58,7 @@ fn frames_on_a_disk_follow_each_other() {
     assert_eq!(read(end).unwrap_err().kind, ErrorKind::Damaged);
 }
 
-/// Puts `bytes` onto a disk at 10 and expects both readers to fail alike, with `what` in the message.
+/// Puts `bytes` onto a disk at 10 and expects the same failure of both readers, with `what` in the message.
 fn refused(bytes: &[u8], what: &str) {
     refused_as(ErrorKind::Damaged, bytes, what);
 }
@@ -106,7 +106,7 @@ fn each_check_fails_in_its_turn_and_says_so() {
     refused(&checked(with(12, 1)), "expected reserved bytes 0");
 }
 
-/// The frame with the checksum that is right for it.
+/// The frame with its checksum corrected.
 fn checked(mut frame: Vec<u8>) -> Vec<u8> {
     let at = frame.len() - 8;
     let crc = crc64(&frame[..at]);

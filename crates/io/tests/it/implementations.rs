@@ -1,4 +1,4 @@
-//! Every implementation but files (`ways.rs`), through the conformance suite.
+//! Every implementation except files (`ways.rs`), through the conformance suite.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How much is tested: shared by the tests of all crates.
+//! The amount of testing: shared by the tests of all crates.
 
-/// `ONEFOLD_TEST_SCALE`: 1 as CI has it; from 10 on every point is tried of what is sampled otherwise.
+/// `ONEFOLD_TEST_SCALE`: 1 in CI; from 10 on every point is tested where usually a sample is.
 pub fn scale() -> u64 {
     match std::env::var("ONEFOLD_TEST_SCALE") {
         Ok(text) => text.parse().expect("ONEFOLD_TEST_SCALE is a number"),
@@ -8,7 +8,7 @@ pub fn scale() -> u64 {
     }
 }
 
-/// How far apart the points are that are tried, where every `step`th is as a rule.
+/// Distance between the points that are tested, where every `step`th is tested at scale 1.
 #[allow(dead_code, reason = "not every crate samples")]
 pub fn apart(step: u64) -> u64 {
     match scale() {

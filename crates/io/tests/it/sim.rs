@@ -1,4 +1,4 @@
-//! The simulator: what was synced survives every crash, what wasn't may be lost, and both are seen.
+//! The simulator: synced data survives every crash, other data may be lost, and the tests see both.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn read(dir: &dyn Dir, name: &str) -> Option<Vec<u8>> {
     dir.open(name).ok().map(|disk| contents(&*disk))
 }
 
-/// A disk `name` that is durable under its name.
+/// Creates a disk `name` whose content and name are durable.
 fn put_durably(dir: &dyn Dir, name: &str, bytes: &[u8]) {
     let disk = dir.create(name).unwrap();
     disk.write_at(bytes, 0).unwrap();
@@ -25,7 +25,7 @@ fn put_durably(dir: &dyn Dir, name: &str, bytes: &[u8]) {
     dir.sync().unwrap();
 }
 
-/// All that crash images of `dir` make of disk `name`.
+/// All contents of disk `name` in crash images of `dir`; `None` where it is missing.
 fn outcomes(dir: &SimDir, name: &str) -> BTreeSet<Option<Vec<u8>>> {
     SEEDS
         .map(|seed| read(&dir.crash_image(seed), name))
@@ -172,7 +172,7 @@ fn seed_0_loses_and_seed_1_keeps_all_that_was_pending() {
     );
 }
 
-/// Some work with everything in it; returns how many of its steps were acknowledged.
+/// Work that uses every operation; returns how many of its steps were acknowledged.
 fn work(dir: &dyn Dir) -> usize {
     let step = |i: usize| -> onefold_io::Result<()> {
         let sub = dir.subdir(&format!("d{}", i % 3))?;
@@ -431,7 +431,7 @@ fn threads_share_a_device() {
     assert_eq!(dir.list().unwrap().len(), 200);
 }
 
-/// Bytes that a crash may leave at each place of a disk.
+/// The bytes that a crash may leave at each offset of a disk.
 #[derive(Clone, Default)]
 struct Possible {
     durable: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The simulator's faults of the medium and of folders: each where it was asked for, and nowhere else.
+//! The simulator's faults of the medium and of folders: each occurs where it was asked for, and nowhere else.
 
 use onefold_io::{
     Dir, Error, ErrorKind, Result,
@@ -34,7 +34,7 @@ fn a_bad_sector_stays_bad_on_forks_and_after_a_power_cut_until_another_disk_has_
     }
 }
 
-/// What operations on folders there are, and whether one that failed has happened all the same.
+/// An operation on folders, a test whether it has happened after a failure, and its name.
 type Operation = (fn(&SimDir) -> Result<()>, fn(&SimDir) -> bool, &'static str);
 
 const OPERATIONS: [Operation; 7] = [
@@ -94,7 +94,7 @@ fn an_operation_on_a_folder_fails_where_it_was_asked_for_and_may_have_happened()
             assert_eq!(dir.counts().folders, 2);
             happened += u64::from(has_happened(&dir));
             dir.list().unwrap();
-            // Neither names that are there nor the bytes of disks are in the way.
+            // Taken names and the bytes of disks do not fail.
             dir.open("b").unwrap().read_at(&mut [0], 0).unwrap();
         }
         let changes = op != "list";

@@ -1,15 +1,15 @@
-//! What a test needs that may not be there.
+//! Requirements of a test that may be missing.
 //!
-//! Where CI runs – the variable `CI` is set – programs that can be installed must be there; what cannot be had by
-//! installing (root's rights, a mount within a container, a feature of the file system) is told, and the test passes.
-//! `cargo xtask ci` tells it again at its end.
+//! In CI – where the variable `CI` is set – programs that can be installed must be there; a missing requirement that
+//! cannot be installed (root's rights, a mount within a container, a feature of the file system) is reported, and the
+//! test passes. `cargo xtask ci` reports it again at its end.
 
 #[path = "told.rs"]
 mod told;
 
 pub use told::not_tested;
 
-/// Whether a program is there. Where CI runs it must be.
+/// Whether a program is installed. In CI it must be.
 #[allow(dead_code, reason = "not every crate needs programs")]
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -25,7 +25,7 @@ pub fn has(program: &str) -> bool {
     is_there
 }
 
-/// Whether this is root.
+/// Whether the test runs as root.
 #[allow(dead_code, reason = "not every crate asks")]
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

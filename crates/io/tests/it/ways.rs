@@ -1,7 +1,7 @@
-//! Files through the conformance suite, every way in which batches of them are read; each test counts that its reads
-//! went that way.
+//! Files through the conformance suite, with every method of reading batches; each test counts that its reads used that
+//! method.
 //!
-//! A way that the machine refuses is named, and the test passes: no installing brings it (`untested`).
+//! A method that the machine refuses is reported, and the test passes: it cannot be installed (`untested`).
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,7 +14,7 @@ use onefold_io::{BatchWays, Batching, Dir, FileDir, ReadAt, batch_ways, uring_wo
 use crate::conformance;
 use crate::untested::not_tested;
 
-/// Which way the reads of all batches go meanwhile.
+/// The reads of batches that `run` does, by method.
 fn ways_of(run: impl FnOnce()) -> BatchWays {
     let before = batch_ways();
     run();
@@ -27,7 +27,7 @@ fn ways_of(run: impl FnOnce()) -> BatchWays {
     }
 }
 
-/// Runs the suite in folders whose disks are what `options` makes of them.
+/// Runs the suite in folders that `options` configures.
 fn files(options: fn(FileDir) -> FileDir) -> BatchWays {
     ways_of(|| {
         conformance::dir(|| {
@@ -38,10 +38,10 @@ fn files(options: fn(FileDir) -> FileDir) -> BatchWays {
     })
 }
 
-/// Some hundred reads of every suite should have gone there.
+/// Smallest number of reads that a suite should do by its method.
 const MANY: u64 = 100;
 
-/// Nothing may be left to the page cache; what the ring did not read, behind the end of a file, goes to threads.
+/// No read may come from the page cache; those behind the end of a file, which the ring does not do, go to threads.
 fn went_through_the_ring(ways: BatchWays) {
     assert_eq!(ways.cached, 0);
     if uring_works() {
@@ -81,7 +81,7 @@ fn file_one_by_one() {
     assert!(ways.cached + ways.ring + ways.threads == 0 && ways.one_by_one > MANY);
 }
 
-/// Whether the temporary folder has files past the page cache.
+/// Whether the temporary folder supports direct I/O.
 fn direct_works() -> bool {
     let temp = tempfile::NamedTempFile::new().unwrap();
     let direct = File::options()
@@ -120,8 +120,8 @@ fn what_the_page_cache_does_not_hold_is_asked_of_the_device() {
     disk.write_at(&bytes, 0).unwrap();
     disk.sync().unwrap();
     let file = File::open(temp.path().join("a")).unwrap();
-    // What is asked for without waiting is read ahead, and may be there before it is looked for: on a busy machine, all
-    // of it.
+    // A read without waiting starts reading ahead, so the data may be there before it is looked for: on a busy machine,
+    // all of it.
     for _ in 0..20 {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let held = cached_bytes(std::os::fd::AsFd::as_fd(&file), 0, bytes.len() as u64);
@@ -157,7 +157,7 @@ fn what_the_page_cache_does_not_hold_is_asked_of_the_device() {
 const IO_URING_SETUP: u32 = 425;
 const IO_URING_REGISTER: u32 = 427;
 
-/// The calling thread, and what it starts, get `errno` from the system call `number` from now on.
+/// Makes the system call `number` fail with `errno`, for the calling thread and all that it starts from now on.
 fn refuse(number: u32, errno: i32) {
     let step = |code: u32, jf, k| libc::sock_filter {
         code: code as u16,

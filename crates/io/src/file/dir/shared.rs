@@ -1,4 +1,4 @@
-//! How a folder is shared by its group: what is asked of it, and what it says by its mode.
+//! Sharing a folder with its group: as requested by the caller, or by the folder's mode.
 
 use rustix::fs::{AtFlags, FileType, Mode};
 
@@ -7,15 +7,15 @@ use crate::file::GroupAccess;
 use crate::{Error, Result};
 
 impl FileDir {
-    /// What is made in it, and in folders within, is for the folder's group, too, as far as `group` says.
+    /// This folder with the access `group` for its group to new files and folders in it, at all depths.
     #[must_use]
     pub fn shared(mut self, group: GroupAccess) -> Self {
         self.access.group = group;
         self
     }
 
-    /// The same, as far as the mode of the first of these disks and folders within says that is there; not at all where
-    /// none is.
+    /// This folder with the group access that the mode of the first existing one of `names` within grants; none where
+    /// no such disk or folder exists.
     #[must_use]
     pub fn shared_as(self, names: &[&str]) -> Self {
         let mode = |name: &&str| {
@@ -27,21 +27,21 @@ impl FileDir {
         self.shared(group.unwrap_or_default())
     }
 
-    /// What members of its group may do with what is made in it.
+    /// The group's access to new files and folders.
     pub fn group_access(&self) -> GroupAccess {
         self.access.group
     }
 
-    /// What members of its group are to be able to do by its own mode: [`GroupAccess::Write`] where what is made in it
-    /// gets its group (setgid), and the group may make things there.
+    /// The group access that the folder's own mode asks for: [`GroupAccess::Write`] where new files get the folder's
+    /// group (setgid), and the group may create files there.
     ///
     /// # Errors
-    /// The system does not say its mode.
+    /// The system does not tell the folder's mode.
     pub fn group_access_by_mode(&self) -> Result<GroupAccess> {
         Ok(GroupAccess::of_setgid_folder(self.mode()?))
     }
 
-    /// Lets the group into the folder itself, as far as into what is made there.
+    /// Gives the group access to the folder itself, as far as it has access to new files in it.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) where the folder is another user's and does not let its group in.

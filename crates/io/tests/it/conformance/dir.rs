@@ -1,4 +1,4 @@
-//! What every `Dir` must do, and every `Disk` in it.
+//! The conformance suite of every `Dir`, and of every `Disk` in it.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -12,7 +12,7 @@ use proptest::{
 
 use super::{contents, disk, kind, pattern};
 
-/// Checks a folder. `make` gives a new, empty one each time, and whatever keeps it alive.
+/// Checks a folder. `make` returns a new, empty one each time, and a value that keeps it alive.
 pub fn dir<K>(make: impl Fn() -> (Arc<dyn Dir>, K)) {
     let (folder, keep) = make();
     edges_of_a_dir(&*folder);
@@ -21,7 +21,7 @@ pub fn dir<K>(make: impl Fn() -> (Arc<dyn Dir>, K)) {
     locks(&*folder);
     drop((folder, keep));
     disk(|| {
-        // The folder may vanish beneath its open disk.
+        // The folder may be deleted while its disk is open.
         let (folder, keep) = make();
         let disk = folder.create("disk").unwrap();
         drop((folder, keep));
@@ -120,7 +120,7 @@ fn edges_of_a_dir(dir: &dyn Dir) {
     dir.sync().unwrap();
 }
 
-/// Beside the disk `only-read`, the folder `sub` with a disk within.
+/// Tests with the folder `sub`, which has a disk within, beside the disk `only-read`.
 fn a_folder_in_the_way(dir: &dyn Dir) {
     let is_no_file = Some(ErrorKind::NotAFile);
     assert_eq!(kind(dir.open("sub")), is_no_file);
@@ -203,7 +203,7 @@ fn dir_op() -> impl Strategy<Value = DirOp> {
 
 type Bytes = Rc<RefCell<Vec<u8>>>;
 
-/// The naive folder: names to bytes, `None` for a folder; and every handle that was opened.
+/// The naive folder: names with bytes, `None` for a folder; and every handle that was opened.
 #[derive(Default)]
 struct Twin {
     names: BTreeMap<&'static str, Option<Bytes>>,
@@ -229,7 +229,7 @@ impl Twin {
         assert_eq!(kind(dir.len_of("e")), Some(ErrorKind::NotFound));
     }
 
-    /// The expected failure of renaming disks.
+    /// The expected error of renaming a disk.
     fn rename(&mut self, from: &'static str, to: &'static str, replace: bool) -> Option<ErrorKind> {
         match (self.names.get(from), self.names.get(to)) {
             (None, _) => return Some(ErrorKind::NotFound),
