@@ -1,7 +1,7 @@
-//! Contents by their data alone.
+//! Compares and names contents by their data alone.
 //!
-//! A recipe chunk names the containers of what it holds, so its fingerprint changes when a sweep moves a chunk: the
-//! same data stands under other recipe chunks, cut at other places where recipe chunks have recipe chunks.
+//! A recipe chunk names the containers of its chunks, so its fingerprint changes when a sweep moves a chunk: the same
+//! data may stand under other recipe chunks, and be cut at other places where recipe chunks hold recipe chunks.
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef};
@@ -10,12 +10,12 @@ use crate::expansion::{Expansion, Repetition};
 use crate::tree::read_recipe;
 use crate::{Content, Item, Result};
 
-/// A name's bytes are hashed when they are so many.
+/// Bytes that are collected for a name before they are hashed.
 const PART_BYTES: usize = 64 << 10;
 
-/// Whether both have the same chunks and holes in the same order. Recipe chunks that both have are passed over unread,
-/// and nothing is read behind the first difference. RAM: of each a recipe chunk a layer. Contents that repeat
-/// themselves beyond reason count as different unless they have the same recipe chunks.
+/// Whether both contents have the same chunks and holes in the same order. Recipe chunks that both have are not read,
+/// and nothing is read behind the first difference. RAM: for each content a recipe chunk per layer. Contents with
+/// extreme repetition count as different unless they have the same recipe chunks.
 ///
 /// # Errors
 /// A recipe chunk that only one has cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
@@ -47,8 +47,8 @@ pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<boo
     }
 }
 
-/// A hash of the data's fingerprints: the same for contents that [`is_same`] calls so, wherever their chunks lie. Reads
-/// all recipe chunks, one a layer at a time. One that repeats itself beyond reason has its [`top_name`].
+/// Returns a hash of the data's fingerprints: the same for contents that [`is_same`] calls the same, wherever their
+/// chunks lie. Reads all recipe chunks, holding one per layer. A content with extreme repetition gets its [`top_name`].
 ///
 /// # Errors
 /// A recipe chunk cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
@@ -72,7 +72,8 @@ pub fn name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
     Ok(hash.finish())
 }
 
-/// A hash of the content as it stands in its entry; reads nothing. Contents of one such name have one [`name`].
+/// Returns a hash of the content as it stands in its entry; reads nothing. Contents with the same hash have the same
+/// [`name`].
 pub fn top_name(content: &Content) -> u64 {
     let mut hash = Hash::default();
     for item in &content.items {
@@ -81,7 +82,7 @@ pub fn top_name(content: &Content) -> u64 {
     hash.finish()
 }
 
-/// A hash of items.
+/// Hash of a content's items, in order.
 #[derive(Default)]
 struct Hash {
     part: Vec<u8>,
@@ -98,7 +99,7 @@ impl Hash {
             }
             Item::Hole { len } => part.extend_from_slice(&len.to_le_bytes()),
         }
-        // A recipe chunk is no part of the data.
+        // Recipe chunks are not part of the data, so a hash is only taken behind data or a hole.
         if depth == 0 && part.len() >= PART_BYTES {
             *part = Fingerprint::of(part).0.to_vec();
         }
@@ -109,7 +110,7 @@ impl Hash {
     }
 }
 
-/// What is equal in two items that hold the same; of holes the layer does not count.
+/// Returns the properties that are equal in two items with the same data; for holes the layer does not count.
 fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u64) {
     let skip = match item {
         Item::Slice(slice) => slice.skip,
@@ -119,7 +120,7 @@ fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u
     (depth, chunk, item.span())
 }
 
-/// A content's items to come, each at its depth: of the recipe chunks that were opened, what they hold.
+/// Items of a content that are still to come, each with its depth; opened recipe chunks are replaced by their items.
 pub(crate) struct Ahead {
     layers: Vec<(u8, std::vec::IntoIter<Item>)>,
     expansion: Expansion,
@@ -133,7 +134,7 @@ impl Ahead {
         }
     }
 
-    /// The next item; data and holes have depth 0.
+    /// Returns the next item; data and holes have depth 0.
     pub fn peek(&mut self) -> Option<(u8, Item)> {
         while let Some((depth, items)) = self.layers.last() {
             if let Some(item) = items.as_slice().first() {
@@ -144,19 +145,19 @@ impl Ahead {
         None
     }
 
-    /// Takes the item that [`peek`](Self::peek) gave.
+    /// Takes the item that [`peek`](Self::peek) returned.
     pub fn pass(&mut self) -> Option<Item> {
         let item = self.layers.last_mut()?.1.next()?;
         self.expansion.pass(&item);
         Some(item)
     }
 
-    /// Puts what the next item, a recipe chunk, holds in its place.
+    /// Replaces the next item, a recipe chunk, by its items.
     pub fn open(&mut self, reader: &mut ChunkReader) -> Result<()> {
         self.open_next(reader).map(drop)
     }
 
-    /// The same. False: the content repeats itself too much for anybody to go through all of it.
+    /// Replaces the next item as [`open`](Self::open) does. Returns false where the content has extreme repetition.
     fn open_counted(
         &mut self,
         reader: &mut ChunkReader,
@@ -166,7 +167,7 @@ impl Ahead {
         Ok(opened.is_none_or(|(chunk, items)| repetition.meet(&chunk, items)))
     }
 
-    /// The recipe chunk that was opened, and how many items it holds.
+    /// Replaces the next item by its items. Returns the recipe chunk, and how many items it has.
     fn open_next(&mut self, reader: &mut ChunkReader) -> Result<Option<(ChunkRef, usize)>> {
         let Some((depth, items)) = self.layers.last_mut() else {
             return Ok(None);

@@ -1,9 +1,8 @@
-//! What differs between two snapshots: both are read in order beside each other; leaves that both have are passed over
-//! unread.
+//! Compares two snapshots: both are read in order, side by side; leaves that both have are not read.
 //!
-//! Invariant: what one of the two backups could not read or list is not called removed, added or changed, but
-//! unknown. Where either snapshot has such entries, no leaf is passed over, since what is missing may be below a folder
-//! that stands in one.
+//! Invariant: a path that one of the two backups could not read or list is not called removed, added or changed, but
+//! unknown. Where either snapshot has such entries, no leaf is left unread, since the missing names may lie below a
+//! folder in it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,7 +14,7 @@ use crate::sample::Sample;
 use crate::tree::{Cursor, Tree, Visit, visit_once};
 use crate::{Entry, Error, Kind, Result, Slice, content};
 
-/// How an entry differs; restic's marks.
+/// Difference of an entry between two snapshots; the letters are restic's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// `+`: only the second has it.
@@ -28,8 +27,8 @@ pub enum Mark {
     Metadata,
     /// `T`: it is something else.
     Kind,
-    /// `?`: one of the two backups could not read it or, where metadata counts, its attributes, or not list a folder
-    /// above it.
+    /// `?`: one of the two backups could not read the entry or (where metadata counts) its attributes, or could not
+    /// list a folder above it.
     Unknown,
 }
 
@@ -47,7 +46,7 @@ impl Mark {
     }
 }
 
-/// One side's sums.
+/// Counts of one side of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Side {
     /// Files.
@@ -56,38 +55,38 @@ pub struct Side {
     pub dirs: u64,
     /// Links, pipes, devices.
     pub others: u64,
-    /// Different chunks of contents that only this side has, of the entries that differ.
+    /// Different chunks of contents that only this side has, in entries that differ.
     pub data_chunks: u64,
-    /// Their bytes.
+    /// Bytes of those chunks.
     pub bytes: u64,
-    /// Leaves and chunks of recipes that only this side has; of a part of the snapshots recipes alone, as a leaf holds
-    /// entries of several folders.
+    /// Leaves and recipe chunks that only this side has. Where only a part of the snapshots is compared, leaves do not
+    /// count: a leaf holds entries of several folders.
     pub tree_chunks: u64,
 }
 
-/// All sums of a comparison.
+/// All counts of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct DiffSummary {
     /// Files with other content.
     pub changed_files: u64,
-    /// Only in the second.
+    /// Entries that only the second snapshot has.
     pub added: Side,
-    /// Only in the first.
+    /// Entries that only the first snapshot has.
     pub removed: Side,
-    /// Paths of which one snapshot cannot tell.
+    /// Paths that one snapshot knows nothing about.
     pub unknown: u64,
 }
 
-/// Told of a difference: mark, path, the first's entry, the second's.
+/// Receiver of differences: mark, path, entry of the first snapshot, entry of the second.
 pub type Tell<'a> = &'a mut dyn FnMut(Mark, &[u8], Option<&Entry>, Option<&Entry>);
 
 /// Compares two snapshots; `tell` gets each difference in order: mark, path, and the entries of the first and the
-/// second. Without `metadata`, entries that differ in metadata only are equal. What is neither at `below` nor below it
-/// is neither told nor counted; empty: all is.
+/// second. Without `metadata`, entries that differ in metadata only are equal. Only `below` and paths below it are
+/// reported and counted; empty: all paths.
 ///
 /// # Errors
 /// [`Error::NotInSnapshot`] where neither has `below`; [`Error::Store`] or [`Error::Malformed`] where a leaf or recipe
-/// chunk cannot be had, which ends it.
+/// chunk cannot be had: the comparison ends there.
 pub fn diff(
     (first, second): (&Tree, &Tree),
     reader: &mut ChunkReader,
@@ -160,7 +159,7 @@ pub fn diff(
     }
 }
 
-/// What one snapshot cannot tell of: paths that could not be read or listed, with all below.
+/// Paths that one snapshot knows nothing about: they could not be read or listed, nor anything below them.
 #[derive(Default)]
 struct Blind(BTreeSet<Vec<u8>>);
 
@@ -186,14 +185,14 @@ impl Blind {
     }
 }
 
-/// Chunks of what differs, of data and of the tree, with the sides that have them.
+/// Chunks of entries that differ, for data and metadata, with the sides that have them.
 #[derive(Default)]
 struct Chunks {
     data: Sample<Sides>,
     tree: Sample<Sides>,
 }
 
-/// Who has a chunk of so many bytes: the first snapshot, the second.
+/// Sides that have a chunk (first, second), and the chunk's length in bytes.
 #[derive(Default)]
 struct Sides {
     has: [bool; 2],
@@ -225,7 +224,7 @@ impl Chunks {
         chunks
     }
 
-    /// Adds those of two entries that differ.
+    /// Adds the chunks of two entries that differ.
     fn meet(
         &mut self,
         (left, right): (Option<&Placed>, Option<&Placed>),
@@ -300,8 +299,8 @@ fn count(side: &mut Side, entry: &Entry) {
     }
 }
 
-/// How two entries of one path differ, in their metadata too if that counts. Where chunks lie does not count, nor do
-/// inode numbers and times of change of the inode.
+/// Compares two entries of one path; with `metadata`, their metadata too. Places of chunks do not count, nor do inode
+/// numbers and times of change of the inode.
 fn compare(a: &Entry, b: &Entry, metadata: bool, reader: &mut ChunkReader) -> Result<Option<Mark>> {
     if a.is_unreadable() || b.is_unreadable() {
         let is_same = a.is_unreadable() && b.is_unreadable() && is_untouched(a, b);
@@ -320,19 +319,19 @@ fn compare(a: &Entry, b: &Entry, metadata: bool, reader: &mut ChunkReader) -> Re
         return Ok(None);
     }
     let rest = |e: &Entry| (e.mode, e.owner.clone(), e.mtime, e.rdev);
-    // One that is not kept differs from none.
+    // A time of access that a snapshot does not keep equals any other.
     let same_atime = a.atime.is_none() || b.atime.is_none() || a.atime == b.atime;
     if rest(a) != rest(b) || !same_atime {
         return Ok(Some(Mark::Metadata));
     }
-    // What has attributes that could not be read has none in its entry.
+    // An entry whose attributes could not be read has none, so they cannot be compared.
     if a.knows_xattrs() && b.knows_xattrs() {
         return Ok((a.xattrs != b.xattrs).then_some(Mark::Metadata));
     }
     Ok((!is_untouched(a, b)).then_some(Mark::Unknown))
 }
 
-/// Whether nobody has touched the inode in between: what could not be read of it is the same.
+/// Whether the inode is unchanged between the two: then the parts that could not be read are the same, too.
 fn is_untouched(a: &Entry, b: &Entry) -> bool {
     let state = |e: &Entry| (e.kind, e.mtime, e.ctime, e.inode, e.device);
     state(a) == state(b)

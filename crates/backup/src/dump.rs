@@ -1,4 +1,4 @@
-//! Writing a file of a snapshot, or a folder as a tar or zip archive, to a stream.
+//! Writes a file of a snapshot, or a folder as a tar or zip archive, to a stream.
 
 pub(crate) mod acl;
 mod sparse;
@@ -17,7 +17,7 @@ use self::sparse::is_left_out;
 use crate::content::Ahead;
 use crate::{Entry, Error, Item, Result, Slice};
 
-/// `out` has no path that is known here.
+/// Makes the error of a failed write to `out`, whose path is not known here.
 fn failed(source: io::Error) -> Error {
     Error::Io {
         op: "write",
@@ -26,37 +26,37 @@ fn failed(source: io::Error) -> Error {
     }
 }
 
-/// Holes from this length on are holes in a tar, too: file systems have none that are shorter.
+/// Least length of a hole, in bytes, that is a hole in a tar, too: file systems have no shorter ones.
 const HOLE_BYTES_MIN: u64 = 4096;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Whoever listens to a dump.
+/// Receiver of reports about a dump.
 pub trait Told {
-    /// Of a path that an archive lacks, or has without something, and of its entry.
+    /// Reports a path that an archive lacks, or has without some part of it, and its entry.
     fn incomplete(&mut self, _path: &[u8], _entry: &Entry) {}
 
-    /// Of bytes of the file at `path` that cannot be had, and why. `Ok`: zeros stand in their place.
+    /// Reports bytes of the file at `path` that cannot be had, and why. `Ok`: zeros are written in their place.
     ///
     /// # Errors
-    /// The dump ends with it: that is what it does unless somebody wants the rest.
+    /// An error ends the dump: the default, unless a caller wants the rest.
     fn lost(&mut self, _path: &[u8], _bytes: Range<u64>, why: Error) -> Result<()> {
         Err(why)
     }
 
-    /// What was lost last is followed by what is not, or by the end of the file.
+    /// Reports that the last lost bytes are followed by others, or by the end of the file.
     fn end_of_loss(&mut self) {}
 }
 
-/// Nobody listens.
+/// Ignores reports.
 impl Told for () {}
 
-/// Writes the content of the file at `path`; holes are zeros. `told` is asked about each part that is lost to damage or
-/// to a bad sector, which is a chunk, or what a recipe chunk covers.
+/// Writes the content of the file at `path`; holes become zeros. `told` is asked about each part that is lost to damage
+/// or to a bad sector: a chunk, or the bytes that a recipe chunk covers.
 ///
 /// # Errors
-/// [`Error::Io`] where `out` fails; what [`Told::lost`] gives; [`Error::Store`] where a chunk cannot be had for another
-/// reason. What is before it is written.
+/// [`Error::Io`] where `out` fails; errors of [`Told::lost`]; [`Error::Store`] where a chunk cannot be had for another
+/// reason. The bytes before it are written.
 pub fn file(
     path: &[u8],
     entry: &Entry,
@@ -72,13 +72,13 @@ pub fn file(
 /// How holes of a file are written into an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
-    /// As many zeros.
+    /// A hole becomes as many zeros.
     Zeros,
-    /// Nothing, of those from [`HOLE_BYTES_MIN`] on.
+    /// A hole of [`HOLE_BYTES_MIN`] or more is left out.
     LeftOut,
 }
 
-/// Gives how many bytes were written.
+/// Writes a file's content; returns how many bytes were written.
 fn write_content(
     (path, entry): (&[u8], &Entry),
     holes: Holes,

@@ -1,4 +1,4 @@
-//! What a snapshot knows of one file, folder, link or device.
+//! The entry: properties and content of one file, folder, link or device in a snapshot.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 
-/// What an entry is. The numbers are those on disk.
+/// Kind of an entry. The numbers are those on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// From the number on disk.
+    /// Returns the kind with this number on disk; `None` where there is none.
     pub fn from_u8(n: u8) -> Option<Self> {
         use Kind::*;
         [File, Dir, Symlink, Fifo, Socket, CharDevice, BlockDevice]
@@ -35,7 +35,7 @@ impl Kind {
             .find(|kind| *kind as u8 == n)
     }
 
-    /// restic's word for it in JSON.
+    /// Returns restic's word for the kind in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Kind::File => "file",
@@ -58,7 +58,7 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Who owns an entry, by number and, where this host knew it, by name.
+/// Owner of an entry, by numbers and, where the host of the backup knew them, by names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Owner {
     /// User number.
@@ -75,12 +75,12 @@ pub struct Owner {
 /// them.
 pub type Xattrs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// Attributes of an entry, which entries with the same ones share; those of one that has none take no RAM.
+/// Attributes of an entry, shared by entries with the same ones; an entry without attributes needs no RAM for them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SharedXattrs(Option<Arc<Xattrs>>);
 
 impl SharedXattrs {
-    /// Whether both are in the same place.
+    /// Whether both are the same value in RAM.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
     }
@@ -101,24 +101,24 @@ impl Deref for SharedXattrs {
     }
 }
 
-/// What attributes take in RAM, in bytes.
+/// RAM that attributes take, in bytes.
 pub(crate) fn xattrs_bytes(xattrs: &Xattrs) -> usize {
     let bytes = |(name, value): &(Box<[u8]>, Box<[u8]>)| name.len() + value.len();
     xattrs.iter().map(bytes).sum::<usize>() + size_of_val(&xattrs[..])
 }
 
-/// What is noteworthy of an entry. Bits on disk.
+/// Notes about an entry, as bits on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// The file changed while it was read, twice: its content may mix versions.
     pub const CHANGED_WHILE_READ: Flags = Flags(1);
-    /// It was there and could not be read: the entry says what was known of it, and has no content. Of a folder: its
-    /// attributes are missing.
+    /// The thing was there and could not be read: the entry has the properties that were known, and no content. For a
+    /// folder: its attributes are missing.
     pub const UNREADABLE: Flags = Flags(2);
-    /// A folder that could not be listed: what the snapshot has of its names may be incomplete. Of a file: its
-    /// attributes could not be, and are missing.
+    /// The folder could not be listed: the snapshot may lack some of its names. For other entries: their attributes
+    /// could not be read, and are missing.
     pub const UNLISTED: Flags = Flags(4);
 
     /// Whether all bits of `other` are set.
@@ -138,28 +138,28 @@ pub enum Item {
     /// At depth 0 a chunk of data, `span` being its length. At depth d > 0 a recipe chunk whose items have depth d−1
     /// and cover `span` bytes of the file.
     Chunk {
-        /// Where it is.
+        /// Fingerprint, container and length of the chunk.
         chunk: ChunkRef,
-        /// Bytes of the file that it covers.
+        /// Bytes of the file that the chunk covers.
         span: u64,
     },
     /// A part of a chunk of data, at depth 0.
     Slice(Slice),
 }
 
-/// Bytes of a chunk of data: all, or those that a file still has of a long one which it changed in place.
+/// Bytes of a chunk of data: all of them, or those that a file still has of a long chunk which it changed in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slice {
     /// The chunk.
     pub chunk: ChunkRef,
-    /// Of its bytes, so many come before.
+    /// Offset of this part in the chunk, in bytes.
     pub skip: u32,
-    /// So many bytes of it; `skip` and these are no more than it has.
+    /// Length of this part, in bytes; `skip` and `len` together are at most the chunk's length.
     pub len: u32,
 }
 
 impl Slice {
-    /// All of a chunk.
+    /// Makes the slice of a whole chunk.
     pub fn whole(chunk: ChunkRef) -> Self {
         Self {
             chunk,
@@ -168,17 +168,17 @@ impl Slice {
         }
     }
 
-    /// Whether it is all of its chunk.
+    /// Whether the slice is all of its chunk.
     pub fn is_whole(&self) -> bool {
         self.len == self.chunk.len
     }
 
-    /// Its bytes, of those of its chunk.
+    /// Returns the slice's bytes, out of those of its chunk.
     pub fn of<'a>(&self, chunk: &'a [u8]) -> &'a [u8] {
         &chunk[self.skip as usize..][..self.len as usize]
     }
 
-    /// Of its bytes those in `part`.
+    /// Returns the part of the slice at the offsets `part`, in bytes.
     pub fn part(&self, part: Range<usize>) -> Self {
         Self {
             skip: self.skip + part.start as u32,
@@ -201,7 +201,7 @@ impl From<Slice> for Item {
 }
 
 impl Item {
-    /// The chunk, if it is no hole.
+    /// Returns the item's chunk; `None` for a hole.
     pub fn chunk(&self) -> Option<&ChunkRef> {
         match self {
             Item::Hole { .. } => None,
@@ -209,7 +209,7 @@ impl Item {
         }
     }
 
-    /// The same without where its chunk lies.
+    /// Returns the item without the place of its chunk, for comparisons.
     fn nowhere(mut self) -> Self {
         if let Item::Chunk { chunk, .. } | Item::Slice(Slice { chunk, .. }) = &mut self {
             chunk.container = ContainerId(0);
@@ -217,7 +217,7 @@ impl Item {
         self
     }
 
-    /// Of an item of depth 0, its data.
+    /// Returns the data of an item of depth 0; `None` for a hole.
     pub fn data(&self) -> Option<Slice> {
         match *self {
             Item::Hole { .. } => None,
@@ -226,7 +226,7 @@ impl Item {
         }
     }
 
-    /// Bytes of the file that it covers.
+    /// Bytes of the file that the item covers.
     pub fn span(&self) -> u64 {
         match *self {
             Item::Hole { len } => len,
@@ -239,17 +239,17 @@ impl Item {
 /// A recipe: the content of a file as a list of items, at `depth` > 0 through recipe chunks.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Content {
-    /// How many layers of recipe chunks lie between `items` and the data.
+    /// Number of layers of recipe chunks between `items` and the data.
     pub depth: u8,
-    /// In file order.
+    /// Items, in file order.
     pub items: Vec<Item>,
-    /// Of all its bytes, if the file is long, has no holes and the repository a secret key.
+    /// Digest of all bytes, if the file is long, has no holes, and the repository has a secret key.
     pub digest: Option<Digest>,
 }
 
 impl Content {
-    /// Whether the other says the same, but for where chunks lie. (Of two that differ in that, recipe chunks differ:
-    /// they say where the data is.)
+    /// Whether the other content is the same, apart from the places of chunks. (Where places differ, recipe chunks
+    /// differ, too: they contain the places.)
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let (own, others) = (self.items.iter(), other.items.iter());
         let same = |(a, b): (&Item, &Item)| a.nowhere() == b.nowhere();
@@ -262,7 +262,7 @@ impl Content {
 pub struct Entry {
     /// Name within its folder: bytes, UTF-8 or not.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// The lower twelve mode bits.
     pub mode: u16,
@@ -278,19 +278,19 @@ pub struct Entry {
     pub atime: Option<Time>,
     /// Inode number.
     pub inode: u64,
-    /// The file system it lies on (`st_dev`).
+    /// File system that the entry lies on (`st_dev`).
     pub device: u64,
     /// Hard link count; 1 for folders.
     pub links: u64,
-    /// Which device it is (`st_rdev`), for devices.
+    /// Number of the device (`st_rdev`), for devices.
     pub rdev: u64,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub target: Vec<u8>,
     /// Extended attributes and ACLs.
     pub xattrs: SharedXattrs,
-    /// What is noteworthy.
+    /// Notes about the entry.
     pub flags: Flags,
-    /// For files: where the bytes are.
+    /// Content of a file: where its bytes are.
     pub content: Content,
 }
 
@@ -322,17 +322,18 @@ impl Entry {
         }
     }
 
-    /// Whether it stands for something that could not be read: a name to leave alone, with nothing to restore.
+    /// Whether the entry stands for something that could not be read: its name is kept, and there is nothing to
+    /// restore.
     pub fn is_unreadable(&self) -> bool {
         self.flags.has(Flags::UNREADABLE) && !self.is_dir()
     }
 
-    /// Whether it is a folder that could not be listed, or not to its end.
+    /// Whether the entry is a folder that could not be listed, or not to its end.
     pub fn is_unlisted(&self) -> bool {
         self.is_dir() && self.flags.has(Flags::UNLISTED)
     }
 
-    /// Whether its attributes are all that it had.
+    /// Whether the entry has all attributes that the thing had.
     pub fn knows_xattrs(&self) -> bool {
         let unknown = if self.is_dir() {
             Flags::UNREADABLE
@@ -342,18 +343,18 @@ impl Entry {
         !self.flags.has(unknown) && !self.is_unreadable()
     }
 
-    /// Whether it is there but for its attributes, which could not be read.
+    /// Whether only the attributes of the entry could not be read.
     pub fn lacks_xattrs(&self) -> bool {
         !self.knows_xattrs() && !self.is_unreadable()
     }
 
-    /// What it takes in RAM beside itself, in bytes, were nothing shared with other entries.
+    /// Heap bytes of the entry, as if nothing were shared with other entries.
     pub(crate) fn heap_bytes(&self) -> usize {
         let items = size_of_val(&self.content.items[..]);
         self.name.len() + self.target.len() + items + xattrs_bytes(&self.xattrs)
     }
 
-    /// Whether it is a folder.
+    /// Whether the entry is a folder.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Dir
     }

@@ -1,32 +1,33 @@
-//! The crate's error: what was done, to which path, and why it failed.
+//! The crate's error: the operation, the path, and the cause.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::path::show;
 
-/// Why a backup, restore or another verb failed as a whole. What hurts one path only is reported, not returned.
+/// The reason why a backup, restore or another verb failed as a whole. Failures of single paths are reported, not
+/// returned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call on a path of the user failed.
     #[error("{op} {path}")]
     Io {
-        /// What was done: "open", "read", "create" …
+        /// Operation that failed: "open", "read", "create" …
         op: &'static str,
-        /// To what, as the user would write it.
+        /// Path, as the user would write it.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// What is stored of a path of the user cannot be had.
+    /// The stored content of a path of the user cannot be had.
     #[error("{op} {path}")]
     Content {
-        /// What was done: "restore" …
+        /// Operation that failed: "restore" …
         op: &'static str,
-        /// To what, as the user would write it.
+        /// Path, as the user would write it.
         path: String,
-        /// What the repository said, which may hurt several paths.
+        /// Error of the repository, which may hurt several paths.
         #[source]
         source: Arc<Error>,
     },
@@ -39,31 +40,31 @@ pub enum Error {
     /// The repository failed.
     #[error(transparent)]
     Store(#[from] onefold_store::Error),
-    /// No snapshot, or more than one, answers to what was asked for.
+    /// No snapshot, or more than one, matches the name or the conditions.
     #[error("{0}")]
     NoSnapshot(String),
-    /// A snapshot cannot be read, so that it is not known whether it is the one that was asked for.
+    /// A snapshot cannot be read, so that it is not known whether it is the wanted one.
     #[error("snapshot {id} cannot be read, so which one is the latest is not known")]
     NotRead {
-        /// Its name.
+        /// Name of the snapshot.
         id: onefold_store::RootId,
-        /// Why.
+        /// Error of reading it.
         #[source]
         source: Box<Error>,
     },
-    /// Nothing that was to be backed up exists, or it is the repository alone.
+    /// No source exists, or the repository is the only one.
     #[error("{0}")]
     NoSource(String),
     /// The snapshot does not have this path.
     #[error("{0} is not in the snapshot")]
     NotInSnapshot(String),
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// The repository, or what lies in it, is no source.
+    /// The repository, or something that lies in it, is no source.
     #[error("a repository is not backed up into itself")]
     IntoItself,
-    /// A source is a device, a pipe or a socket, which nobody reads: there is an entry of it, and no more.
+    /// A source is a device, a pipe or a socket, whose content is not read: the snapshot has an entry of it only.
     #[error("it {} {what}: that is all that is saved of it, nothing is read from it", is_or_leads_to(.is_link))]
     Special {
         /// Kind of the file, such as "a block device".
@@ -74,12 +75,12 @@ pub enum Error {
     /// Entries came in an order that no snapshot can hold.
     #[error("{path} came after {before}, which is not the order of a snapshot: none was made")]
     OutOfOrder {
-        /// What came.
+        /// Path that came.
         path: String,
-        /// What had come before it.
+        /// Path that had come before it.
         before: String,
     },
-    /// What fed the backup failed, so there is no whole input.
+    /// The program that fed the backup failed, so the input is not complete.
     #[error("{0}: no snapshot was made")]
     HalfInput(String),
     /// The caller's cancellation flag was raised.
@@ -106,7 +107,7 @@ impl Error {
         }
     }
 
-    /// Whether stored bytes are not what was written, or gone: no other try brings them.
+    /// Whether stored bytes are damaged or gone: trying again does not help.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_damage(),
@@ -116,7 +117,7 @@ impl Error {
         }
     }
 
-    /// Whether another version of the program made what cannot be read, which is no damage.
+    /// Whether another version of the program wrote the bytes that cannot be read, which is no damage.
     pub fn is_other_version(&self) -> bool {
         match self {
             Self::Store(error) => error.is_other_version(),
@@ -127,14 +128,13 @@ impl Error {
         }
     }
 
-    /// Whether there is no room for what was to be written: on the disk, in a quota, or in a file, which may be no
-    /// longer.
+    /// Whether there is no room to write: on the disk, in a quota, or in a file whose length has a limit.
     pub fn is_full(&self) -> bool {
         use onefold_io::ErrorKind;
         matches!(self, Self::Io { source, .. } if ErrorKind::of(source) == ErrorKind::NoSpace)
     }
 
-    /// The error of a file whose stored content cannot be had.
+    /// Makes the error of a file whose stored content cannot be had.
     pub(crate) fn of_content(op: &'static str, path: &[u8], source: Self) -> Self {
         Self::Content {
             op,
@@ -143,7 +143,7 @@ impl Error {
         }
     }
 
-    /// A failed system call on `path`.
+    /// Makes the error of a failed system call on `path`.
     pub fn io(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> Self {
         Self::Io {
             op,
@@ -153,5 +153,5 @@ impl Error {
     }
 }
 
-/// The crate's result.
+/// Result with the crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,14 +1,13 @@
-//! What a backup leaves out: patterns of the user, ignore files in the tree, marked folders, large files.
+//! Exclusions of a backup: patterns of the user, ignore files in the tree, marked folders, large files.
 //!
-//! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`), one with it from the root of the file
-//! system. `*` and `?` stay within a component, `**` spans them, braces stand for themselves, a trailing `/` means
-//! folders only, a leading `!` takes back what a pattern before it left out. The last pattern that matches decides.
-//! What is left out takes everything below it along. `[^a]` is what `[!a]` is to shells, which ignore files alone may
-//! write: to restic that is one of two characters, and whichever is meant, the other reading leaves out what was to be
-//! kept. In brackets nothing is escaped.
+//! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`); a pattern with one begins at the root
+//! of the file system. `*` and `?` stay within a component, `**` spans components, braces stand for themselves, a
+//! trailing `/` means folders only, a leading `!` takes back an exclusion by an earlier pattern. The last pattern that
+//! matches decides. An excluded folder is left out with everything below it. `[^a]` means `[!a]` to shells, and is
+//! allowed in ignore files only: to restic it means one of two characters, and whichever is meant, the other reading
+//! leaves out files that were to be kept. In brackets no character is escaped.
 //!
-//! Paths and patterns are bytes. The globs' compiler takes text: see `text` for how bytes that are none come through
-//! it.
+//! Paths and patterns are bytes. The globs' compiler takes text: `text` makes text of any bytes, one to one.
 
 mod globs;
 #[cfg(test)]
@@ -25,7 +24,7 @@ use crate::{Error, Kind, Result, path};
 /// The signature of a CACHEDIR.TAG file (bford.info/cachedir).
 pub const CACHEDIR_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// What to leave out.
+/// Things to leave out of a backup.
 #[derive(Clone, Default, Debug)]
 pub struct Excludes {
     /// The user's patterns.
@@ -38,13 +37,13 @@ pub struct Excludes {
     pub ignore_files: Vec<Vec<u8>>,
     /// Files larger than this, in bytes.
     pub larger_than: Option<u64>,
-    /// Folders by (device, inode), under whatever names they are met: behind links, mounted elsewhere, with names that
-    /// no pattern can say.
+    /// Folders by (device, inode), under any name: behind links, mounted elsewhere, with names that no pattern can
+    /// express.
     pub folders: Vec<(u64, u64)>,
 }
 
 impl Excludes {
-    /// Whether nothing is left out, ever.
+    /// Whether nothing is ever left out.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
             && !self.caches
@@ -54,7 +53,7 @@ impl Excludes {
             && self.folders.is_empty()
     }
 
-    /// Whether it is one of the folders that are left out under whatever name.
+    /// Whether `stat` is of one of the folders that are left out under any name.
     pub(crate) fn is_left_out(&self, stat: &Stat) -> bool {
         stat.kind == Kind::Dir && self.folders.contains(&(stat.device, stat.inode))
     }
@@ -64,15 +63,15 @@ impl Excludes {
 #[derive(Clone, Default, Debug)]
 pub struct Patterns {
     exact: Globs,
-    /// Of paths and patterns as [`text`]: patterns that are not UTF-8.
+    /// Globs on paths as [`text`]: patterns that are not UTF-8.
     escaped: Globs,
-    /// Of paths and patterns as [`text`] in small letters.
+    /// Globs on paths as [`text`] in small letters: patterns that ignore case.
     folded: Globs,
-    /// Of each rule, whether it keeps what it matches.
+    /// For each rule, whether it keeps the paths that it matches.
     keeps: Vec<bool>,
 }
 
-/// Of patterns with wildcards, so many in a list: some 60 MB.
+/// Most patterns with wildcards in one list: they take some 60 MB.
 const WILD_MAX: usize = 8 << 10;
 
 /// Collects patterns; later ones win.
@@ -93,8 +92,8 @@ impl Default for PatternsBuilder {
 }
 
 impl PatternsBuilder {
-    /// Of paths that begin at `folder` (clean): a pattern that says a whole path, `folder` included, means what it
-    /// would without.
+    /// Makes a builder for paths that begin at `folder` (clean): a pattern that is a whole path with `folder` matches
+    /// as it would without.
     pub fn below(folder: &[u8]) -> Self {
         Self {
             base: text(folder).into_owned(),
@@ -102,16 +101,16 @@ impl PatternsBuilder {
         }
     }
 
-    /// Adds a pattern as the user or an ignore file gives it; an empty one means nothing.
+    /// Adds a pattern as the user or an ignore file gives it; an empty one has no effect.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the pattern, and why: it is no valid glob, has brackets that others read in another way,
-    /// or comes after too many with wildcards.
+    /// [`Error::Usage`] with the pattern, and why: it is no valid glob, has brackets that other programs read in
+    /// another way, or is one too many with wildcards.
     pub fn add(&mut self, pattern: &[u8], ignore_case: bool) -> Result<()> {
         self.add_as(&text(pattern), ignore_case, false)
     }
 
-    /// The pattern as [`text`].
+    /// Adds a pattern that is given as [`text`].
     fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
         let (keeps, body) = match pattern.strip_prefix('!') {
             Some(body) => (true, body),
@@ -123,7 +122,7 @@ impl PatternsBuilder {
         };
         without_doubt(pattern, body, slash_anchors)?;
         let body = &*cleaned(body);
-        // Of these, nothing is left to match, or everything.
+        // Such a pattern is empty, or would match everything.
         if body.bytes().all(|b| b == b'/') {
             return Ok(());
         }
@@ -144,7 +143,7 @@ impl PatternsBuilder {
         })
     }
 
-    /// What is left of an anchored pattern that begins with the base.
+    /// Returns the rest of an anchored pattern that begins with the base.
     fn below_base<'a>(&self, body: &'a str, ignore_case: bool) -> Option<&'a str> {
         let head = body.get(..self.base.len())?;
         let is_same = match ignore_case {
@@ -174,10 +173,10 @@ impl PatternsBuilder {
             .map_err(|why| Error::Usage(format!("pattern {pattern:?}: {why}")))
     }
 
-    /// The compiled list.
+    /// Compiles the list.
     ///
     /// # Errors
-    /// [`Error::Usage`]: those with wildcards are too long together.
+    /// [`Error::Usage`]: the patterns with wildcards are too long together.
     pub fn build(mut self) -> Result<Patterns> {
         let patterns = &mut self.patterns;
         let globs = [
@@ -193,7 +192,8 @@ impl PatternsBuilder {
     }
 }
 
-/// Errors: brackets that others read in another way. `is_git`: the pattern stands in an ignore file.
+/// Checks brackets. Errors: brackets that other programs read in another way. `is_git`: the pattern is from an ignore
+/// file.
 fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
     let wrong = |why: &str| Err(Error::Usage(format!("pattern {pattern:?}: {why}")));
     let mut chars = body.chars();
@@ -219,7 +219,7 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
     Ok(())
 }
 
-/// Without `.` and empty components, and `..` undone with the component before it, as paths are cleaned before they are
+/// Returns the pattern without `.` and empty components, and with `..` resolved, as paths are cleaned before they are
 /// matched.
 fn cleaned(pattern: &str) -> Cow<'_, str> {
     let is_none = |component| matches!(component, "" | "." | "..");
@@ -240,9 +240,9 @@ fn cleaned(pattern: &str) -> Cow<'_, str> {
     kept.join("/").into()
 }
 
-/// Bytes as text, different ones as different texts: what is not UTF-8 as one of the last 256 characters a byte, and so
-/// each byte of those characters themselves, which stand for nothing. Taken for U+FFFD, a pattern would match another
-/// file.
+/// Makes text of bytes, different texts of different bytes. A byte that is not UTF-8 becomes one of the last 256
+/// characters, which have no meaning; so does each byte of these characters themselves. With U+FFFD instead, a pattern
+/// would match other files, too.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     let needs_none = |text: &&str| !text.contains(stands_for_byte);
     if let Some(text) = std::str::from_utf8(bytes).ok().filter(needs_none) {
@@ -268,20 +268,20 @@ fn stands_for_byte(c: char) -> bool {
     u32::from(c) >= FIRST_STAND_IN
 }
 
-/// Whether a pattern matches nothing, since a `..` in it leads above where it begins: no path has one.
+/// Whether a pattern can match no path, since a `..` in it leads above its beginning.
 pub fn leads_out(pattern: &[u8]) -> bool {
     let pattern = text(pattern);
     let body = pattern.strip_prefix('!').unwrap_or(&pattern);
     cleaned(body).split('/').any(|component| component == "..")
 }
 
-/// Whether a text begins with the mark of UTF-16: none of its lines is a pattern that matches anything.
+/// Whether a text begins with the mark of UTF-16: then none of its lines is a useful pattern.
 pub fn is_utf16(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff")
 }
 
-/// A line without ASCII blanks around it, but with one that a backslash at its end escapes, as gitignore has it: names
-/// may end with a blank.
+/// Returns a line without ASCII blanks around it; a blank at the end stays if a backslash escapes it, as in gitignore:
+/// names may end with a blank.
 pub fn without_blanks(line: &[u8]) -> &[u8] {
     without_end_blanks(line).trim_ascii_start()
 }
@@ -293,8 +293,8 @@ fn without_end_blanks(line: &[u8]) -> &[u8] {
     &line[..bare.len() + usize::from(is_blank && backslashes % 2 == 1)]
 }
 
-/// The patterns in a file of them, one a line, with the lines' numbers from 1 on: without blanks around them, empty
-/// lines, comments (`#`), and the mark of its encoding with which some editors begin a file.
+/// Gives the patterns in a file, one per line, with line numbers from 1 on. Blanks around them, empty lines, comments
+/// (`#`), and the encoding mark with which some editors begin a file are left out.
 pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').map(without_blanks);
@@ -302,8 +302,8 @@ pub fn pattern_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     numbered.filter(|(_, line)| !line.is_empty() && line[0] != b'#')
 }
 
-/// The lines of a [`text`] that are not empty and do not begin with `#`, without blanks at their ends. Some editors
-/// begin a file with a mark of its encoding.
+/// Gives the lines of a [`text`] that are not empty and do not begin with `#`, without blanks at their ends, and
+/// without the encoding mark with which some editors begin a file.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.lines()
@@ -312,7 +312,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Patterns {
-    /// From patterns, case mattering.
+    /// Compiles patterns; case matters.
     ///
     /// # Errors
     /// Those of [`add`](PatternsBuilder::add), at the first that fails, and of [`build`](PatternsBuilder::build).
@@ -324,13 +324,13 @@ impl Patterns {
         builder.build()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.keeps.is_empty()
     }
 
-    /// Whether `path` (absolute) itself matches: `Some(true)` out, `Some(false)` kept by a `!`, `None` no pattern
-    /// speaks of it.
+    /// Returns whether `path` (absolute) itself matches: `Some(true)` excludes it, `Some(false)` keeps it because of a
+    /// `!`, `None` means that no pattern matches.
     pub fn decide(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let mut last = self.exact.last(path, is_dir);
         if !self.escaped.is_empty() {
@@ -347,18 +347,18 @@ impl Patterns {
         [&self.exact, &self.escaped, &self.folded]
     }
 
-    /// How many have wildcards.
+    /// Number of patterns with wildcards.
     fn wild(&self) -> usize {
         self.globs().iter().map(|globs| globs.wild()).sum()
     }
 
-    /// About what they take.
+    /// Heap bytes of the list, about.
     fn heap_bytes(&self) -> usize {
         let globs = self.globs().into_iter().map(Globs::heap_bytes);
         globs.sum::<usize>() + self.keeps.len()
     }
 
-    /// Whether `path` or a folder above it is matched, for callers that do not walk from the top.
+    /// Whether `path` or a folder above it matches, for callers that do not walk from the top.
     pub fn covers(&self, path: &[u8], is_dir: bool) -> bool {
         let above = path
             .iter()
@@ -371,7 +371,8 @@ impl Patterns {
 }
 
 impl Patterns {
-    /// What is decided of `path` or, where no pattern speaks of it, of the folder nearest above it of which one does.
+    /// Returns the decision about `path` or, where no pattern matches it, about the nearest folder above it that one
+    /// matches.
     pub fn decide_nearest(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let mut decision = self.decide(path, is_dir);
         let mut above = path::split(path).0;
@@ -383,28 +384,28 @@ impl Patterns {
     }
 }
 
-/// Of patterns with wildcards, so many in the ignore files of a folder and those above it: some 8 MB, and of several
-/// folders at once.
+/// Most patterns with wildcards in the ignore files of a folder and those above it: they take some 8 MB, and several
+/// folders are open at once.
 const IGNORED_WILD_MAX: usize = 1 << 10;
 
-/// Of lines that are no patterns, so many are told one by one.
+/// Most lines of an ignore file that are reported one by one because they are no patterns.
 const PASSED_OVER_TOLD: usize = 100;
 
-/// Patterns of ignore files, those of the folders above included.
+/// Patterns of a folder's ignore files, with those of the folders above.
 #[derive(Debug)]
 pub struct Ignore {
     above: Option<Arc<Ignore>>,
     base_len: usize,
     patterns: Patterns,
-    /// Of this file and those above, in bytes.
+    /// Bytes of this file and those above.
     text_bytes: usize,
-    /// Patterns with wildcards, in this file and those above.
+    /// Number of patterns with wildcards, in this file and those above.
     wild: usize,
 }
 
 impl Ignore {
-    /// Patterns of an ignore file in `folder`: as gitignore has it, a `/` within a pattern anchors it to the folder.
-    /// Also why lines were passed over.
+    /// Compiles an ignore file in `folder`: as in gitignore, a `/` within a pattern anchors it to the folder. Returns
+    /// also why lines were skipped.
     ///
     /// # Errors
     /// Those of [`build`](PatternsBuilder::build). A line that is no pattern is no error.
@@ -441,17 +442,17 @@ impl Ignore {
         Ok((Arc::new(ignore), passed_over))
     }
 
-    /// The length of a folder's ignore files and of those of the folders above it, in bytes.
+    /// Bytes of a folder's ignore files and of those of the folders above it.
     pub fn text_bytes(ignore: Option<&Self>) -> usize {
         ignore.map_or(0, |ignore| ignore.text_bytes)
     }
 
-    /// What the patterns of the folder itself take, in bytes.
+    /// Heap bytes of the folder's own patterns.
     pub fn heap_bytes(&self) -> usize {
         self.patterns.heap_bytes()
     }
 
-    /// Whether `path` is left out: the deepest file that speaks of it decides.
+    /// Whether `path` is left out: the deepest ignore file with a matching pattern decides.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
         match self.patterns.decide(&path[self.base_len..], is_dir) {
             Some(decision) => decision,

@@ -1,11 +1,11 @@
-//! How far a content may expand. A few stored bytes can say of very many items that they are there: recipe chunks that
-//! name one recipe chunk again and again, layer upon layer, come to 65,536^8 items.
+//! Limits how far a content may expand. A few stored bytes can claim very many items: recipe chunks that name one
+//! recipe chunk again and again, layer upon layer, come to 65,536^8 items.
 //!
-//! Always holds, of each content that has recipe chunks of its own:
-//! 1. Its items are paid for by its data. Whoever writes it out, or compares it with a file, does no more than the
-//!    file's bytes of data are worth. Holes pay for nothing: a hole of 2^60 bytes costs three bytes.
-//! 2. Whoever only asks what is in it goes into each recipe chunk once ([`Once`]), so that the work is bounded by what
-//!    is stored.
+//! Invariants for each content that has recipe chunks of its own:
+//! 1. Its data pays for its items. Code that writes a content out, or compares it with a file, does no more work than
+//!    the file's bytes of data are worth. Holes pay for nothing: a hole of 2^60 bytes costs three bytes.
+//! 2. Code that only asks which chunks are in a content goes into each recipe chunk once ([`Once`]), so the work is
+//!    bounded by the stored bytes.
 
 use std::collections::HashSet;
 
@@ -15,16 +15,16 @@ use onefold_store::ChunkRef;
 use crate::wire::Reader;
 use crate::{Item, Result};
 
-/// Items that nothing has to pay for.
+/// Number of items that no data has to pay for.
 const ITEMS_FREE: u64 = 4096;
-/// Bytes of data that pay for an item. What a backup stores has hundreds: no chunker cuts to less but at the end of a
-/// file or of a tar's member, whose header has 512; a hole has 512 bytes beside it in the finest file system.
+/// Bytes of data that pay for an item. A backup's items have hundreds: no chunker cuts shorter chunks except at the end
+/// of a file or of a tar's member, whose header has 512; a hole has 512 bytes beside it in the finest file system.
 const ITEM_BYTES_MIN: u64 = 8;
-/// Items of recipe chunks that were met before in the same content, as [`is_same`](crate::content::is_same) and
-/// [`name`](crate::content::name) go through them. A file of one repeated block has so many at 1 TiB.
+/// Most items of recipe chunks that come again in the same content, for [`is_same`](crate::content::is_same) and
+/// [`name`](crate::content::name). A file of one repeated block reaches this at 1 TiB.
 const ITEMS_AGAIN_MAX: u64 = 1 << 24;
 
-/// What is counted while a content's items are gone through.
+/// Counters of a content's items and data, while its items pass.
 #[derive(Default)]
 pub(crate) struct Expansion {
     items: u64,
@@ -32,8 +32,8 @@ pub(crate) struct Expansion {
 }
 
 impl Expansion {
-    /// Counts an item that is passed: data, a hole, or a recipe chunk that nobody goes into, which stands for what it
-    /// covers.
+    /// Counts an item that passes: data, a hole, or a recipe chunk that is not opened, which counts with the bytes that
+    /// it covers.
     pub fn pass(&mut self, item: &Item) {
         self.items += 1;
         if item.chunk().is_some() {
@@ -41,7 +41,7 @@ impl Expansion {
         }
     }
 
-    /// Counts a recipe chunk that is gone into.
+    /// Counts a recipe chunk that is opened.
     ///
     /// # Errors
     /// Those of [`confirm`](Self::confirm).
@@ -50,10 +50,10 @@ impl Expansion {
         self.confirm()
     }
 
-    /// That the items so far are paid for.
+    /// Checks that the data so far pays for the items.
     ///
     /// # Errors
-    /// [`Error::Malformed`](crate::Error::Malformed): they are not.
+    /// [`Error::Malformed`](crate::Error::Malformed): it does not.
     pub fn confirm(&self) -> Result<()> {
         let paid = ITEMS_FREE.saturating_add(self.data_bytes / ITEM_BYTES_MIN);
         match self.items <= paid {
@@ -67,18 +67,18 @@ impl Expansion {
     }
 }
 
-/// The recipe chunks of a content that were gone into.
+/// Recipe chunks of a content that were opened.
 #[derive(Default)]
 pub(crate) struct Once(HashSet<Fingerprint>);
 
 impl Once {
-    /// Whether this one was not met before.
+    /// Returns whether this recipe chunk comes for the first time.
     pub fn is_new(&mut self, chunk: &ChunkRef) -> bool {
         self.0.insert(chunk.fingerprint)
     }
 }
 
-/// How much of a content was met before, for who must go through all of it.
+/// Counter of repeated items, for code that must go through all of a content.
 #[derive(Default)]
 pub(crate) struct Repetition {
     met: Once,
@@ -86,7 +86,7 @@ pub(crate) struct Repetition {
 }
 
 impl Repetition {
-    /// Counts what a recipe chunk holds. False: it repeats too much for anybody to go through.
+    /// Counts the items of a recipe chunk. Returns false where the content repeats too much to go through it.
     pub fn meet(&mut self, chunk: &ChunkRef, items: usize) -> bool {
         if !self.met.is_new(chunk) {
             self.again += items as u64;

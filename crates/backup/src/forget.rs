@@ -1,4 +1,4 @@
-//! Which snapshots to keep: restic's rules, as a pure function of the snapshots, the policy and a time zone.
+//! Decides which snapshots to keep: restic's rules, as a pure function of the snapshots, the policy and a time zone.
 //!
 //! Invariant: a snapshot is forgotten only if no rule keeps it; an empty policy keeps everything; the newest
 //! snapshot of a group is kept by every rule that counts.
@@ -13,32 +13,32 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::Brief;
 use crate::{Error, Result, Time};
 
-/// How many to keep of something.
+/// Number of snapshots that a rule keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Count {
-    /// The rule says nothing.
+    /// There is no such rule.
     #[default]
     None,
-    /// So many.
+    /// Keep the newest N.
     Some(u64),
-    /// All.
+    /// Keep all.
     All,
 }
 
-/// A calendar period.
+/// Calendar period of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Period {
-    /// Each snapshot counts for itself.
+    /// No period: each snapshot counts for itself.
     Last,
-    /// One an hour.
+    /// An hour: one snapshot is kept of each.
     Hourly,
-    /// One a day.
+    /// A day: one snapshot is kept of each.
     Daily,
-    /// One a week, which begins on Monday.
+    /// A week from Monday on: one snapshot is kept of each.
     Weekly,
-    /// One a month.
+    /// A month: one snapshot is kept of each.
     Monthly,
-    /// One a year.
+    /// A year: one snapshot is kept of each.
     Yearly,
 }
 
@@ -51,20 +51,20 @@ const PERIODS: [Period; 6] = [
     Period::Yearly,
 ];
 
-/// What to keep.
+/// Rules that keep snapshots.
 #[derive(Clone, Default, Debug)]
 pub struct Policy {
-    /// How many of each period, the newest of each; in the order of [`Period`].
+    /// For each [`Period`], in that order: how many snapshots to keep, the newest one of each period.
     pub counts: [Count; 6],
-    /// Of each period, all that are not older than this before the newest snapshot of the group that is not of the
-    /// future; in the order of [`Period`].
+    /// For each [`Period`], in that order: keep one of each period within this span before the newest snapshot of the
+    /// group that is not in the future.
     pub within: [Option<Span>; 6],
-    /// Those that have all tags of one of these lists; an empty list keeps those without tags.
+    /// Keep snapshots that have all tags of one of these lists; an empty list keeps those without tags.
     pub tags: Vec<Vec<String>>,
 }
 
 impl Policy {
-    /// Whether it has no rule. To keep none, or those within no time, is no rule.
+    /// Whether the policy has no rule. A rule that keeps none, or those within an empty span, is no rule.
     pub fn is_empty(&self) -> bool {
         let says_nothing = |count: &Count| matches!(count, Count::None | Count::Some(0));
         self.counts.iter().all(says_nothing)
@@ -72,21 +72,21 @@ impl Policy {
             && self.tags.is_empty()
     }
 
-    /// Sets how many to keep of a period.
+    /// Sets how many snapshots to keep of a period.
     pub fn keep(&mut self, period: Period, count: Count) {
         self.counts[period as usize] = count;
     }
 
-    /// Sets how far back one of each period is kept.
+    /// Sets the span within which one snapshot of each period is kept.
     pub fn keep_within(&mut self, period: Period, span: Span) {
         self.within[period as usize] = Some(span);
     }
 }
 
-/// A length of time as restic writes it: `1y2m3d4h` – years, months, days, hours, each at most once, in this order.
+/// Reads a length of time in restic's form: `1y2m3d4h` – years, months, days, hours, each at most once, in this order.
 ///
 /// # Errors
-/// [`Error::Usage`] with the text: it is not written so, or longer than such a span can be.
+/// [`Error::Usage`] with the text: it has another form, or is longer than such a span can be.
 pub fn parse_span(text: &str) -> Result<Span> {
     let bad = || Error::Usage(format!("{text:?} is no duration such as 1y2m3d4h"));
     let mut span = Span::new();
@@ -112,7 +112,7 @@ pub fn parse_span(text: &str) -> Result<Span> {
     Ok(span)
 }
 
-/// As [`parse_span`] reads it.
+/// Returns the form that [`parse_span`] reads.
 fn show_span(span: &Span) -> String {
     let parts = [
         (i64::from(span.get_years()), 'y'),
@@ -124,19 +124,19 @@ fn show_span(span: &Span) -> String {
     parts.map(|(n, unit)| format!("{n}{unit}")).collect()
 }
 
-/// What makes snapshots one series.
+/// Properties that snapshots of one series have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupBy {
-    /// Snapshots of one host.
+    /// Whether snapshots of a series must have the same host.
     pub host: bool,
-    /// Snapshots of the same paths.
+    /// Whether snapshots of a series must have the same paths.
     pub paths: bool,
-    /// Snapshots with the same tags.
+    /// Whether snapshots of a series must have the same tags.
     pub tags: bool,
 }
 
 impl GroupBy {
-    /// All snapshots are one series.
+    /// Grouping by nothing: all snapshots are one series.
     pub const ALL: Self = Self {
         host: false,
         paths: false,
@@ -155,10 +155,10 @@ impl Default for GroupBy {
 }
 
 impl GroupBy {
-    /// From words as the user writes them: `host,paths,tags`, or nothing for one group of all.
+    /// Reads the user's words: `host,paths,tags` in any choice, or nothing for one group of all.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the first word that is none of these.
+    /// [`Error::Usage`] with the first unknown word.
     pub fn parse(text: &str) -> Result<Self> {
         let mut by = Self {
             host: false,
@@ -181,19 +181,19 @@ impl GroupBy {
     }
 }
 
-/// What the snapshots of a group share; what does not count is empty.
+/// Properties that the snapshots of a group share; a property that does not count is empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupKey {
-    /// The host.
+    /// Host, or empty.
     pub host: String,
-    /// The paths.
+    /// Paths, or empty.
     pub paths: Vec<Vec<u8>>,
-    /// The tags.
+    /// Tags, or empty.
     pub tags: Vec<String>,
 }
 
 impl GroupKey {
-    /// What this snapshot shares with others of its group.
+    /// Returns the key of this snapshot's group.
     pub fn of(snapshot: &Snapshot, by: GroupBy) -> Self {
         let Snapshot {
             host, paths, tags, ..
@@ -206,7 +206,7 @@ impl GroupKey {
     }
 }
 
-/// Splits into groups, in the order of hosts, paths and tags; each newest first.
+/// Splits snapshots into groups, in the order of hosts, paths and tags; in each group the newest comes first.
 pub fn group(snapshots: Vec<Brief>, by: GroupBy) -> Vec<Vec<Brief>> {
     let mut groups: BTreeMap<_, Vec<Brief>> = BTreeMap::new();
     for brief in snapshots {
@@ -222,9 +222,9 @@ pub fn group(snapshots: Vec<Brief>, by: GroupBy) -> Vec<Vec<Brief>> {
     groups
 }
 
-/// Why each of `group` (newest first) is kept, in the words of restic ("last snapshot", "daily within 7d"). No reason:
-/// it may be forgotten. An empty policy keeps all. Spans are measured from the newest that is not of the future, seen
-/// from `now`: a wrong clock must not make all others old.
+/// Returns for each snapshot of `group` (newest first) why it is kept, in restic's words ("last snapshot", "daily
+/// within 7d"). A snapshot without reasons may be forgotten. An empty policy keeps all. Spans are measured from the
+/// newest snapshot that is not in the future at `now`: a wrong clock must not make all others old.
 pub fn apply(
     group: &[(Time, &[String])],
     policy: &Policy,
@@ -278,7 +278,7 @@ fn keep_counted(
     let mut before = None;
     for (i, (time, _)) in group.iter().enumerate() {
         let bucket = bucket(*time, i, period, zone);
-        // The oldest counts as one of its own, so that a young series reaches as far back as it can.
+        // The oldest snapshot counts as a period of its own, so that a young series reaches as far back as possible.
         let is_repeated = before == Some(bucket);
         if left > 0 && (!is_repeated || i + 1 == group.len()) {
             left -= 1;
@@ -291,7 +291,8 @@ fn keep_counted(
     }
 }
 
-/// `back`: from when, and how far. Where that is from no time, or to before all time, everything is within.
+/// Keeps snapshots within a span: `back` is its end and its length. Without an end, or where the span begins before all
+/// time, all snapshots are within.
 fn keep_within(
     group: &[(Time, &[String])],
     period: Period,
@@ -308,7 +309,7 @@ fn keep_within(
             .as_ref()
             .is_none_or(|start| zoned(*time, zone) > *start);
         let bucket = bucket(*time, i, period, zone);
-        // The oldest counts as one of its own, as above.
+        // The oldest snapshot counts as a period of its own, as above.
         let is_repeated = before == Some(bucket);
         if is_within && (!is_repeated || i + 1 == group.len()) {
             before = Some(bucket);
@@ -332,10 +333,10 @@ fn word(period: Period) -> &'static str {
     }
 }
 
-/// More than offsets from UTC there are, in seconds, both signs together: jiff's go up to 26 hours.
+/// Bound on offsets from UTC, in seconds, both signs together: jiff's go up to 26 hours.
 const OFFSETS: i64 = 1_000_000;
 
-/// Two snapshots of one bucket are of one hour, day, week …
+/// Returns a number that two snapshots share if they are of the same hour, day, week …
 fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
     let t = zoned(time, zone);
     let (year, month, day) = (
@@ -345,7 +346,7 @@ fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
     );
     match period {
         Period::Last => number as i64,
-        // Where clocks are put back, an hour comes twice, with another offset.
+        // When clocks are set back, an hour comes twice, with another offset.
         Period::Hourly => {
             let hour = ((year * 100 + month) * 100 + day) * 100 + i64::from(t.hour());
             hour * OFFSETS + i64::from(t.offset().seconds())
@@ -362,7 +363,7 @@ fn bucket(time: Time, number: usize, period: Period, zone: &TimeZone) -> i64 {
 
 fn zoned(time: Time, zone: &TimeZone) -> jiff::Zoned {
     let timestamp = jiff::Timestamp::new(time.secs, time.nanos as i32);
-    // Times outside of jiff's years −9999…9999 are as good as their ends.
+    // Times outside of jiff's years −9999…9999 count as the nearest end.
     let end = if time.secs < 0 {
         jiff::Timestamp::MIN
     } else {

@@ -1,12 +1,12 @@
-//! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. The format stands in
-//! FORMAT.md, "Leaf".
+//! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. FORMAT.md, "Leaf",
+//! specifies the format.
 //!
-//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`], whose decisions depend on paths
-//! and sizes of entries alone, so that a change in one folder leaves the leaves of others as they were: they
-//! deduplicate against the snapshot before. Columns, because neighbours resemble each other in each property and not
-//! across: names, times and inodes shrink to a few bytes, and what cannot shrink (fingerprints) lies apart: in recipe
-//! chunks of some dozens of items, cut where a fingerprint says so, which a file set shares with every copy of itself.
-//! A tree of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
+//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`]. Its decisions depend on paths
+//! and sizes of entries alone, so that a change in one folder leaves the leaves of other folders as they were: they
+//! deduplicate against the snapshot before. The entries are in columns, because neighbours resemble each other in each
+//! property: names, times and inodes shrink to a few bytes. Fingerprints, which cannot shrink, are in recipe chunks of
+//! some dozens of items, cut where a fingerprint says so, which a set of files shares with every copy of itself. A tree
+//! of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
 
 mod cut;
 mod decode;
@@ -23,40 +23,40 @@ use onefold_store::ChunkRef;
 
 use crate::{Entry, Item};
 
-/// The version of the leaf format that is written.
+/// Version of the leaf format that is written.
 pub const VERSION: u8 = 1;
 
 /// Entries of one leaf, in order.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Leaf {
-    /// The folders, in order; a folder that was cut stands in several leaves.
+    /// Folders, in order; a folder that was cut is in several leaves.
     pub runs: Vec<Run>,
-    /// The entries, run by run.
+    /// Entries, run by run.
     pub entries: Vec<Entry>,
-    /// The recipe chunks that hold, one after the other, the items of all files whose content has depth 0.
+    /// Recipe chunks that hold, one after another, the items of all files whose content has depth 0.
     pub recipes: Vec<RecipeRef>,
 }
 
 /// A recipe chunk of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecipeRef {
-    /// Where it is.
+    /// Fingerprint, container and length of the recipe chunk.
     pub chunk: ChunkRef,
-    /// How many items it holds.
+    /// Number of its items.
     pub items: u32,
 }
 
 /// The entries of one folder within a leaf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The folder's path, as in [`path`](crate::path).
+    /// Path of the folder, as in [`path`](crate::path).
     pub folder: Vec<u8>,
-    /// How many entries of the leaf lie in it; at least one.
+    /// Number of entries of the leaf that lie in it; at least one.
     pub count: usize,
 }
 
 impl Leaf {
-    /// Appends an entry that follows all before it in the order of the walk.
+    /// Appends an entry that follows all others in the order of the walk.
     pub fn push(&mut self, folder: &[u8], entry: Entry) {
         match self.runs.last_mut() {
             Some(run) if run.folder == folder => run.count += 1,
@@ -68,12 +68,12 @@ impl Leaf {
         self.entries.push(entry);
     }
 
-    /// That of the last entry.
+    /// Returns the folder of the last entry.
     fn folder(&self) -> Option<&[u8]> {
         self.runs.last().map(|run| run.folder.as_slice())
     }
 
-    /// (folder, entry), in order.
+    /// Gives (folder, entry), in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
         let folders = self
             .runs
@@ -82,7 +82,7 @@ impl Leaf {
         folders.zip(&self.entries)
     }
 
-    /// The items of all files whose content has depth 0, in order.
+    /// Gives the items of all files whose content has depth 0, in order.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         let contents = self.entries.iter().map(|entry| &entry.content);
         contents
@@ -90,13 +90,13 @@ impl Leaf {
             .flat_map(|content| &content.items)
     }
 
-    /// (folder, name) of the first entry.
+    /// Returns (folder, name) of the first entry.
     pub fn first(&self) -> Option<(&[u8], &[u8])> {
         Some((&self.runs.first()?.folder, &self.entries.first()?.name))
     }
 }
 
-/// The columns' order on disk.
+/// Columns, in their order on disk.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Column {
@@ -117,25 +117,25 @@ enum Column {
     Flags,
     Shapes,
     Fingerprints,
-    /// From here on only where the head says so.
+    /// From here on a column is there only where the leaf's head says so.
     AtimeSecs,
     AtimeNanos,
     Digests,
 }
 
-/// Columns of every leaf.
+/// Number of columns that every leaf has.
 const COLUMNS: usize = Column::Fingerprints as usize + 1;
-/// Columns of a leaf that has all of them.
+/// Number of columns of a leaf that has all of them.
 const COLUMNS_MAX: usize = Column::Digests as usize + 1;
 
-/// A leaf's head, bit by bit: ctimes are told from mtimes,
+/// Bit of a leaf's head: ctimes are stored as differences from mtimes.
 const CTIME_FROM_MTIME: u8 = 1;
-/// times of access are kept,
+/// Bit of a leaf's head: times of access are kept.
 const HAS_ATIMES: u8 = 2;
-/// and some files have digests.
+/// Bit of a leaf's head: some files have digests.
 const HAS_DIGESTS: u8 = 4;
 
-/// Whether a leaf with this head has the column, by its number.
+/// Whether a leaf with this head has the column with this number.
 fn has_column(head: u8, column: usize) -> bool {
     match column {
         _ if column < COLUMNS => true,

@@ -1,9 +1,9 @@
-//! What is remembered of files with several names until all of their names were seen.
+//! Remembers files with several names until all of their names were seen.
 //!
-//! The first ones stand in RAM, further ones in nameless files: a hash table of 32-byte slots, and the values one
-//! behind the other. So RAM stays a budget however many files have several names, and every further name still finds
-//! its file: copies of a tree made of hard links (`cp -al`, rsnapshot) have all of their first names in one folder and
-//! all the others in folders that come much later.
+//! The first values are in RAM, further ones in nameless files: a hash table of 32-byte slots, and the values one
+//! behind another. So RAM stays a budget however many files have several names, and every further name still finds its
+//! file: copies of a tree made of hard links (`cp -al`, rsnapshot) have all of their first names in one folder and all
+//! the others in folders that come much later.
 //!
 //! Invariant: a value is found as often as names were to come, then it is gone.
 
@@ -15,16 +15,16 @@ use onefold_io::os::Scratch;
 
 use crate::{Error, Result};
 
-/// A file by its file system and inode number: what hard links have in common.
+/// A file by its file system and inode number, which its hard links have in common.
 pub type LinkKey = (u64, u64);
 
-/// What can be written to a file and read again.
+/// A value that can be written to a file and read again.
 pub trait Value: Clone {
     /// Appends the value's bytes.
     fn put(&self, out: &mut Vec<u8>);
-    /// The value of these bytes.
+    /// Decodes the value of these bytes.
     fn get(bytes: &[u8]) -> Result<Self>;
-    /// Bytes on the heap, about.
+    /// Approximate bytes on the heap.
     fn heap_bytes(&self) -> usize;
 }
 
@@ -42,7 +42,7 @@ struct Kept<V> {
 }
 
 impl<V: Value> Linked<V> {
-    /// An empty one, which takes about `bytes_max` bytes of RAM at most.
+    /// Makes an empty map, which takes about `bytes_max` bytes of RAM at most.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             near: HashMap::new(),
@@ -52,7 +52,7 @@ impl<V: Value> Linked<V> {
         }
     }
 
-    /// Remembers `value` for so many names to come, instead of what was remembered. Errors: a temporary file was needed
+    /// Remembers `value` for `to_come` further names, in place of an earlier value. Errors: a temporary file was needed
     /// and failed.
     pub fn insert(&mut self, key: LinkKey, to_come: u32, value: V) -> Result<()> {
         if let Some(old) = self.near.remove(&key) {
@@ -84,7 +84,7 @@ impl<V: Value> Linked<V> {
         }
     }
 
-    /// Remembers nothing of a file any more. Errors: a temporary file failed.
+    /// Forgets the value of a file. Errors: a temporary file failed.
     pub fn forget(&mut self, key: LinkKey) -> Result<()> {
         if let Some(old) = self.near.remove(&key) {
             self.near_bytes -= ram_bytes(&old.value);
@@ -95,7 +95,8 @@ impl<V: Value> Linked<V> {
         }
     }
 
-    /// The value, if it is there and `fits`; that counts as one of the names to come. Errors: a temporary file failed.
+    /// Returns the value, if it is there and `fits`, and counts one of its names as seen. Errors: a temporary file
+    /// failed.
     pub fn meet(&mut self, key: LinkKey, fits: impl Fn(&V) -> bool) -> Result<Option<V>> {
         if let Place::Occupied(mut kept) = self.near.entry(key) {
             if !fits(&kept.get().value) {
@@ -127,7 +128,7 @@ impl<V: Value> Linked<V> {
     }
 }
 
-/// What one more value costs: a hash map may be half empty.
+/// RAM of one more value, in bytes: a hash map may be half empty.
 fn ram_bytes<V: Value>(value: &V) -> usize {
     2 * size_of::<(LinkKey, Kept<V>)>() + value.heap_bytes()
 }
@@ -135,23 +136,23 @@ fn ram_bytes<V: Value>(value: &V) -> usize {
 const SLOT_BYTES: usize = 32;
 const PAGE_BYTES: usize = 512;
 const PAGE_SLOTS: u64 = (PAGE_BYTES / SLOT_BYTES) as u64;
-/// The table's first size: 32 MiB, most of it a hole at first. It doubles at seven tenths.
+/// First size of the table in pages: 32 MiB, most of it a hole at first. It doubles at seven tenths.
 const PAGES_MIN: u64 = 65_536;
 
-/// The part that stands in files.
+/// The part of the map that is in files.
 struct Far {
     slots: Scratch,
     values: Scratch,
     pages: u64,
-    /// Slots that are not empty.
+    /// Number of slots that are not empty.
     used: u64,
-    /// Those of them whose names did not all come yet.
+    /// Number of slots whose names have not all come yet.
     live: u64,
     values_bytes: u64,
     hashes: RandomState,
 }
 
-/// Device, inode, names to come, length of the value, and where it begins, plus one; all zeros: empty.
+/// Device, inode, names to come, length of the value, and its offset plus one; all zeros: an empty slot.
 #[derive(Clone, Copy)]
 struct Slot {
     key: LinkKey,
@@ -171,7 +172,7 @@ impl Slot {
         bytes
     }
 
-    /// `None`: the slot is empty.
+    /// Decodes a slot; `None` where it is empty.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let long =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -186,7 +187,7 @@ impl Slot {
     }
 }
 
-/// Where a key is, or would be.
+/// Result of looking for a key: its place, or the place where it would be.
 enum Found {
     Taken(u64, Slot),
     Free(u64),
@@ -214,7 +215,7 @@ impl Far {
         })
     }
 
-    /// Goes from the key's page on to the first that has the key or room.
+    /// Looks from the key's page on for the first page that has the key or a free slot.
     fn find(&self, key: LinkKey) -> Result<Found> {
         let mut page =
             ((u128::from(self.hashes.hash_one(key)) * u128::from(self.pages)) >> 64) as u64;
@@ -233,7 +234,7 @@ impl Far {
                     Some(_) => {}
                 }
             }
-            // The table is never full.
+            // The table is never full, so the search ends.
             page = (page + 1) % self.pages;
         }
     }
@@ -270,7 +271,7 @@ impl Far {
         self.put(place, slot)
     }
 
-    /// A table of twice the size, or of the same where half of it is gone.
+    /// Makes a table of twice the size, or of the same size where half of its slots are not live any more.
     fn grow(&mut self) -> Result<()> {
         let pages = if self.live > self.used / 2 {
             self.pages * 2
@@ -298,7 +299,7 @@ impl Far {
         read.map_err(Error::Temporary).map(|()| bytes)
     }
 
-    /// One of the names came.
+    /// Counts one of the names as seen.
     fn seen(&mut self, place: u64, slot: Slot) -> Result<()> {
         let to_come = slot.to_come - 1;
         self.live -= u64::from(to_come == 0);

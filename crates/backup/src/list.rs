@@ -1,4 +1,4 @@
-//! Looking into snapshots: list a folder, find entries, add up sizes.
+//! Looks into snapshots: lists a folder, finds entries, adds up sizes.
 
 use onefold_chunk::Fingerprint;
 use onefold_store::ChunkReader;
@@ -9,12 +9,12 @@ use crate::sample::Sample;
 use crate::tree::{Tree, Visit, read_leaf, visit_items, visit_once};
 use crate::{Content, Entry, Error, Kind, Result, Slice, Time, content, path};
 
-/// Visits the entries of `folder` (clean; empty: the root), with `recursive` all below it, in order, until `visit` says
-/// false.
+/// Visits the entries of `folder` (clean; empty: the root), and if `recursive` everything below it, in order, until
+/// `visit` returns false.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where a
-/// leaf or recipe chunk cannot be had, which ends it.
+/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where a leaf or recipe chunk cannot be had: the visit
+/// ends there.
 pub fn list(
     tree: &Tree,
     reader: &mut ChunkReader,
@@ -36,28 +36,28 @@ pub fn list(
     Ok(())
 }
 
-/// RAM for files with several names; those beyond stand in a temporary file.
+/// RAM for files with several names, in bytes; further ones go to a temporary file.
 const LINKS_BYTES_MAX: usize = 8 << 20;
 
-/// What to look for: all conditions that are given must hold.
+/// Conditions of a search: an entry must meet all that are given.
 #[derive(Clone, Default, Debug)]
 pub struct Find {
-    /// One of these patterns matches the path.
+    /// Patterns, one of which must match the path.
     pub patterns: Patterns,
-    /// Not changed before.
+    /// Earliest time of change.
     pub oldest: Option<Time>,
-    /// Not changed after.
+    /// Latest time of change.
     pub newest: Option<Time>,
-    /// At least so many bytes.
+    /// Least size of a file, in bytes.
     pub bytes_min: Option<u64>,
-    /// At most so many bytes.
+    /// Greatest size of a file, in bytes.
     pub bytes_max: Option<u64>,
-    /// Of this kind.
+    /// Kind of the entry.
     pub kind: Option<Kind>,
 }
 
 impl Find {
-    /// Whether an entry at `path` is meant.
+    /// Whether an entry at `path` meets the conditions.
     pub fn matches(&self, path: &[u8], entry: &Entry) -> bool {
         let has_size = |holds: &dyn Fn(u64) -> bool| entry.kind == Kind::File && holds(entry.size);
         (self.patterns.is_empty() || self.patterns.decide(path, entry.is_dir()) == Some(true))
@@ -76,38 +76,37 @@ impl Find {
 /// Sizes of snapshots, added up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Sizes {
-    /// How many snapshots.
+    /// Number of snapshots.
     pub snapshots_count: u64,
-    /// Files, each name counted.
+    /// Files, where each name counts.
     pub total_file_count: u64,
-    /// Folders, links and others.
+    /// Folders, links and other entries.
     pub total_other_count: u64,
-    /// Bytes that restoring each snapshot would write; further names of a file count nothing.
+    /// Bytes that restoring each snapshot would write; further names of a file do not count.
     pub total_size: u64,
-    /// All different things are told apart; otherwise those below are estimated from a sample of half a million, to
-    /// some 0.2 %.
+    /// Whether the counts below are exact; otherwise they are estimated from a sample of half a million, to some 0.2 %.
     pub is_exact: bool,
     /// Different chunks of file contents.
     pub total_blob_count: u64,
-    /// Their bytes, before compression.
+    /// Bytes of those chunks, before compression.
     pub total_uncompressed_size: u64,
     /// Files of different contents.
     pub contents_count: u64,
-    /// Their bytes.
+    /// Bytes of those files.
     pub contents_size: u64,
     /// Files of different contents or paths.
     pub versions_count: u64,
     /// Different chunks of each path's files, over all snapshots, added up.
     pub versions_blob_count: u64,
-    /// Their bytes.
+    /// Bytes of those chunks.
     pub versions_size: u64,
 }
 
-/// Adds up sizes over snapshots. What is different is told apart by hashes, in bounded RAM.
+/// Adds up sizes over snapshots. Different things are told apart by hashes, in bounded RAM.
 #[derive(Default)]
 pub struct Adder {
     sizes: Sizes,
-    /// Chunks of data, with their bytes.
+    /// Chunks of data, with their lengths in bytes.
     chunks: Sample<u64>,
     recipes: Sample<()>,
     versions: Option<Versions>,
@@ -118,14 +117,14 @@ pub struct Adder {
 struct Versions {
     contents: Sample<u64>,
     files: Sample<()>,
-    /// Chunks of a path.
+    /// Chunks by path and fingerprint, with their lengths in bytes.
     chunks: Sample<u64>,
-    /// Names of large files' contents, by what stands of these in their entries.
+    /// Names of large files' contents, by the part of the content that is in the entry.
     names: Sample<u64>,
 }
 
 impl Versions {
-    /// Reads recipe chunks only of what is new.
+    /// Returns the name of a content; recipe chunks are read only where the content is new.
     fn name(&mut self, content: &Content, reader: &mut ChunkReader) -> Result<u64> {
         if content.depth == 0 {
             return content::name(content, reader);
@@ -141,7 +140,7 @@ impl Versions {
 }
 
 impl Adder {
-    /// One that also counts contents and versions.
+    /// Makes an adder that also counts contents and versions.
     pub fn of_versions() -> Self {
         Self {
             versions: Some(Versions::default()),
@@ -152,9 +151,9 @@ impl Adder {
     /// Adds a snapshot.
     ///
     /// # Errors
-    /// [`Error::Store`] or [`Error::Malformed`] where a leaf cannot be had, [`Error::Content`] where a recipe chunk of a
-    /// file cannot be; [`Error::Temporary`] where many hard links find no room. Part of
-    /// it may be added then.
+    /// [`Error::Store`] or [`Error::Malformed`] where a leaf cannot be had, [`Error::Content`] where a recipe chunk of
+    /// a file cannot be; [`Error::Temporary`] where many hard links find no room. A part of the snapshot may be added
+    /// then.
     pub fn add(&mut self, tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         self.sizes.snapshots_count += 1;
         let mut linked = Linked::new(LINKS_BYTES_MAX);
@@ -191,7 +190,7 @@ impl Adder {
             versions.name(&entry.content, reader)?,
         );
         versions.contents.meet(content, |bytes| *bytes = entry.size);
-        // Two random numbers: so is what one is beside the other.
+        // Both are as good as random, so their difference bit by bit is, too.
         if !versions.files.meet(path ^ content, |()| {}) {
             return Ok(());
         }
@@ -222,7 +221,7 @@ impl Adder {
         })
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub fn sizes(&self) -> Sizes {
         let sizes = Sizes {
             is_exact: self.chunks.is_exact(),
@@ -251,7 +250,7 @@ impl Adder {
     }
 }
 
-/// Nothing is to be known of a file but that it was met.
+/// Remembers nothing about a file except that it came.
 impl Value for () {
     fn put(&self, _: &mut Vec<u8>) {}
 

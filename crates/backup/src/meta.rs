@@ -1,7 +1,7 @@
-//! Reading metadata of the user's files: stat, owners' names, links' targets, extended attributes and ACLs.
+//! Reads metadata of the user's files: stat, names of owners, targets of links, extended attributes and ACLs.
 //!
-//! Everything is relative to an open folder, so that no path is too long and no rename on the way leads elsewhere.
-//! ACLs are the attributes `system.posix_acl_access` and `system.posix_acl_default`: they need no code of their own.
+//! All paths are relative to an open folder, so that no path is too long and no rename on the way leads elsewhere. ACLs
+//! are the attributes `system.posix_acl_access` and `system.posix_acl_default`: they need no code of their own.
 
 mod owners;
 
@@ -13,19 +13,19 @@ use rustix::io::Errno;
 
 use crate::{Entry, Error, Kind, Time, Xattrs};
 
-/// Extended attributes that one entry keeps, names and values, in bytes: some entries with so many are on their way at
-/// once. Most file systems have room for a few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a
-/// thousand.
+/// Most bytes of extended attributes that one entry keeps, names and values: some entries with as many are on their way
+/// at once. Most file systems have room for a few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a
+/// thousand attributes.
 pub const XATTRS_BYTES_MAX: usize = 4 << 20;
-/// What is said of more than that; no call on attributes says so.
+/// Error of an entry with more attributes than that; no call on attributes returns it.
 const TOO_MANY_XATTRS: Errno = Errno::FBIG;
-/// What is said where `/proc` is not mounted, by which they are reached; no call on attributes says so.
+/// Error where `/proc` is not mounted, which leads to the attributes; no call on attributes returns it.
 const NO_WAY_TO_XATTRS: Errno = Errno::NXIO;
 
-/// What `stat` says, as far as snapshots keep it.
+/// The result of `stat`, as far as snapshots keep it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
     /// The lower twelve mode bits.
     pub mode: u16,
@@ -33,7 +33,7 @@ pub struct Stat {
     pub uid: u32,
     /// Group number.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// 512-byte units on disk: fewer than the size needs means holes.
     pub blocks: u64,
@@ -45,16 +45,16 @@ pub struct Stat {
     pub atime: Time,
     /// Inode number.
     pub inode: u64,
-    /// File system.
+    /// Number of the file system.
     pub device: u64,
-    /// Hard links.
+    /// Number of hard links.
     pub links: u64,
-    /// Which device it is.
+    /// Number of the device, for devices.
     pub rdev: u64,
 }
 
 impl Stat {
-    /// Of `name` in `dir`; a symbolic link itself is looked at unless `follow`.
+    /// Looks at `name` in `dir`; a symbolic link itself is looked at unless `follow`.
     ///
     /// # Errors
     /// Those of `fstatat`: `NOENT`, `ACCESS`, `NAMETOOLONG` …
@@ -67,19 +67,19 @@ impl Stat {
         rustix::fs::statat(dir, name, flags).map(Self::from_system)
     }
 
-    /// The file system of `name` in `dir`, also where nothing else of it may be known: of a mount whose owner keeps
-    /// others out, or whose program has died.
+    /// Returns the file system of `name` in `dir`, also where the rest of `stat` is not available: for a mount whose
+    /// owner keeps others out, or whose program has died.
     ///
     /// # Errors
     /// Those of `statx`.
     pub fn device_at(dir: impl AsFd, name: &[u8]) -> Result<u64, Errno> {
-        // FUSE refuses whoever asks for anything that is in a mask, and waits for a program to answer that.
+        // FUSE refuses requests with a mask, and waits for a program to answer them: the mask stays empty.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
         let about = rustix::fs::statx(dir, name, flags, StatxFlags::empty())?;
         Ok(makedev(about.stx_dev_major, about.stx_dev_minor))
     }
 
-    /// Of what is there but cannot be looked at.
+    /// Makes the `stat` of a thing that is there but cannot be looked at.
     pub fn unknown() -> Self {
         Self {
             kind: Kind::File,
@@ -98,10 +98,10 @@ impl Stat {
         }
     }
 
-    /// Of an open file.
+    /// Looks at an open file.
     ///
     /// # Errors
-    /// Those of `fstat`, as of a server that is gone.
+    /// Those of `fstat`, for example of a server that is gone.
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(fd).map(Self::from_system)
     }
@@ -133,22 +133,22 @@ impl Stat {
         }
     }
 
-    /// Whether the content is as it was, as far as times tell: nobody wrote in between. Another ctime says nothing of
-    /// it: the owner, the mode or the number of names may have changed. Who trusts this keeps the earlier ctime, so
-    /// that a writer who put the time of change back is found the next time.
+    /// Whether the content is unchanged, as far as times tell. Another ctime does not count: the owner, the mode or the
+    /// number of names may have changed. A caller that relies on this keeps the earlier ctime, so that the next backup
+    /// finds a writer who put the time of change back.
     pub fn same_content(&self, other: &Stat) -> bool {
         let looks = |stat: &Stat| (stat.inode, stat.device, stat.size, stat.mtime);
         looks(self) == looks(other)
     }
 
-    /// An entry with everything that `stat` says; target, attributes, time of access and content are missing.
+    /// Makes an entry with all properties from `stat`; target, attributes, time of access and content are missing.
     pub fn entry(&self, name: Vec<u8>, owners: &Owners) -> Entry {
         let mut entry = Entry::owned_by(owners.get(self.uid, self.gid), name, self.kind);
         self.tell(&mut entry, owners);
         entry
     }
 
-    /// Makes `entry` say what this does.
+    /// Sets the entry's properties from this `stat`.
     pub fn tell(&self, entry: &mut Entry, owners: &Owners) {
         (entry.kind, entry.mode) = (self.kind, self.mode);
         if (entry.owner.uid, entry.owner.gid) != (self.uid, self.gid) {
@@ -186,15 +186,15 @@ fn kind(file_type: FileType) -> Kind {
     }
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 ///
 /// # Errors
-/// Those of `readlinkat`: `INVAL` where it is no link (any more), `NOENT` …
+/// Those of `readlinkat`: `INVAL` where the name is no link (any more), `NOENT` …
 pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
 
-/// Why the attributes of `path` cannot be had.
+/// Makes the error of attributes of `path` that cannot be had.
 pub fn xattrs_error(path: &[u8], e: Errno) -> Error {
     let source = match e {
         TOO_MANY_XATTRS => {
@@ -209,21 +209,22 @@ pub fn xattrs_error(path: &[u8], e: Errno) -> Error {
     Error::io("read the attributes of", path, source)
 }
 
-/// Extended attributes of an open file or folder; none where the file system has none.
+/// Reads the extended attributes of an open file or folder; none where the file system has none.
 ///
 /// # Errors
-/// `FBIG`: more than [`XATTRS_BYTES_MAX`]. Others of the system; [`xattrs_error`] puts them in words.
+/// `FBIG`: there are more than [`XATTRS_BYTES_MAX`]. Others of the system; [`xattrs_error`] puts them in words.
 pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let list = |buf: &mut [u8]| rustix::fs::flistxattr(fd, buf);
     collect(list, |name, buf| rustix::fs::fgetxattr(fd, name, buf))
 }
 
-/// Extended attributes of `name` in `dir` itself, also where it is a link or cannot be opened; none where it is gone.
+/// Reads the extended attributes of `name` in `dir`, also where that is a link or cannot be opened; none where it is
+/// gone.
 ///
 /// # Errors
-/// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and it is no folder that can be opened.
+/// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and `name` is no folder that can be opened.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
-    // That takes a quarter of the time.
+    // This quick check takes a quarter of the time.
     if onefold_io::os::has_no_attributes(dir, name) {
         return Ok(Xattrs::new());
     }
@@ -245,7 +246,7 @@ pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     }
 }
 
-/// A path by which calls that know no folder descriptors reach `name` in `dir`, however deep that lies.
+/// Returns a path by which calls without folder descriptors reach `name` in `dir`, at any depth.
 pub fn beside(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     [
         format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(),
@@ -276,7 +277,7 @@ fn collect(
     Ok(xattrs)
 }
 
-/// The names that `list` writes, each with a zero behind it; none where the file system has no attributes.
+/// Returns the names that `list` writes, each with a zero behind it; none where the file system has no attributes.
 ///
 /// # Errors
 /// Those of `list`, `RANGE` at 1 MiB only.
@@ -297,7 +298,7 @@ pub fn xattr_names(
         .collect())
 }
 
-/// The kernel limits names and values to 64 KiB each.
+/// Calls again with a larger buffer. The kernel limits names and values to 64 KiB each.
 fn grown(call: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut size = 1 << 10;
     loop {

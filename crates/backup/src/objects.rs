@@ -1,4 +1,4 @@
-//! Which stored objects a snapshot refers to, path by path: the other way round than a restore goes.
+//! Finds the stored objects that a snapshot refers to, path by path: the reverse of a restore.
 
 use onefold_store::{ChunkReader, ChunkRef};
 
@@ -11,29 +11,28 @@ use crate::{Error, Result, Slice, path};
 pub enum Met<'a> {
     /// A chunk of a file's data, or a recipe chunk of that file alone.
     OfFile {
-        /// Which, and where.
+        /// Fingerprint, container and length of the chunk.
         chunk: ChunkRef,
-        /// The file.
+        /// Path of the file.
         path: &'a [u8],
-        /// The leaf that holds the file's entry.
+        /// Leaf that holds the file's entry.
         leaf: ChunkRef,
     },
     /// A leaf, or a recipe chunk of several of its files.
     OfLeaf {
-        /// Which, and where.
+        /// Fingerprint, container and length of the chunk.
         chunk: ChunkRef,
-        /// The folder of the leaf's first entry.
+        /// Folder of the leaf's first entry.
         folder: &'a [u8],
     },
 }
 
-/// Tells `visit` of everything that the snapshot refers to, leaf by leaf. What a file repeats may come again, but each
-/// of its recipe chunks is gone into once. Reads all metadata, and no data.
+/// Calls `visit` with every object that the snapshot refers to, leaf by leaf. A chunk that a file repeats may come
+/// again, but each of its recipe chunks is opened once. Reads all metadata, and no data.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where the
-/// table or a leaf cannot be had, which ends it; [`Error::Content`] of the first file of which a recipe chunk cannot be
-/// had, at the end.
+/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where the table or a leaf cannot be had: the visit ends
+/// there. [`Error::Content`] at the end, for the first file with a recipe chunk that cannot be had.
 pub fn visit(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
@@ -62,7 +61,7 @@ pub fn visit(
                 Ok(true)
             });
             match visited {
-                // Other files have theirs.
+                // Other files have recipe chunks of their own.
                 Err(error) if error.is_loss() => {
                     lost.get_or_insert_with(|| Error::of_content("look into", &path, error));
                 }

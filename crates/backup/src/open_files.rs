@@ -1,39 +1,39 @@
-//! How many files and folders are kept open: as many as help, and no more than a part of what the system grants.
+//! Numbers of files and folders that are kept open: as many as help, and no more than a part of the system's limit.
 
 use rustix::process::{Resource, getrlimit};
 
-/// Folders that a restore keeps open at most,
+/// Most folders that a restore keeps open.
 const FOLDERS_MAX: usize = 384;
-/// and large files.
+/// Most large files that a restore keeps open.
 const LARGE_MAX: usize = 128;
-/// Folders that a walk keeps open for who follows it,
+/// Most folders that a walk keeps open for its consumer.
 const FOLDERS_MET_MAX: usize = 512;
-/// small files that a backup opens before it reads them,
+/// Most small files that a backup opens before it reads them.
 const AHEAD_MAX: usize = 4096;
-/// and folders of small files that are kept open until these are read.
+/// Most folders of small files that a backup keeps open until the files are read.
 const FOLDERS_AHEAD_MAX: usize = 1024;
 
-/// How many folders a walk keeps open for who follows it.
+/// Number of folders that a walk keeps open for its consumer.
 pub fn folders_met_max() -> usize {
     share(granted(), 8, FOLDERS_MET_MAX)
 }
 
-/// How many small files a backup opens before it reads them.
+/// Number of small files that a backup opens before it reads them.
 pub fn ahead_max() -> usize {
     share(granted(), 8, AHEAD_MAX)
 }
 
-/// How many folders of small files it keeps open until these are read.
+/// Number of folders of small files that a backup keeps open until the files are read.
 pub fn folders_ahead_max() -> usize {
     share(granted(), 4, FOLDERS_AHEAD_MAX)
 }
 
-/// How many folders a restore keeps open.
+/// Number of folders that a restore keeps open.
 pub fn folders_max() -> usize {
     share(granted(), 4, FOLDERS_MAX)
 }
 
-/// How many large files it keeps open.
+/// Number of large files that a restore keeps open.
 pub fn large_max() -> usize {
     share(granted(), 8, LARGE_MAX)
 }
@@ -42,7 +42,7 @@ fn granted() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// One of `parts` parts of what is granted, or the most that is of use.
+/// Returns one of `parts` parts of the limit, or `most` where that is less; at least 1.
 fn share(granted: Option<u64>, parts: u64, most: usize) -> usize {
     let share = granted.map_or(usize::MAX, |granted| (granted / parts) as usize);
     share.clamp(1, most)

@@ -1,7 +1,7 @@
 //! Paths inside snapshots: bytes, absolute, `/`-separated, no `.`/`..`/empty components; the root is the empty path.
 //!
-//! Everything is ordered as the walk meets it: an entry's key is (folder, name), folders before what is in their
-//! subfolders. [`order`] is that of folders: component by component, which is byte order with `/` below every other
+//! Paths are in the order of the walk: an entry's key is (folder, name), and the entries of a folder come before those
+//! of its subfolders. [`order`] compares folders component by component, which is byte order with `/` below every other
 //! byte.
 
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ pub fn entry_order(a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> Ordering {
     order(a.0, b.0).then_with(|| a.1.cmp(b.1))
 }
 
-/// `folder` + `/` + `name`.
+/// Returns `folder` + `/` + `name`.
 pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(folder.len() + 1 + name.len());
     path.extend_from_slice(folder);
@@ -34,7 +34,7 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// (folder, name) of a path that is not the root.
+/// Splits a path that is not the root into (folder, name).
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -47,8 +47,8 @@ pub fn within(path: &[u8], folder: &[u8]) -> bool {
     path.starts_with(folder) && (path.len() == folder.len() || path[folder.len()] == b'/')
 }
 
-/// A path as snapshots hold it: leading `/`, no empty, `.` or `..` components (`..` takes one away), no trailing `/`.
-/// The root is empty.
+/// Returns a path in the form of snapshots: leading `/`, no empty, `.` or `..` components (`..` removes the one
+/// before), no trailing `/`. The root is empty.
 pub fn clean(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|&b| b == b'/') {
@@ -68,7 +68,7 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
     clean
 }
 
-/// As [`clean`] gives it, without a copy where it is clean.
+/// Returns a path in the form of [`clean`], without a copy where it is clean.
 pub fn cleaned(path: &[u8]) -> Cow<'_, [u8]> {
     match folder_is_safe(path) {
         true => Cow::Borrowed(path),
@@ -81,19 +81,19 @@ pub fn name_is_safe(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|&b| b == b'/' || b == 0)
 }
 
-/// Whether every component of a folder from a snapshot is safe, and it is written as [`clean`] would.
+/// Whether every component of a folder from a snapshot is safe, and the path is in the form of [`clean`].
 pub fn folder_is_safe(folder: &[u8]) -> bool {
     folder.is_empty() || (folder[0] == b'/' && folder[1..].split(|&b| b == b'/').all(name_is_safe))
 }
 
-/// Whether a character of text from outside is escaped for people: control characters, which could move the cursor, and
-/// marks that turn the direction of what follows, by which a name could pass for another.
+/// Whether a character of text from outside is escaped when it is shown: control characters, which could move the
+/// cursor, and marks that turn the direction of text, by which a name could look like another.
 pub fn is_escaped(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// For people: UTF-8, with other bytes as `\xNN`, control characters escaped; the root is `/`.
+/// Returns the path as people read it: UTF-8, with other bytes as `\xNN`, control characters escaped; the root is `/`.
 pub fn show(path: &[u8]) -> String {
     if path.is_empty() {
         return "/".into();

@@ -1,4 +1,4 @@
-//! What a running verb tells its caller: counters to poll, events to print, and the flag that ends it.
+//! Reports of a running verb to its caller: counters to poll, events to print, and the flag that ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::restore::Metadata;
 use crate::{Error, Result};
 
-/// Counters of a running verb. Shared between its threads and whoever draws the progress bar.
+/// Counters of a running verb, shared by its threads and the progress bar.
 #[derive(Default, Debug)]
 pub struct Progress {
     /// Files found so far (backup) or to restore.
@@ -21,40 +21,40 @@ pub struct Progress {
     pub files_expected: AtomicU64,
     /// Bytes of those files.
     pub bytes_expected: AtomicU64,
-    /// Whether that count has ended.
+    /// Whether the count beside a restore has ended.
     pub expected_known: AtomicBool,
     /// Files done.
     pub files_done: AtomicU64,
     /// Folders done.
     pub dirs_done: AtomicU64,
-    /// Bytes of files done, unchanged ones included.
+    /// Bytes of files done, including unchanged ones.
     pub bytes_done: AtomicU64,
     /// Bytes done of the file that is being backed up.
     pub bytes_of_current: AtomicU64,
-    /// Of the files done in a restore, those that stayed as they were.
+    /// Files that a restore has kept as they were; they count as done, too.
     pub files_skipped: AtomicU64,
-    /// Their bytes.
+    /// Bytes of the files that a restore has kept.
     pub bytes_skipped: AtomicU64,
     /// Things that a restore has removed.
     pub deleted: AtomicU64,
     /// Bytes read from the source, or written to the target.
     pub bytes_moved: AtomicU64,
-    /// Whether what a restore writes is read back.
+    /// Whether a restore reads back the files that it writes.
     pub is_verifying: AtomicBool,
     /// Bytes of files that a restore has read back.
     pub bytes_verified: AtomicU64,
     /// Bytes of new chunks, before compression.
     pub bytes_new: AtomicU64,
-    /// Bytes of the containers stored for them; the store adds to it.
+    /// Bytes of the containers stored for new chunks; the store adds to it.
     pub bytes_stored: Arc<AtomicU64>,
     /// Paths that failed.
     pub errors: AtomicU64,
-    /// All is written, and the disk is waited for.
+    /// Whether everything is written, and the restore waits for the disk.
     pub is_settling: AtomicBool,
-    /// What is being done now.
+    /// Path that is being worked on.
     pub current: Mutex<Vec<u8>>,
     cancelled: AtomicBool,
-    /// The store takes nothing more, so that nobody need wait for input.
+    /// Whether the store takes nothing more, so that waiting for input is of no use.
     has_closed: AtomicBool,
 }
 
@@ -69,12 +69,12 @@ impl Progress {
         self.cancelled.load(Relaxed)
     }
 
-    /// Says whether the store takes nothing more: who waits for input stops waiting then.
+    /// Says whether the store takes nothing more: then waits for input end.
     pub(crate) fn set_closed(&self, has_closed: bool) {
         self.has_closed.store(has_closed, Relaxed);
     }
 
-    /// Whether nobody wants what is still to come: cancelled, or the store has ended.
+    /// Whether further input is of no use: the verb is cancelled, or the store has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_cancelled() || self.has_closed.load(Relaxed)
     }
@@ -92,31 +92,31 @@ impl Progress {
     }
 }
 
-/// What happened to one entry.
+/// Result for one entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The parent did not have it.
+    /// The entry is new: the parent does not have it, or the target did not.
     New,
     /// Content or metadata differ.
     Modified,
-    /// As before.
+    /// The entry is as before.
     Unchanged,
-    /// It was there and is no more: what a restore deletes.
+    /// The entry was removed from the target of a restore.
     Removed,
 }
 
-/// Receives what happens path by path; every method may be called from any thread.
+/// Receiver of events, path by path; every method may be called from any thread.
 pub trait Events: Sync {
-    /// This path failed; the rest goes on.
+    /// Reports a path that failed; the rest goes on.
     fn error(&self, path: &[u8], error: &Error);
 
-    /// This path was restored, but lacks some of its metadata: the target did not take it, or does not keep it.
+    /// Reports a path that was restored, but lacks some of its metadata: the target refused or does not keep it.
     fn lacking(&self, path: &[u8], what: Metadata, error: &Error) {
         let _ = what;
         self.error(path, error);
     }
 
-    /// This path is done, but something is noteworthy.
+    /// Reports something noteworthy about a path that is done.
     fn warning(&self, path: &[u8], what: &str) {
         let _ = (path, what);
     }
@@ -126,7 +126,7 @@ pub trait Events: Sync {
         false
     }
 
-    /// An entry is done. `bytes`: of its new chunks, before compression (backup); of the file (restore).
+    /// Reports an entry that is done. `bytes`: of its new chunks, before compression (backup); of the file (restore).
     fn entry(&self, path: &[u8], change: Change, bytes: u64) {
         let _ = (path, change, bytes);
     }

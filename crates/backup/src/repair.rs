@@ -1,11 +1,11 @@
-//! Repairing a snapshot: a new one without what is lost, which can be read whole.
+//! Repairs a snapshot: makes a new one without the lost parts, which can be read as a whole.
 //!
-//! Invariant: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in
-//! part, is an entry that could not be read; a folder whose names may be lost is one that could not be listed. So
-//! `diff` and `restore --delete` treat what is lost as they treat what a backup failed to read: as unknown, not as
-//! removed. What the device does not give now is not lost for that: the next try, or the next cable, may bring it. It
-//! ends the repair (`Repository::repair` sets a container aside that the device never gives; then what it held is
-//! gone). Why not the parts of a file that are left, as restic keeps them: a file with a part cut out passes for a
+//! Invariant: the new snapshot claims nothing that is not there. A file whose content is lost, in whole or in part,
+//! becomes an entry that could not be read; a folder whose names may be lost becomes one that could not be listed. So
+//! `diff` and `restore --delete` treat lost entries like those that a backup failed to read: as unknown, not as
+//! removed. Bytes that the device does not give now do not count as lost: the next try, or another cable, may bring
+//! them. They end the repair (`Repository::repair` sets a container aside that the device never gives; then its chunks
+//! are gone). The remaining parts of a file are not kept, as restic keeps them: a file with a part cut out passes for a
 //! whole one everywhere else.
 
 use std::collections::HashSet;
@@ -23,25 +23,26 @@ use crate::snapshots::{self, Named};
 use crate::tree::Tree;
 use crate::{Content, Entry, Error, Flags, Item, Result};
 
-/// The tag of a repaired snapshot.
+/// Tag of a repaired snapshot.
 pub const REPAIRED_TAG: &str = "repaired";
 
-/// What became of a snapshot.
+/// Result of repairing a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Repaired {
-    /// Nothing of it is lost.
+    /// No part of the snapshot is lost.
     Whole,
-    /// Nothing of it can be found any more.
+    /// No entry of the snapshot can be found any more.
     Gone,
-    /// It is hurt; the snapshot that has what is left, unless that was not wanted.
+    /// Parts are lost; the name of the new snapshot with the rest, unless none was wanted.
     Anew(Vec<Hurt>, Option<RootId>),
 }
 
-/// Makes a snapshot of what is left of `named`, where `is_lost` says what was lost a moment ago, and still is. The old
-/// one stays. With `dry_run` nothing is stored. One that was forgotten meanwhile has nothing to repair.
+/// Makes a snapshot of the remaining parts of `named`: a chunk is lost where `is_lost` says so and it still cannot be
+/// read. The old snapshot stays. With `dry_run` nothing is stored. A snapshot that was forgotten meanwhile needs no
+/// repair.
 ///
 /// # Errors
-/// What keeps it from looking or storing; what the device does not give.
+/// Errors of reading or storing, also where the device does not give bytes.
 pub fn repair(
     repository: &Repository,
     named: &Named,
@@ -55,22 +56,23 @@ pub fn repair(
     repair_as(repository, named, is_lost, &storing)
 }
 
-/// What is stored of a snapshot that is repaired.
+/// The way to store the result of a repair.
 pub enum Storing<'a> {
-    /// Nothing: it is only looked.
+    /// Nothing is stored: the snapshot is only looked at.
     Nothing,
-    /// The new snapshot, beside the old one.
+    /// The new snapshot is stored beside the old one.
     Beside,
-    /// The new snapshot, and with `forget` the old one goes: decided in the lock of those who choose snapshots.
+    /// The new snapshot is stored, and with `forget` the old one is removed, in one step under the lock on choosing
+    /// snapshots.
     Under {
-        /// That lock.
+        /// The lock on choosing snapshots.
         lock: &'a RootsLock,
-        /// Whether the old one goes.
+        /// Whether the old snapshot is removed.
         forget: bool,
     },
 }
 
-/// As [`repair`], with what is wanted of the old snapshot.
+/// Repairs a snapshot as [`repair`] does, and stores the result as `storing` says.
 ///
 /// # Errors
 /// Those of [`repair`], and of [`RootsLock::replace`].
@@ -85,13 +87,13 @@ pub fn repair_as(
         _ => SessionKind::Backup,
     };
     let session = repository.session(kind)?;
-    // Forgotten before the session stood, it may have been swept as well.
+    // A snapshot that was forgotten before the session began may have been swept as well.
     if snapshots::load_if_there(repository, named.id)?.is_none() {
         return Ok(Repaired::Whole);
     }
     let (mut reader, mut again) = (session.reader()?, session.data_reader()?);
     let (mut hurts, mut not_given) = (Vec::new(), None);
-    // Since it was looked for, a backup may have stored it again: what is lost cannot be read now either.
+    // A backup may have stored the chunk again since: a lost chunk cannot be read now either.
     let mut is_lost = |chunk: &ChunkRef| {
         is_lost(chunk)
             && match again.read(chunk) {
@@ -140,12 +142,12 @@ pub fn repair_as(
     Ok(Repaired::Anew(hurts, Some(id)))
 }
 
-/// What of a snapshot is lost.
+/// The lost parts of a snapshot.
 struct Lost<'a> {
-    /// Leaves, each as the path of its first entry.
+    /// Lost leaves, each as the path of its first entry.
     leaves: HashSet<&'a [u8]>,
     files: HashSet<&'a [u8]>,
-    /// Folders from and up to which names may be lost.
+    /// Pairs of folders from and up to which names may be lost.
     gaps: Vec<(&'a [u8], Option<&'a [u8]>)>,
 }
 
@@ -177,7 +179,7 @@ impl<'a> Lost<'a> {
     }
 }
 
-/// All entries that are left, as a new stream. Leaves without a loss come out as they were, and are stored already.
+/// Writes all remaining entries as a new stream. Leaves without a loss come out unchanged, and are stored already.
 fn rewrite(
     repository: &Repository,
     session: &Session,
@@ -204,8 +206,7 @@ fn rewrite(
     Ok(stream.finish(session, &[])?.0)
 }
 
-/// A leaf with the contents that are left. Errors: more of it cannot be read than was lost when it was looked at
-/// before.
+/// Returns a leaf with the remaining contents. Errors: more of it cannot be read than was lost in the first look.
 fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Result<Leaf> {
     let (mut leaf, counts) = read_bare(leaf, reader)?;
     let (items, mut failed) = left_items(&leaf, reader);
@@ -235,13 +236,14 @@ fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Result<
     Ok(leaf)
 }
 
-/// Leaves what `stat` said, and no content.
+/// Flags an entry as not read: it keeps what `stat` said, and has no content.
 fn lose(entry: &mut Entry) {
     entry.flags.0 |= Flags::UNREADABLE.0;
     (entry.size, entry.content) = (0, Content::default());
 }
 
-/// The items of a leaf's recipe chunks; `None` for those of a chunk that cannot be read, and why the first cannot.
+/// Returns the items of a leaf's recipe chunks, with `None` for items of a chunk that cannot be read; and why the first
+/// chunk cannot.
 fn left_items(leaf: &Leaf, reader: &mut ChunkReader) -> (Vec<Option<Item>>, Option<Error>) {
     let (mut all, mut failed) = (Vec::new(), None);
     for recipe in &leaf.recipes {

@@ -1,4 +1,4 @@
-//! What snapshots keep alive, and what is hurt when chunks are lost.
+//! Tells the store which chunks snapshots keep alive, and finds the files that lost chunks hurt.
 
 use onefold_store::{ChunkReader, ChunkRef, RootId, Roots, Seen};
 
@@ -8,8 +8,8 @@ use crate::tree::{Tree, Visit, visit_items, visit_once};
 use crate::wire::Reader;
 use crate::{Entry, Error, Item, Result, Slice, path};
 
-/// Tells the store what a snapshot refers to: its table, leaves, recipe chunks and data chunks. A leaf or recipe chunk
-/// that an earlier snapshot has too is not gone into again.
+/// Tells the store the references of a snapshot: its table, leaves, recipe chunks and data chunks. A leaf or recipe
+/// chunk that an earlier snapshot has too is not opened again.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SnapshotRoots;
 
@@ -49,7 +49,7 @@ fn for_each_ref(
         match refs_of_leaf(leaf, reader, (seen, &mut gone_into), visit) {
             Ok(()) => {}
             Err(error) if error.is_loss() => {
-                // Another snapshot that has them must hear of it, too.
+                // Forget them: another snapshot that has them must report the loss, too.
                 gone_into.iter().for_each(|chunk| seen.forget(chunk));
                 lost.get_or_insert(error);
             }
@@ -59,7 +59,7 @@ fn for_each_ref(
     lost.map_or(Ok(()), Err)
 }
 
-/// All references of one leaf, and where something of it is lost, as many as can be had.
+/// Visits all references of one leaf; where something of the leaf is lost, as many as can be had.
 fn refs_of_leaf(
     leaf: &LeafRef,
     reader: &mut ChunkReader,
@@ -113,22 +113,22 @@ fn into_store(error: Error) -> onefold_store::Error {
     }
 }
 
-/// What of a snapshot is hurt.
+/// A part of a snapshot that is hurt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hurt {
     /// Chunks of this file are lost.
     File(Vec<u8>),
-    /// The entries from this path on are lost, up to the next path that is known (none: to the end).
+    /// Entries from the first path up to the second, which is known; `None`: to the end.
     Entries(Vec<u8>, Option<Vec<u8>>),
-    /// Nothing of the snapshot can be found any more: its table of leaves is lost, or every one of them.
+    /// The whole snapshot: its table of leaves is lost, or all leaves are.
     All,
 }
 
-/// Tells which files of a snapshot are hurt, where `is_lost` says so of a chunk. Leaves and recipe chunks that cannot
-/// be had ([`Error::is_loss`]) are lost.
+/// Calls `tell` with the hurt parts of a snapshot, where `is_lost` says which chunks are lost. Leaves and recipe chunks
+/// that cannot be had ([`Error::is_loss`]) are lost, too.
 ///
 /// # Errors
-/// What else keeps it from looking: it says nothing of what is stored.
+/// Errors that keep this from looking, and so say nothing about the stored chunks.
 pub fn hurt(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
@@ -138,7 +138,8 @@ pub fn hurt(
     hurt_where(snapshot, reader, (is_lost, Error::is_loss), tell)
 }
 
-/// The same; of what cannot be read, that is lost whose error the second of `lost` counts. Any other is returned.
+/// Finds hurt parts as [`hurt`] does; a failed read counts as a loss where the second function of `lost` says so. Other
+/// errors are returned.
 pub(crate) fn hurt_where(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
@@ -149,7 +150,7 @@ pub(crate) fn hurt_where(
         tell(Hurt::All);
         return Ok(());
     };
-    // Lost leaves before the first that is not: with none left they are all there was.
+    // Lost leaves before the first readable one: with no readable one, all of the snapshot is lost.
     let mut lost_so_far = Some(Vec::new());
     for (i, leaf) in tree.leaves().iter().enumerate() {
         let bare = match is_lost(&leaf.chunk) {
@@ -189,7 +190,7 @@ pub(crate) fn hurt_where(
     Ok(())
 }
 
-/// What is read; `None` where it is lost.
+/// Returns the result of a read; `None` where the error counts as a loss.
 fn unless_lost<T>(read: Result<T>, counts: fn(&Error) -> bool) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -198,12 +199,12 @@ fn unless_lost<T>(read: Result<T>, counts: fn(&Error) -> bool) -> Result<Option<
     }
 }
 
-/// A leaf without contents, and how many items of its recipe chunks each entry has.
+/// Reads a leaf without contents; returns also how many items of its recipe chunks each entry has.
 pub(crate) fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<(Leaf, Vec<u64>)> {
     decode_bare(&reader.read(&leaf.chunk)?)
 }
 
-/// The items of a leaf's recipe chunk.
+/// Reads the items of a leaf's recipe chunk.
 pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result<Vec<Item>> {
     let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
     match items.len() == recipe.items as usize {
@@ -218,7 +219,7 @@ pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result
 
 type Lost<'a> = (&'a mut dyn FnMut(&ChunkRef) -> bool, fn(&Error) -> bool);
 
-/// The numbers of a leaf's items that are lost, sorted.
+/// Returns the numbers of a leaf's lost items, sorted.
 fn lost_items(
     leaf: &Leaf,
     reader: &mut ChunkReader,

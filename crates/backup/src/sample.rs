@@ -1,17 +1,17 @@
-//! What different things there are, in bounded RAM: all of them up to half a million, beyond that a sample.
+//! Counts different things in bounded RAM: exactly up to half a million, beyond that by a sample.
 //!
-//! The sample goes by the things' hashes: whoever comes again is in it again or never was, and so is his counterpart in
-//! another sample. Each time it has grown too large, half of it goes. From a quarter of a million things and more that
-//! are left, a count is wrong by some 0.2 % (one standard deviation).
+//! Things are sampled by their hashes: a thing that comes again is in the sample again or never was, and the same goes
+//! for things with the same hash in another sample. Each time the sample has grown too large, half of it is dropped.
+//! With a quarter of a million things or more left, a count is wrong by some 0.2 % (one standard deviation).
 
 use std::collections::HashMap;
 
-/// So many different things are told apart exactly: with eight bytes of each, they take 18 MiB.
+/// Most different things that are counted exactly: with values of eight bytes they take 18 MiB.
 pub const EXACT_MAX: usize = 1 << 19;
 
-/// Things by their hashes, all of whose bits are as good as random, and what is known of each.
+/// Things by their hashes, whose bits are as good as random, with a value for each.
 pub struct Sample<V> {
-    /// Those whose hash ends with `halvings` zeros.
+    /// Values of things whose hash ends with `halvings` zeros.
     kept: HashMap<u64, V>,
     halvings: u32,
     exact_max: usize,
@@ -32,17 +32,17 @@ impl<V> Sample<V> {
         }
     }
 
-    /// What `of` gives for each different thing, added up over all.
+    /// Sum of `of` over all different things, estimated where the sample is not exact.
     pub fn sum(&self, of: impl Fn(&V) -> u64) -> u64 {
         self.kept.values().map(of).sum::<u64>() << self.halvings
     }
 
-    /// How many different things there are.
+    /// Number of different things, estimated where the sample is not exact.
     pub fn count(&self) -> u64 {
         self.sum(|_| 1)
     }
 
-    /// What is known of a thing that was met, unless it is left out of the sample.
+    /// Returns the value of a thing, unless it never came or is left out of the sample.
     pub fn get(&self, hash: u64) -> Option<&V> {
         self.kept.get(&hash)
     }
@@ -54,7 +54,7 @@ impl<V> Sample<V> {
 }
 
 impl<V: Default> Sample<V> {
-    /// Meets a thing, and puts down what is known of it. Whether it may be met for the first time: false is sure.
+    /// Adds a thing, and calls `note` with its value. Returns whether it may be the first time: false is certain.
     pub fn meet(&mut self, hash: u64, note: impl FnOnce(&mut V)) -> bool {
         if hash.trailing_zeros() < self.halvings {
             return true;
@@ -104,7 +104,7 @@ mod tests {
     fn many_things_are_counted_nearly_in_bounded_room() {
         let sample = met_twice(100_000, 4_096);
         assert!(!sample.is_exact() && sample.kept.len() <= 4_096);
-        // Five standard deviations of a sample of 3,000 and more.
+        // Five standard deviations of a sample of 3,000 or more.
         let (count, bytes) = (sample.count(), sample.sum(|bytes| *bytes));
         assert!(count.abs_diff(100_000) < 9_000, "{count}");
         assert!(bytes.abs_diff(4_950_000) < 550_000, "{bytes}");

@@ -1,6 +1,6 @@
-//! The snapshot's root object: who, when, what, and the table of its leaves. FORMAT.md, "Snapshot".
+//! The snapshot's root object: host, user, time, paths, and the table of its leaves. FORMAT.md, "Snapshot".
 //!
-//! Fields are numbered and length-prefixed: a reader skips numbers it does not know, so later versions can say more.
+//! Fields are numbered and have lengths: a reader skips unknown numbers, so later versions can add fields.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use crate::path::entry_order;
 use crate::wire::{Reader, put, put_bytes, zigzag};
 use crate::{Error, Result, Time};
 
-/// The version of the root's format that is written.
+/// Version of the root's format that is written.
 pub const VERSION: u8 = 1;
-/// A table of leaves up to this length stands in the root; a longer one in chunks of its own.
+/// Longest table of leaves that stands in the root, in bytes; a longer one stands in chunks of its own.
 pub const TABLE_INLINE_MAX: usize = 32 << 10;
 
-/// What a backup read and stored.
+/// Counts of a backup: what was read and stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Summary {
     /// Files that the parent did not have.
     pub files_new: u64,
     /// Files whose content or metadata changed.
     pub files_changed: u64,
-    /// Files as the parent has them.
+    /// Files as in the parent.
     pub files_unmodified: u64,
     /// Folders that the parent did not have.
     pub dirs_new: u64,
     /// Folders whose metadata changed.
     pub dirs_changed: u64,
-    /// Folders as the parent has them.
+    /// Folders as in the parent.
     pub dirs_unmodified: u64,
-    /// Links, pipes, devices.
+    /// Links, pipes, sockets and devices.
     pub others: u64,
-    /// Everything that was looked at: files.
+    /// All files that were looked at.
     pub total_files_processed: u64,
-    /// Bytes of all files, holes counted.
+    /// Bytes of all files, including holes.
     pub total_bytes_processed: u64,
     /// Bytes that were read from the source.
     pub bytes_read: u64,
@@ -45,13 +45,13 @@ pub struct Summary {
     pub tree_chunks: u64,
     /// Bytes of new chunks before compression.
     pub data_added: u64,
-    /// Bytes that the repository grew by.
+    /// Bytes by which the repository grew.
     pub data_added_packed: u64,
     /// Paths that could not be read.
     pub errors: u64,
-    /// When it began, nanoseconds since 1970.
+    /// Begin of the backup, in nanoseconds since 1970.
     pub started_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration of the backup, in nanoseconds.
     pub duration_ns: u64,
 }
 
@@ -102,52 +102,52 @@ impl Summary {
     }
 }
 
-/// One leaf of a snapshot.
+/// Reference to one leaf of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeafRef {
-    /// Where its chunk is.
+    /// Fingerprint, container and length of its chunk.
     pub chunk: ChunkRef,
-    /// The folder of its first entry; leaves of the same one share it.
+    /// Folder of its first entry; leaves in a row with the same folder share the value.
     pub folder: Arc<[u8]>,
-    /// The name of its first entry.
+    /// Name of its first entry.
     pub name: Vec<u8>,
 }
 
-/// Where the table of leaves is.
+/// The table of leaves, or where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Table {
-    /// In the root itself.
+    /// The table, in the root itself.
     Inline(Vec<LeafRef>),
-    /// In chunks, each a list of leaves as [`encode_table`] writes it, in order.
+    /// Chunks, each a list of leaves in the form of [`encode_table`], in order.
     Chunks(Vec<ChunkRef>),
 }
 
-/// The root object.
+/// The root object of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// When the backup began.
+    /// Begin of the backup.
     pub time: Time,
-    /// On which machine.
+    /// Machine of the backup.
     pub host: String,
-    /// By whom.
+    /// User who ran the backup.
     pub user: String,
-    /// By whom, as numbers: user and group.
+    /// User and group who ran the backup, as numbers.
     pub uid_gid: (u32, u32),
-    /// What was backed up: absolute paths, sorted.
+    /// Paths that were backed up: absolute, sorted.
     pub paths: Vec<Vec<u8>>,
-    /// The user's words, sorted, each once.
+    /// Tags: the user's words, sorted, each once.
     pub tags: Vec<String>,
-    /// The snapshot that unchanged files were taken from.
+    /// Name of the parent: unchanged files were taken from it.
     pub parent: Option<[u8; 32]>,
-    /// The first of the snapshots that this one replaces with other tags.
+    /// Name of the first of the snapshots that this one replaces with other tags.
     pub original: Option<[u8; 32]>,
-    /// Which program wrote it.
+    /// Program that wrote the snapshot, and its version.
     pub program: String,
-    /// Patterns that were left out, as given.
+    /// Patterns of files that were left out, as given.
     pub excludes: Vec<Vec<u8>>,
-    /// What the backup did.
+    /// Counts of the backup.
     pub summary: Summary,
-    /// Its leaves.
+    /// Leaves of the snapshot.
     pub table: Table,
 }
 
@@ -169,7 +169,7 @@ enum Field {
 }
 
 impl Snapshot {
-    /// The root's bytes.
+    /// Encodes the root.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         let mut field = |field: Field, bytes: &[u8]| {
@@ -208,7 +208,7 @@ impl Snapshot {
         out
     }
 
-    /// The root that `bytes` hold.
+    /// Decodes a root.
     ///
     /// # Errors
     /// [`Error::Malformed`]: fields that mean nothing, or another version.
@@ -231,8 +231,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What the tree of entries is called: the same for snapshots of the same entries with the same metadata, wherever
-    /// their chunks lie.
+    /// Returns the name of the tree of entries: the same for snapshots of the same entries with the same metadata,
+    /// wherever their chunks lie.
     pub fn tree_id(&self) -> [u8; 32] {
         let chunks: Vec<u8> = match &self.table {
             Table::Inline(leaves) => leaves
@@ -264,7 +264,7 @@ impl Snapshot {
         }
     }
 
-    /// False where the number is unknown: the value is then left unread.
+    /// Reads one field. Returns false where the number is unknown: then the value is left unread.
     fn read_field(
         &mut self,
         number: u64,
@@ -340,7 +340,7 @@ fn read_ref(reader: &mut Reader<'_>) -> Result<ChunkRef> {
     })
 }
 
-/// A list of leaves: reference, folder (front-coded against the one before), name of the first entry.
+/// Encodes a list of leaves: reference, folder (front-coded against the one before), name of the first entry.
 pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, leaves.len() as u64);
@@ -360,7 +360,7 @@ pub fn encode_table(leaves: &[LeafRef]) -> Vec<u8> {
     out
 }
 
-/// The list that [`encode_table`] wrote.
+/// Decodes a list of [`encode_table`].
 ///
 /// # Errors
 /// [`Error::Malformed`]: bytes that mean nothing, leaves out of order, or folders of too many bytes.
@@ -370,13 +370,13 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
     Ok(leaves)
 }
 
-/// Bytes of different folders' paths in all of a table, beside [`FOLDER_BYTES_A_LEAF`]: what each shares with the one
-/// before costs no bytes, and RAM.
+/// Most bytes of different folders' paths in a table, beside [`FOLDER_BYTES_A_LEAF`] for each leaf: a prefix that is
+/// shared with the path before takes no bytes in the table, but RAM.
 const FOLDER_BYTES_MAX: usize = 256 << 20;
-/// A path that Linux takes whole.
+/// Longest path that Linux takes in one call, in bytes.
 const FOLDER_BYTES_A_LEAF: usize = 4096;
 
-/// Bytes of the folders' paths, those once that leaves in a row have in common.
+/// Bytes of the leaves' folder paths, where a path that leaves in a row share counts once.
 fn folder_bytes(leaves: &[LeafRef]) -> usize {
     let mut last: &[u8] = b"";
     let new = leaves.iter().filter(|leaf| {
@@ -386,7 +386,7 @@ fn folder_bytes(leaves: &[LeafRef]) -> usize {
     new.map(|leaf| leaf.folder.len()).sum()
 }
 
-/// Errors: no table of these leaves would be read again.
+/// Checks that a table of these leaves can be read again. Errors: its folders' paths are too long.
 pub(crate) fn fits_a_table(leaves: &[LeafRef]) -> Result<()> {
     let bytes = folder_bytes(leaves);
     if bytes > FOLDER_BYTES_MAX + leaves.len() * FOLDER_BYTES_A_LEAF {
@@ -396,7 +396,7 @@ pub(crate) fn fits_a_table(leaves: &[LeafRef]) -> Result<()> {
     Ok(())
 }
 
-/// The same, behind the leaves of the lists before. Leaves stand in order, so that no list stands there twice.
+/// Decodes a list of leaves behind those of the lists before. Leaves must be in order, so no list can come twice.
 pub(crate) fn append_table(bytes: &[u8], leaves: &mut Vec<LeafRef>) -> Result<()> {
     let mut reader = Reader::new("table of leaves", bytes);
     let count = reader.count()?;

@@ -9,26 +9,26 @@ use crate::{Error, Result, Time};
 
 pub use brief::{Brief, PathsKey};
 
-/// A snapshot with its name. Where many are listed, tables of leaves are left out.
+/// A snapshot with its name. In lists of many snapshots, tables of leaves are left out.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Its name.
+    /// Name of the snapshot.
     pub id: RootId,
-    /// What its tree is called; see [`Snapshot::tree_id`].
+    /// Name of its tree; see [`Snapshot::tree_id`].
     pub tree: [u8; 32],
-    /// What it says of itself.
+    /// The snapshot itself.
     pub snapshot: Snapshot,
 }
 
 impl Named {
-    /// Its place among others: older ones come before it.
+    /// Key by which snapshots are sorted: older ones come first.
     pub(crate) fn place(&self) -> (Time, RootId) {
         (self.snapshot.time, self.id)
     }
 }
 
-/// All snapshots that are wanted, oldest first. One that cannot be read is given to `damaged` and left out; one that is
-/// forgotten meanwhile is left out.
+/// Lists all snapshots that `is_wanted` chooses, oldest first. A snapshot that cannot be read is passed to `damaged`
+/// and left out; one that is forgotten meanwhile is left out.
 ///
 /// # Errors
 /// [`Error::Store`]: the snapshots cannot be listed.
@@ -47,10 +47,10 @@ pub fn list(
     Ok(all)
 }
 
-/// All snapshots one by one, in no order, without their tables: those of lists of paths take megabytes each.
+/// Visits all snapshots one by one, in no order, without their tables: long lists of paths take megabytes each.
 ///
 /// # Errors
-/// [`Error::Store`]: they cannot be listed.
+/// [`Error::Store`]: the snapshots cannot be listed.
 pub fn for_each(
     repository: &Repository,
     damaged: &mut dyn FnMut(RootId, Error),
@@ -69,10 +69,10 @@ pub fn for_each(
     Ok(())
 }
 
-/// One snapshot, whole.
+/// Loads one snapshot, with its table.
 ///
 /// # Errors
-/// It is not there, damaged, or of another version.
+/// The snapshot is not there, damaged, or of another version.
 pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
     let snapshot = Snapshot::decode(&repository.root(&id)?)?;
     Ok(Named {
@@ -82,10 +82,10 @@ pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
     })
 }
 
-/// One snapshot, whole, as [`load`] gives it; `None` where it was forgotten since it was listed.
+/// Loads one snapshot as [`load`] does; returns `None` where it was forgotten since it was listed.
 ///
 /// # Errors
-/// It is damaged, or of another version.
+/// The snapshot is damaged, or of another version.
 pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named>> {
     match load(repository, id) {
         Ok(named) => Ok(Some(named)),
@@ -94,7 +94,7 @@ pub fn load_if_there(repository: &Repository, id: RootId) -> Result<Option<Named
     }
 }
 
-/// The same, of a snapshot that somebody named.
+/// Loads a snapshot that the user named.
 ///
 /// # Errors
 /// [`Error::NoSnapshot`] where it was forgotten meanwhile.
@@ -102,24 +102,24 @@ fn load_named(repository: &Repository, id: RootId) -> Result<Named> {
     load_if_there(repository, id)?.ok_or_else(|| Error::NoSnapshot(id.to_string()))
 }
 
-/// Which snapshots are meant: all conditions that are given must hold.
+/// Conditions on snapshots: a snapshot must meet all that are given.
 #[derive(Clone, Default, Debug)]
 pub struct Filter {
-    /// One of these hosts.
+    /// Hosts, one of which must be the snapshot's.
     pub hosts: Vec<String>,
-    /// For one of these lists, all of its tags. An empty list asks for snapshots without tags.
+    /// Lists of tags: the snapshot must have all tags of one list. An empty list means snapshots without tags.
     pub tags: Vec<Vec<String>>,
-    /// All of these paths.
+    /// Paths that the snapshot must all have.
     pub paths: Vec<Vec<u8>>,
 }
 
 impl Filter {
-    /// Whether it lets all through.
+    /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.tags.is_empty() && self.paths.is_empty()
     }
 
-    /// Whether `snapshot` is meant.
+    /// Whether `snapshot` meets the conditions.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
         let has_all = |tags: &Vec<String>| {
             if tags.is_empty() {
@@ -134,12 +134,12 @@ impl Filter {
     }
 }
 
-/// The snapshot that `name` means: `latest` (of those that `filter` lets through), or the beginning of an id, if only
-/// one has it. Who reads what it refers to has a session before it asks.
+/// Returns the snapshot that `name` means: `latest` (of those that meet `filter`), or the beginning of an id, if only
+/// one has it. A caller that reads chunks of the snapshot must have a session before it asks.
 ///
 /// # Errors
-/// [`Error::NoSnapshot`]; those of [`load`]; of `latest` [`Error::NotRead`], if any snapshot cannot be read: it could
-/// be the one.
+/// [`Error::NoSnapshot`]; those of [`load`]; for `latest` also [`Error::NotRead`], if any snapshot cannot be read: it
+/// could be the latest.
 pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
     if name == "latest" {
         return latest(repository, filter);
@@ -147,7 +147,7 @@ pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<N
     load_named(repository, resolve_id(repository, name)?)
 }
 
-/// The id that begins so, if only one does. Whether the snapshot can be read does not matter.
+/// Returns the id that begins with `name`, if only one does. The snapshot need not be readable.
 ///
 /// # Errors
 /// [`Error::NoSnapshot`].
@@ -180,7 +180,7 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
                 newest = newest.max(Some(named.place()));
             }
         })?;
-        // When it was made, and of what host, is not known: an older one must not pass for the latest.
+        // Time and host of the unread snapshot are not known: an older one must not pass for the latest.
         if let Some((id, error)) = unread {
             return Err(Error::NotRead {
                 id,
@@ -194,33 +194,33 @@ fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
             };
             return Err(Error::NoSnapshot(what.into()));
         };
-        // Where it was forgotten since, another is the latest.
+        // Where it was forgotten since, another one is the latest.
         if let Some(named) = load_if_there(repository, id)? {
             return Ok(named);
         }
     }
 }
 
-/// What to do with tags.
+/// Changes to a snapshot's tags.
 #[derive(Clone, Default, Debug)]
 pub struct Retag {
-    /// Instead of all tags.
+    /// Tags that replace all others.
     pub set: Option<Vec<String>>,
-    /// Added.
+    /// Tags to add.
     pub add: Vec<String>,
-    /// Taken away.
+    /// Tags to remove.
     pub remove: Vec<String>,
 }
 
-/// Changes a snapshot's tags: a new root replaces the old. `None`: nothing to change.
+/// Changes a snapshot's tags: a new root replaces the old one. Returns its name; `None`: nothing to change.
 ///
 /// # Errors
-/// [Locked](onefold_store::Error::Locked) while another chooses snapshots to remove: it could take either of the two
-/// for one too many.
+/// [Locked](onefold_store::Error::Locked) while another process chooses snapshots to remove: it could count one of the
+/// two as one too many.
 pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Option<RootId>> {
     let lock = repository.lock_roots()?;
-    // Before it is read: forgotten and swept in between, it would come back without its containers. And no sweep takes
-    // the unfinished root for a dead one.
+    // The session must begin before the snapshot is read: forgotten and swept in between, the snapshot would come back
+    // without its containers. The session also keeps sweeps from removing the unfinished root.
     let session = repository.session(SessionKind::Pinned)?;
     let Named { mut snapshot, .. } = load_named(repository, id)?;
     let mut tags = retag.set.clone().unwrap_or_else(|| snapshot.tags.clone());

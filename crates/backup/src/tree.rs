@@ -1,4 +1,4 @@
-//! A snapshot's entries, read leaf by leaf: in order from the start, or from any path.
+//! Reads a snapshot's entries leaf by leaf: in order from the start, or from any path.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::path::entry_order;
 use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
 use crate::{Content, Entry, Item, Result, Slice};
 
-/// The entries of one snapshot. Holds the table of leaves (about 100 bytes per 1,500 entries) and nothing else.
+/// The entries of one snapshot. Holds only the table of leaves (about 100 bytes per 1,500 entries) in RAM.
 pub struct Tree {
     leaves: Vec<LeafRef>,
     is_complete: bool,
@@ -20,8 +20,8 @@ impl Tree {
     /// Reads the snapshot's table of leaves.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store): a chunk of it cannot be read.
-    /// [`Error::Malformed`](crate::Error::Malformed): it means nothing.
+    /// [`Error::Store`](crate::Error::Store): a chunk of the table cannot be read.
+    /// [`Error::Malformed`](crate::Error::Malformed): the table means nothing.
     pub fn open(snapshot: &Snapshot, reader: &mut ChunkReader) -> Result<Self> {
         let leaves = match &snapshot.table {
             Table::Inline(leaves) => leaves.clone(),
@@ -39,7 +39,7 @@ impl Tree {
         })
     }
 
-    /// Whether its backup could read and list everything, so that no entry is flagged.
+    /// Whether the backup could read and list everything, so that no entry is flagged.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -49,7 +49,7 @@ impl Tree {
         &self.leaves
     }
 
-    /// The number of the leaf that holds the entry with this key, if any holds it.
+    /// Returns the number of the leaf that holds the entry with this key, if any leaf holds it.
     pub fn leaf_of(&self, folder: &[u8], name: &[u8]) -> usize {
         let after = self.leaves.partition_point(|leaf| {
             entry_order((&leaf.folder, &leaf.name), (folder, name)).is_le()
@@ -57,7 +57,7 @@ impl Tree {
         after.saturating_sub(1)
     }
 
-    /// Entries in order, from the first whose key is not below (folder, name).
+    /// Returns a cursor at the first entry whose key is not below (folder, name).
     pub fn cursor_at(&self, folder: &[u8], name: &[u8]) -> Cursor<'_> {
         let skip = Some((folder.to_vec(), name.to_vec()));
         Cursor {
@@ -67,7 +67,7 @@ impl Tree {
         }
     }
 
-    /// All entries in order.
+    /// Returns a cursor at the first entry.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor {
             tree: self,
@@ -78,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// The entry at `path` (clean, not the root), if there is one.
+    /// Returns the entry at `path` (clean, not the root), if there is one.
     ///
     /// # Errors
     /// Those of [`read_leaf`].
@@ -99,14 +99,14 @@ impl Tree {
 /// Reads and decodes one leaf, contents included.
 ///
 /// # Errors
-/// [`Error::Store`](crate::Error::Store): it, or one of its recipe chunks, cannot be read.
-/// [`Error::Malformed`](crate::Error::Malformed): it means nothing, or is of another version.
+/// [`Error::Store`](crate::Error::Store): the leaf, or one of its recipe chunks, cannot be read.
+/// [`Error::Malformed`](crate::Error::Malformed): the leaf means nothing, or is of another version.
 pub fn read_leaf(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<Leaf> {
     let bytes = reader.read(&leaf.chunk)?;
     crate::leaf::decode(&bytes, &mut |chunk| recipe::decode(&reader.read(chunk)?, 0))
 }
 
-/// A place among a snapshot's entries. One leaf is in RAM at a time.
+/// A place among a snapshot's entries. Holds one leaf at a time in RAM.
 pub struct Cursor<'a> {
     tree: &'a Tree,
     next_leaf: usize,
@@ -116,10 +116,10 @@ pub struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// (folder, name) of the entry that [`next`](Self::next) will give.
+    /// Returns (folder, name) of the entry that [`next`](Self::next) will return.
     ///
     /// # Errors
-    /// Those of [`read_leaf`], again and again until the leaf is [passed over](Self::pass_over).
+    /// Those of [`read_leaf`], each time until the leaf is [passed over](Self::pass_over).
     pub fn peek(&mut self, reader: &mut ChunkReader) -> Result<Option<(&[u8], &[u8])>> {
         self.load(reader)?;
         Ok(self
@@ -128,7 +128,7 @@ impl Cursor<'_> {
             .map(|run| (&run.folder[..], &self.entries[0].name[..])))
     }
 
-    /// The next entry with its folder.
+    /// Returns the next entry with its folder.
     ///
     /// # Errors
     /// Those of [`peek`](Self::peek).
@@ -137,7 +137,7 @@ impl Cursor<'_> {
         Ok(self.pop())
     }
 
-    /// Moves on to the first entry whose key is not below (folder, name), and gives it if that is its key.
+    /// Moves to the first entry whose key is not below (folder, name), and returns it if that is its key.
     ///
     /// # Errors
     /// Those of [`peek`](Self::peek).
@@ -160,19 +160,19 @@ impl Cursor<'_> {
         }
     }
 
-    /// At the start of a leaf that is not read yet: its number. Callers that know the leaf may pass it over.
+    /// Returns the number of the next leaf, at its start, before it is read. Callers that know the leaf may skip it.
     pub fn at_leaf(&self) -> Option<usize> {
         (self.entries.is_empty() && self.skip.is_none() && self.next_leaf < self.tree.leaves.len())
             .then_some(self.next_leaf)
     }
 
-    /// Passes over the leaf that [`at_leaf`](Self::at_leaf) named.
+    /// Skips the leaf that [`at_leaf`](Self::at_leaf) named.
     pub fn skip_leaf(&mut self) {
         self.next_leaf += 1;
     }
 
-    /// Passes over the leaf that could not be read, after [`next`](Self::next) or [`peek`](Self::peek) failed, and
-    /// gives it.
+    /// Skips the leaf that could not be read, after [`next`](Self::next) or [`peek`](Self::peek) failed, and returns
+    /// it.
     pub fn pass_over(&mut self) -> Option<&LeafRef> {
         let leaf = self.tree.leaves.get(self.next_leaf)?;
         self.next_leaf += 1;
@@ -211,9 +211,9 @@ impl Cursor<'_> {
     }
 }
 
-/// What [`visit_items`] meets.
+/// An item of a content, on a visit by [`visit_items`].
 pub enum Visit {
-    /// A recipe chunk, before it is read. False: pass over what it holds.
+    /// A recipe chunk, before it is read. The visitor returns false to skip its items.
     Recipe(ChunkRef),
     /// A chunk of the file's data, or a part of one, at this offset.
     Data(Slice, u64),
@@ -221,15 +221,15 @@ pub enum Visit {
     Hole(u64, u64),
 }
 
-/// Told of each item, with the reader that the walk over them lends it.
+/// Receiver of items; it gets the reader that the visit uses.
 pub type VisitItem<'a> = &'a mut dyn FnMut(Visit, &mut ChunkReader) -> Result<bool>;
 
-/// Visits a content's recipe chunks and data in file order; `visit` says of a recipe chunk whether to go into it, and
-/// of the rest whether to go on.
+/// Visits a content's recipe chunks and data in file order. `visit` decides for a recipe chunk whether to open it, and
+/// for others whether to go on.
 ///
 /// # Errors
 /// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
-/// recipe chunk cannot be had, which ends it.
+/// recipe chunk cannot be had: the visit ends there.
 pub fn visit_items(
     content: &Content,
     reader: &mut ChunkReader,
@@ -238,7 +238,8 @@ pub fn visit_items(
     visit_items_from(content, 0, reader, visit)
 }
 
-/// As [`visit_items`], for who only asks what is in it: each recipe chunk is gone into once, however often it comes.
+/// Visits items as [`visit_items`] does, but opens each recipe chunk once: for callers that only ask which chunks there
+/// are.
 ///
 /// # Errors
 /// Those of [`visit_items`].
@@ -250,7 +251,7 @@ pub fn visit_once(content: &Content, reader: &mut ChunkReader, visit: VisitItem<
     })
 }
 
-/// As [`visit_items`], but for items that end at or before `from`; their recipe chunks are not read.
+/// Visits items as [`visit_items`] does, except those that end at or before `from`; their recipe chunks are not read.
 ///
 /// # Errors
 /// Those of [`visit_items`].
@@ -269,16 +270,16 @@ pub fn visit_items_from(
         .map(drop)
 }
 
-/// Where a visit of items is.
+/// State of a visit of items.
 struct Walk {
     offset: u64,
-    /// What ends at or before this is passed over.
+    /// Offset in the file: items that end at or before it are skipped.
     from: u64,
     expansion: Expansion,
 }
 
 impl Walk {
-    /// Visits the items of one recipe chunk, or of the entry. False: the visit ends.
+    /// Visits the items of one recipe chunk, or of the entry. Returns false where the visit ends.
     fn level(
         &mut self,
         items: &[Item],
@@ -324,7 +325,7 @@ impl Walk {
     }
 }
 
-/// The items of a recipe chunk, which must have this depth and cover `span` bytes.
+/// Reads the items of a recipe chunk, which must have this depth and cover `span` bytes.
 pub(crate) fn read_recipe(
     chunk: &ChunkRef,
     span: u64,

@@ -1,12 +1,12 @@
 //! The walk: everything below the sources, in the order of snapshots, looked at by several threads at once.
 //!
-//! Invariant: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is
-//! opened relative to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames
-//! under way lead astray; RAM is bounded by the look-ahead and by the depth of the tree (a name a level), not by its
-//! size. One folder with millions of names is read in passes, each of which keeps the next names in order.
+//! Invariant: pieces come in order (see [`crate::path::order`]) however many threads look; every folder is opened
+//! relative to its parent's descriptor and never through a symbolic link, so that neither long paths nor renames under
+//! way lead astray; RAM is bounded by the look-ahead and by the depth of the tree (a name a level), not by its size.
+//! One folder with millions of names is read in passes, each of which keeps the next names in order.
 //!
-//! Why threads although one reads in order: a cold scan waits for the disk at each folder and each inode; eight at a
-//! time take a third of the time.
+//! Reason for several threads: a cold scan waits for the disk at each folder and each inode; eight threads take a third
+//! of the time of one.
 
 mod folder;
 mod key;
@@ -30,37 +30,37 @@ use schedule::Schedule;
 use select::Select;
 pub(crate) use select::check_depths;
 
-/// How to walk.
+/// Options of a walk.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many threads list and stat.
+    /// Number of threads that list and stat.
     pub threads: usize,
-    /// What to leave out.
+    /// Patterns and folders to leave out.
     pub excludes: Arc<Excludes>,
     /// Do not enter other file systems than those of the sources.
     pub one_file_system: bool,
-    /// Sources that are devices or pipes are to be read as streams; else that nothing of them is saved is an error.
+    /// Read sources that are devices or pipes as streams; else it is an error that nothing of them is saved.
     pub read_special: bool,
-    /// So many small files are open at most since they were looked at, for whoever reads all of them anyway; 0: they
-    /// are looked at only.
+    /// Most small files that are kept open after they were looked at, for a caller that reads all files; 0: files are
+    /// not opened.
     pub open_files: usize,
-    /// A disk that fails, for tests.
+    /// Simulated disk failures, for tests.
     pub failing: Failing,
 }
 
-/// A source that is walked as though it lay elsewhere: an entry of a snapshot of the path `to`.
+/// A source that is walked as though it lay at `to`, the path that it has in the snapshot.
 ///
-/// The folders above `to` are taken to be those above `from`, level by level; where there are no more of these, the
-/// root. What is no folder keeps its own name.
+/// The folders above `to` get the metadata of those above `from`, level by level; where `from` has fewer, that of the
+/// root. A source that is no folder keeps its own name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// The path of where it is.
+    /// Path where the source lies.
     pub from: Vec<u8>,
-    /// The path that it is to have.
+    /// Path that the source has in the snapshot.
     pub to: Vec<u8>,
 }
 
-/// Of a folder's path: after how many names its listing fails, as on a disk with a bad sector; `None`: it does not.
+/// For a folder's path: number of names after which its listing fails, as on a disk with a bad sector; `None`: never.
 pub type Failing = fn(&[u8]) -> Option<usize>;
 
 /// A disk that does not fail.
@@ -69,49 +69,50 @@ pub const SOUND: Failing = |_| None;
 /// Entries of one folder that follow each other, sorted by name; a folder gives one or more pieces.
 #[derive(Debug)]
 pub struct Piece {
-    /// The folder's path.
+    /// Path of the folder.
     pub folder: Arc<[u8]>,
-    /// The folder, open; entries are to be opened relative to it.
+    /// The open folder; entries must be opened relative to it.
     pub dir: Option<Arc<OwnedFd>>,
-    /// What lies in it.
+    /// Entries in the folder.
     pub found: Vec<Found>,
-    /// What could not be looked at: path and reason.
+    /// Paths that could not be looked at, and why.
     pub errors: Vec<(Vec<u8>, Error)>,
-    /// What of ignore files is passed over: the file and why.
+    /// Ignore files with lines that were skipped, and why.
     pub warnings: Vec<(Vec<u8>, Error)>,
-    /// The folder could not be listed to its end, and its own entry, which came before, does not say so.
+    /// Whether the folder could not be listed to its end, and its own entry, which came before, does not say so.
     pub is_cut_off: bool,
     /// Entries that were left out by request.
     pub excluded: u64,
-    /// What the patterns of its ignore files take; they stay until all below it is looked at.
+    /// Bytes of its ignore files' patterns, which stay until everything below it is looked at.
     ignore_bytes: usize,
 }
 
-/// One entry, as the walk met it.
+/// One entry that the walk found.
 #[derive(Debug)]
 pub struct Found {
-    /// Its name in the folder.
+    /// Name in the folder.
     pub name: Vec<u8>,
-    /// What `stat` said.
+    /// Result of `stat`.
     pub stat: Stat,
-    /// What could not be looked at: `UNREADABLE` where `stat` failed and its answer is made up, `UNLISTED` of folders.
+    /// Flags: `UNREADABLE` where `stat` failed and its result is made up, `UNLISTED` for folders that cannot be listed.
     pub flags: Flags,
-    /// What is to become of it.
+    /// The way to treat the entry.
     pub role: Role,
-    /// Its name in the folder that is open, where that is another one: see [`Moved`].
+    /// Name in the folder on disk, where that differs: see [`Moved`].
     pub own_name: Option<Box<[u8]>>,
-    /// The file itself, which `stat` is of, where [`Options::open_files`] asks for that.
+    /// The open file that `stat` is of, where [`Options::open_files`] asks for open files.
     pub opened: Option<Opened>,
 }
 
-/// What is to become of an entry that the walk met.
+/// The way to treat an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// An entry with all that can be read of it.
+    /// Read all of the entry.
     Usual,
-    /// A device or a pipe that was named, to be read as a stream.
+    /// Read the entry as a stream: a device or a pipe that is a source.
     Stream,
-    /// A folder of another file system than is asked for: an entry of which nothing is missed that cannot be read.
+    /// Do not enter this folder, since it lies on another file system. Parts of it that cannot be read are not
+    /// reported.
     NotEntered,
 }
 
@@ -122,11 +123,11 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries
-    /// too. A source is walked whatever the excludes say of its own path, inside another source too.
+    /// Starts walking `sources`: absolute paths; overlapping ones are walked once. The folders above them are entries,
+    /// too. A source is walked even if the excludes match its own path, also inside another source.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there is no source; [`Error::Store`] where the system has no thread. With one it goes on.
+    /// [`Error::Usage`] where there is no source; [`Error::Store`] where the system has no thread at all.
     pub fn start(sources: &[Vec<u8>], options: &Options) -> Result<Self> {
         if sources.is_empty() {
             return Err(Error::Usage("nothing to back up: no path given".into()));
@@ -134,10 +135,10 @@ impl Walk {
         Self::of(Select::new(sources)?, options)
     }
 
-    /// The same, of sources that are to be where they do not lie.
+    /// Starts a walk as [`start`](Self::start) does, of sources that are stored under other paths.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start), and [`Error::Usage`] where one is to lie in another.
+    /// Those of [`start`](Self::start), and [`Error::Usage`] where one path lies in another.
     pub fn start_moved(sources: &[Moved], options: &Options) -> Result<Self> {
         Self::of(Select::moved(sources)?, options)
     }
@@ -161,7 +162,7 @@ impl Walk {
                 Err(e) if threads.is_empty() => {
                     return Err(StoreError::no_thread("the walk", &e).into());
                 }
-                // Those that are there do the work.
+                // The threads that could be started do the work.
                 Err(_) => break,
             }
         }
@@ -170,8 +171,8 @@ impl Walk {
 }
 
 impl Walk {
-    /// The next piece; `None` where there is no more, or soon after `is_over`, which is asked from time to time: a
-    /// folder's listing may have no end.
+    /// Returns the next piece; `None` at the end, or soon after `is_over` returns true. It is called from time to time,
+    /// since a folder's listing may have no end.
     pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
         self.schedule.next(is_over)
     }

@@ -1,12 +1,12 @@
-//! The way through a snapshot's folders: which ones lead to where a cursor is, and which were met and are still to
-//! come.
+//! The way through a snapshot's folders: the folders that lead to a cursor's place, and those that came and must still
+//! be entered.
 //!
-//! A folder's own entry stands among its siblings, what is in it follows when all of them have passed, and where
-//! nothing is in it nothing follows.
+//! A folder's own entry stands among its siblings; the entries in it follow when all siblings have passed; an empty
+//! folder has none.
 //!
-//! Invariant: every folder that is met is entered once and left once, or passed over once, in the order of the
-//! walk. RAM is bounded by the depth of the tree: of each folder on the way some subfolders to come are kept, and the
-//! snapshot gives the others when it is their turn.
+//! Invariant: every folder that came is entered once and left once, or passed once, in the order of the walk. RAM is
+//! bounded by the depth of the tree: for each folder on the way some subfolders to come are kept, and the snapshot
+//! gives the others when it is their turn.
 
 use std::collections::VecDeque;
 
@@ -15,74 +15,74 @@ use onefold_store::ChunkReader;
 use crate::tree::Tree;
 use crate::{Entry, Result, path};
 
-/// Subfolders to come that are kept of a folder.
+/// Most subfolders to come that are kept for a folder.
 const KEPT_MAX: usize = 1024;
 
-/// A folder on the way, with what the caller knows of it.
+/// A folder on the way, with the caller's state.
 pub struct Level<T> {
-    /// Its name; of the top, its path in the snapshot.
+    /// Name of the folder; for the top, its path in the snapshot.
     pub name: Vec<u8>,
-    /// The caller's.
+    /// State of the caller.
     pub state: T,
     to_come: VecDeque<Entry>,
-    /// The name of the last that was kept, where others follow it.
+    /// Name of the last subfolder that was kept, where others follow it.
     others_after: Option<Vec<u8>>,
 }
 
-/// What comes next on the way.
+/// The next step on the way.
 pub enum Step<T> {
-    /// It has led where it was to lead.
+    /// The way has led to the wanted folder.
     There,
-    /// The folder of this name, in the innermost one, is to be [entered](Way::enter). Without an entry: that is lost.
+    /// The folder of this name, in the innermost one, must be [entered](Way::enter). `None`: its entry is lost.
     Into(Vec<u8>, Option<Entry>),
     /// This folder, in the innermost one, has nothing in it.
     Past(Entry),
-    /// All that is in this folder has passed.
+    /// Everything in this folder has passed.
     Left(Level<T>),
 }
 
 /// The folders from the top to the innermost.
 pub struct Way<'a, T> {
     tree: &'a Tree,
-    /// The innermost one's path in the snapshot. Each level's own would take the square of the depth.
+    /// Path of the innermost folder in the snapshot. A path for each level would take the square of the depth.
     path: Vec<u8>,
     levels: Vec<Level<T>>,
 }
 
 impl<'a, T> Way<'a, T> {
-    /// At `top`, which is never left.
+    /// Begins at `top`, which is never left.
     pub fn new(tree: &'a Tree, top: Vec<u8>, state: T) -> Self {
         let path = top.clone();
         let levels = vec![Level::new(top, state)];
         Self { tree, path, levels }
     }
 
-    /// The path in the snapshot of where the cursor is.
+    /// Path of the innermost folder in the snapshot.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Its path below the top: empty, or beginning with `/`.
+    /// Path of the innermost folder below the top: empty, or beginning with `/`.
     pub fn path_below_top(&self) -> &[u8] {
         &self.path[self.levels[0].name.len()..]
     }
 
-    /// All of them, the innermost last.
+    /// All levels, the innermost last.
     pub fn levels_mut(&mut self) -> &mut [Level<T>] {
         &mut self.levels
     }
 
-    /// Where the cursor is.
+    /// The innermost folder.
     pub fn innermost(&self) -> &Level<T> {
         self.levels.last().expect("the top is never left")
     }
 
-    /// Where the cursor is.
+    /// The innermost folder.
     pub fn innermost_mut(&mut self) -> &mut Level<T> {
         self.levels.last_mut().expect("the top is never left")
     }
 
-    /// A folder's entry was met in the innermost folder. They come in order.
+    /// Notes a folder's entry that came in the innermost folder. Entries come in order.
     pub fn met(&mut self, folder: Entry) {
         let level = self.innermost_mut();
         if level.others_after.is_some() {
@@ -96,10 +96,11 @@ impl<'a, T> Way<'a, T> {
         }
     }
 
-    /// One step on the way to the folder `to`, or to the end of the top; to be asked again until it is there.
+    /// Makes one step on the way to the folder `to`, or to the end of the top; must be called until it is there.
     ///
     /// # Errors
-    /// Those of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: what is lost was told when it was passed.
+    /// Those of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
+    /// passed.
     pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
         let here = &self.path[..];
@@ -126,7 +127,7 @@ impl<'a, T> Way<'a, T> {
         })
     }
 
-    /// Leaves the innermost folder, whatever else is in it; none where that is the top.
+    /// Leaves the innermost folder, whatever else is in it; returns `None` where that is the top.
     pub fn up(&mut self) -> Option<Level<T>> {
         if self.levels.len() == 1 {
             return None;
@@ -136,7 +137,7 @@ impl<'a, T> Way<'a, T> {
         Some(left)
     }
 
-    /// Goes into the folder that [`step`](Self::step) named.
+    /// Enters the folder that [`step`](Self::step) named.
     pub fn enter(&mut self, name: Vec<u8>, state: T) {
         self.path.push(b'/');
         self.path.extend_from_slice(&name);
@@ -154,8 +155,8 @@ impl<T> Level<T> {
         }
     }
 
-    /// Has the next subfolder to come at hand, if there is one. What cannot be read now could not be read when it was
-    /// passed either, and was told then.
+    /// Reads the next subfolders to come, if there are any. Entries that cannot be read now could not be read when they
+    /// passed either, and were reported then.
     fn fetch(&mut self, here: &[u8], tree: &Tree, reader: &mut ChunkReader) -> Result<()> {
         if !self.to_come.is_empty() {
             return Ok(());

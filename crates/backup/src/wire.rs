@@ -1,4 +1,4 @@
-//! What all formats of this crate are made of, over [`onefold_io::varint`]: failures name what is being read.
+//! Building blocks of all formats of this crate, over [`onefold_io::varint`]: errors name what is being read.
 
 use onefold_io::frame;
 use onefold_io::varint::ByteReader;
@@ -7,13 +7,13 @@ use onefold_store::digest::Digest;
 
 use crate::{Error, Result};
 
-/// One byte where there is no digest.
+/// Writes a digest: a byte that is 0 or 1, then the digest if there is one.
 pub fn put_digest(out: &mut Vec<u8>, digest: Option<Digest>) {
     out.push(digest.is_some().into());
     out.extend(digest.iter().flat_map(|digest| digest.0));
 }
 
-/// Reads what the `put`s wrote; a length is never trusted beyond what is left.
+/// Reads the values that the `put` functions write; a length is never trusted beyond the bytes that are left.
 pub struct Reader<'a>(ByteReader<'a>, &'static str);
 
 impl<'a> Reader<'a> {
@@ -22,12 +22,13 @@ impl<'a> Reader<'a> {
         Self(ByteReader::new(bytes, what, 0), what)
     }
 
-    /// The error for what stands here.
+    /// Makes the error for the current offset.
     pub fn fail(&self, why: impl std::fmt::Display) -> Error {
         Error::Malformed(self.0.damaged(why.to_string()))
     }
 
-    /// A format's version, which must be `known`: what stands here has a checksum, so another was made so.
+    /// Reads a format's version, which must be `known`: the bytes have a checksum, so another version was written on
+    /// purpose.
     pub fn version(&mut self, known: u8) -> Result<()> {
         let (what, at) = (self.1, self.0.position() as u64);
         let version = self.u8()?.into();
@@ -62,13 +63,13 @@ impl<'a> Reader<'a> {
         Ok(onefold_io::varint::unzigzag(self.0.varint()?))
     }
 
-    /// A varint that must fit a smaller type.
+    /// Reads a varint that must fit a smaller type.
     pub fn small<T: TryFrom<u64>>(&mut self) -> Result<T> {
         let n = self.varint()?;
         T::try_from(n).map_err(|_| self.fail(format_args!("{n} is too large here")))
     }
 
-    /// How many things follow, each at least one byte long.
+    /// Reads the number of things that follow, each at least one byte long.
     pub fn count(&mut self) -> Result<usize> {
         Ok(self.0.count(1)?)
     }
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.fail("text is not UTF-8"))
     }
 
-    /// What [`put_digest`] wrote.
+    /// Reads a digest of [`put_digest`].
     pub fn digest(&mut self) -> Result<Option<Digest>> {
         match self.u8()? {
             0 => Ok(None),
@@ -91,7 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A column: a reader over its bytes.
+    /// Reads a column, and returns a reader over its bytes.
     pub fn column(&mut self, what: &'static str) -> Result<Reader<'a>> {
         Ok(Reader::new(what, self.bytes()?))
     }

@@ -1,11 +1,10 @@
-//! POSIX ACLs as tar archives have them: in words, for `tar --acls` and star, beside the attributes that `tar --xattrs`
-//! reads.
+//! POSIX ACLs in tar archives: in words, for `tar --acls` and star, beside the attributes that `tar --xattrs` reads.
 
-/// Of `struct posix_acl_xattr_header` (`linux/posix_acl_xattr.h`).
+/// Version in `struct posix_acl_xattr_header` (`linux/posix_acl_xattr.h`).
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
 
-/// The pax record, key and value, of an attribute that is an ACL.
+/// Returns the pax record, key and value, of an attribute that is an ACL; `None` for other attributes.
 pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     let key = match name {
         b"system.posix_acl_access" => "SCHILY.acl.access",
@@ -15,8 +14,8 @@ pub fn record(name: &[u8], value: &[u8]) -> Option<(&'static str, String)> {
     Some((key, text(value)?))
 }
 
-/// `user::rw-,user:1000:r--,group::r--,mask::r--,other::---`: the short text form of POSIX.1e, with numbers for names,
-/// which stand for the same owners anywhere. `None`: it is in no form that is known.
+/// Returns the short text form of POSIX.1e (`user::rw-,user:1000:r--,group::r--,mask::r--,other::---`), with numbers
+/// for names: they mean the same owners anywhere. `None`: the attribute has an unknown form.
 fn text(value: &[u8]) -> Option<String> {
     let (version, entries) = value.split_first_chunk()?;
     if u32::from_le_bytes(*version) != VERSION || entries.len() % ENTRY_BYTES != 0 {
@@ -51,7 +50,7 @@ fn entry(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::record;
 
-    /// As `setfacl -m u:1234:rw,g:7:x` makes it of a file of mode 0640.
+    /// The ACL that `setfacl -m u:1234:rw,g:7:x` gives a file of mode 0640.
     const ACL: &[u8] = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x06\0\xd2\x04\0\0\x04\0\x04\0\xff\xff\xff\xff\
         \x08\0\x01\0\x07\0\0\0\x10\0\x07\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
 

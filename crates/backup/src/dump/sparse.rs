@@ -1,8 +1,8 @@
-//! Files with holes in a tar: only their data is in the archive, behind a map that says where it goes (GNU tar's sparse
-//! format 1.0 for pax, `GNU.sparse.*`), which GNU tar, libarchive and Python read. A hole of a terabyte takes nothing.
+//! Files with holes in a tar: only their data is in the archive, behind a map of the data's places (GNU tar's sparse
+//! format 1.0 for pax, `GNU.sparse.*`), which GNU tar, libarchive and Python read. A hole of a terabyte takes no space.
 //!
-//! The map stands in front of the data, and its length in front of both. It may have any number of stretches, so none
-//! of it stands in RAM: the recipes are gone through for the lengths, for the map, and for the data.
+//! The map stands in front of the data, and its length in front of both. It may have any number of stretches, so it is
+//! never in RAM as a whole: the recipes are read three times, for the lengths, for the map, and for the data.
 
 use std::io::Write;
 
@@ -16,22 +16,22 @@ use crate::{Entry, Item, Result};
 /// Bytes of the map that are written at once.
 const PART_BYTES: usize = 64 << 10;
 
-/// How long the map and the data of a file are.
+/// Lengths of the map and the data of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sparse {
-    /// Stretches in the map.
+    /// Number of stretches in the map.
     pub(super) stretches: u64,
-    /// Bytes of the map, without what fills its last block.
+    /// Bytes of the map, without the padding of its last block.
     pub(super) map_bytes: u64,
-    /// Bytes of the file that are no holes.
+    /// Bytes of the file that are not holes.
     pub data_bytes: u64,
 }
 
 impl Sparse {
-    /// The map of a file's data; `None` where the file has no holes that are worth a map.
+    /// Measures a file's data; `None` where the file has no holes that are worth a map.
     ///
     /// # Errors
-    /// Those of recipe chunks that cannot be read, but for damaged ones: what these cover counts as data.
+    /// Those of recipe chunks that cannot be read, except damaged ones: the bytes that these cover count as data.
     pub fn of(entry: &Entry, reader: &mut ChunkReader) -> Result<Option<Self>> {
         let content = &entry.content;
         if content.depth == 0 && !content.items.iter().any(is_left_out) {
@@ -52,13 +52,13 @@ impl Sparse {
         Ok((sparse.data_bytes < entry.size).then_some(sparse))
     }
 
-    /// Bytes in the archive: the map, to the end of its block, and the data.
+    /// Bytes in the archive: the map, up to the end of its block, and the data.
     pub fn stored_bytes(&self) -> u64 {
         let map_bytes = self.map_bytes + padding(self.map_bytes) as u64;
         map_bytes.saturating_add(self.data_bytes)
     }
 
-    /// Writes the map of the file that this is of.
+    /// Writes the map of `entry`, the file that was measured.
     ///
     /// # Errors
     /// Those of [`of`](Self::of), and of `out`.
@@ -82,7 +82,7 @@ impl Sparse {
     }
 }
 
-/// Whether it is a hole that is long enough to be left out. Shorter ones are written as zeros.
+/// Whether the item is a hole that is long enough to be left out. Shorter ones are written as zeros.
 pub fn is_left_out(item: &Item) -> bool {
     matches!(item, Item::Hole { len } if *len >= HOLE_BYTES_MIN)
 }
@@ -95,8 +95,8 @@ fn stretch(offset: u64, len: u64) -> String {
     format!("{offset}\n{len}\n")
 }
 
-/// Calls `visit` with offset and length of each stretch that is no hole, in order; and where the file ends with a hole,
-/// with an empty one at its end.
+/// Calls `visit` with offset and length of each stretch of data, in order; and where the file ends with a hole, with an
+/// empty stretch at its end.
 fn each_stretch(
     entry: &Entry,
     reader: &mut ChunkReader,

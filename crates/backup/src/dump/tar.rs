@@ -1,9 +1,9 @@
-//! A folder of a snapshot as a tar archive: POSIX ustar with pax records for what that cannot say. Holes are holes in
-//! the archive, too ([`sparse`](super::sparse)).
+//! Writes a folder of a snapshot as a tar archive: POSIX ustar, with pax records for properties that ustar cannot hold.
+//! Holes are holes in the archive, too ([`sparse`](super::sparse)).
 //!
-//! Invariant: all that is in a folder follows the folder, before anything else does: a reader sets a folder's
-//! mode and times when something else comes, and could not write into it then. RAM is bounded, whatever the number of
-//! files and of folders.
+//! Invariant: everything in a folder follows the folder's entry directly, before anything outside of it. A reader sets
+//! a folder's mode and times when an entry outside of it comes, and then could not write into it any more. RAM is
+//! bounded, whatever the number of files and folders.
 
 use std::io::Write;
 
@@ -16,16 +16,16 @@ use crate::tree::Tree;
 use crate::way::{Step, Way};
 use crate::{Entry, Kind, Result, Time, path};
 
-/// RAM for the paths of files with several names; those beyond stand in a temporary file.
+/// RAM for paths of files with several names, in bytes; further ones go to a temporary file.
 const LINKS_BYTES: usize = 16 << 20;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a tar archive. Names are relative to `folder`.
-/// Sockets are left out, as tar knows none, and what could not be read; `told` hears of that, and of folders that could
-/// not be listed and of what has attributes that could not be read, which are in the archive with what is known of
-/// them.
+/// Sockets, which tar does not know, and files that could not be read are left out. `told` hears of these, and of
+/// folders that could not be listed and entries whose attributes could not be read: they are in the archive, as far as
+/// they are known.
 ///
 /// # Errors
-/// Those of [`file`](super::file), of leaves too: the archive is none then;
+/// Those of [`file`](super::file), of leaves too: then the archive is not complete;
 /// [`Error::Temporary`](crate::Error::Temporary) where the names of many hard links find no room.
 pub fn tar(
     tree: &Tree,
@@ -87,7 +87,7 @@ struct Archive<'a> {
 }
 
 impl Archive<'_> {
-    /// An entry of the snapshot at this path in it.
+    /// Adds the entry at this path of the snapshot.
     fn add(&mut self, path: &[u8], entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
         let mut name = path[self.folder.len() + 1..].to_vec();
         if entry.is_dir() {
@@ -112,7 +112,7 @@ impl Archive<'_> {
         }
     }
 
-    /// The map and the data of a file with holes.
+    /// Writes the map and the data of a file with holes.
     fn add_data(
         &mut self,
         (path, entry): (&[u8], &Entry),
@@ -124,7 +124,8 @@ impl Archive<'_> {
         let written = write_content(file, Holes::LeftOut, reader, self.out, self.told);
         self.told.end_of_loss();
         if written? != sparse.data_bytes {
-            // A device that gives a part of a file now and not again: the archive says where what comes next begins.
+            // A device that gives a part of a file now and not again leaves fewer bytes than the header says: readers
+            // would look for the next entry at a wrong place.
             let what = "a part of a file with holes could not be read each time: the archive is no whole one";
             return Err(failed(std::io::Error::other(what)));
         }
@@ -141,27 +142,27 @@ impl Archive<'_> {
     }
 }
 
-/// Bytes of a block: all in an archive begins with one.
+/// Bytes of a block: everything in an archive begins with one.
 const BLOCK: u64 = 512;
 
-/// Bytes that are missing to the end of a block.
+/// Number of bytes from `len` up to the end of its block.
 pub fn padding(len: u64) -> usize {
     ((BLOCK - len % BLOCK) % BLOCK) as usize
 }
 
-/// Entries that are not told by their kind alone.
+/// Forms of an entry that do not follow from its kind.
 #[derive(Clone, Copy)]
 enum MemberForm<'a> {
-    /// Another name of the file that stands in the archive under this one.
+    /// A further name of the file that the archive has under this name.
     LinkTo(&'a [u8]),
-    /// A file with holes.
+    /// A file with holes, and its map's measures.
     Sparse(&'a Sparse),
 }
 
-/// Sizes from this one on have no room in a header's octal digits.
+/// Least size, in bytes, that has no room in a header's octal digits.
 const SIZE_END: u64 = 1 << 33;
 
-/// The header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
+/// Returns the header blocks of an entry: a pax header where the plain one is not enough, then the plain one.
 fn header(entry: &Entry, name: &[u8], form: Option<MemberForm<'_>>) -> Vec<u8> {
     let mut sparse = None;
     let (kind, link, size) = match (entry.kind, form) {
@@ -191,7 +192,7 @@ fn header(entry: &Entry, name: &[u8], form: Option<MemberForm<'_>>) -> Vec<u8> {
     out
 }
 
-/// The name that GNU tar gives a file with holes for those who know of none.
+/// Returns the name that GNU tar shows to readers that do not know its sparse format.
 fn in_place_of(name: &[u8]) -> Vec<u8> {
     let (folder, base) = match name.iter().rposition(|&b| b == b'/') {
         Some(at) => name.split_at(at + 1),
@@ -200,7 +201,7 @@ fn in_place_of(name: &[u8]) -> Vec<u8> {
     [folder, b"GNUSparseFile.0/", base].concat()
 }
 
-/// `sparse`: the name of a file with holes.
+/// Returns the pax records of an entry; `sparse` is the name of a file with holes.
 fn pax_records(
     entry: &Entry,
     name: &[u8],
@@ -210,7 +211,7 @@ fn pax_records(
 ) -> Vec<u8> {
     let mut records = Vec::new();
     let mut record = |key: &str, value: &[u8]| {
-        // The length counts itself.
+        // A record's length counts its own digits, too.
         let rest = key.len() + value.len() + 3;
         let len = (rest + 1..)
             .find(|len| rest + len.to_string().len() == *len)
@@ -225,7 +226,7 @@ fn pax_records(
     if link.len() > 100 || !link.is_ascii() {
         record("linkpath", link);
     }
-    // With holes the plain header says it: Python takes the record for the size of the file.
+    // For a file with holes the plain header has the stored size: Python takes this record for the size of the file.
     if size >= SIZE_END && sparse.is_none() {
         record("size", size.to_string().as_bytes());
     }
@@ -241,7 +242,7 @@ fn pax_records(
     if entry.owner.gid >= 1 << 21 {
         record("gid", entry.owner.gid.to_string().as_bytes());
     }
-    // Behind the path, which would else be taken for the name.
+    // This record must follow the path, which would be taken for the name otherwise.
     if let Some(name) = sparse {
         record("GNU.sparse.major", b"1");
         record("GNU.sparse.minor", b"0");
@@ -252,7 +253,7 @@ fn pax_records(
         if let Some((key, text)) = acl::record(name, value) {
             record(key, text.as_bytes());
         }
-        // A name with bytes that a record cannot hold is left out: tar has no way to say it.
+        // An attribute whose name a record cannot hold is left out: tar has no form for it.
         if let Ok(name) = std::str::from_utf8(name)
             && !name.contains('=')
         {
@@ -262,7 +263,7 @@ fn pax_records(
     records
 }
 
-/// Seconds with their fraction; before 1970 the fraction counts towards zero.
+/// Returns seconds with their fraction, as a decimal number; negative before 1970.
 fn decimal(time: Time) -> String {
     let nanos = i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
     let sign = if nanos < 0 { "-" } else { "" };
@@ -289,7 +290,7 @@ fn plain(entry: &Entry, name: &[u8], link: &[u8], kind: u8, size: u64) -> [u8; 5
     text(116, 8, &octal(7, entry.owner.gid.into()));
     text(124, 12, &octal(11, size));
     if size >= SIZE_END {
-        // As GNU tar has it: a bit, and then the number. Where a record says it, that holds.
+        // GNU tar's form: a bit, and then the number. Where a pax record has the size, the record counts.
         text(
             124,
             12,
@@ -314,7 +315,7 @@ fn plain(entry: &Entry, name: &[u8], link: &[u8], kind: u8, size: u64) -> [u8; 5
 mod tests {
     use super::*;
 
-    /// Readers go by it for where the next entry begins; some take a record for the length of the file.
+    /// Readers find the next entry by the header's size; some take a record for the length of the file.
     #[test]
     fn what_is_stored_of_a_huge_file_with_holes_is_told_by_its_header_alone() {
         let mut entry = Entry::new(b"file".to_vec(), Kind::File);

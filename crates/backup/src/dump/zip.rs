@@ -1,10 +1,10 @@
-//! A folder of a snapshot as a zip archive, written in one go to a stream that cannot seek.
+//! Writes a folder of a snapshot as a zip archive, in one go, to a stream that cannot seek.
 //!
-//! Invariant: RAM is bounded, whatever the number and the size of the files, since the central directory grows
-//! in a temporary file; names are the bytes they were, and said to be UTF-8 only where they are. Sizes beyond 32 bits,
-//! and more entries than 16 bits count, take zip64's records (PKWARE's APPNOTE 6.3.9 §4.3–4.5; times and owners as
-//! Info-ZIP's `proginfo/extrafld.txt` has them). Why not a crate: those that stream keep all of the directory in RAM,
-//! and take names as text.
+//! Invariant: RAM is bounded, whatever the number and the size of the files, since the central directory grows in a
+//! temporary file. Names are the bytes they were, and flagged as UTF-8 only where they are. Sizes beyond 32 bits, and
+//! more entries than 16 bits count, use zip64's records (PKWARE's APPNOTE 6.3.9 §4.3–4.5; times and owners as in
+//! Info-ZIP's `proginfo/extrafld.txt`). The crates that can stream keep all of the directory in RAM, and take names as
+//! text: so this is our own.
 
 mod header;
 
@@ -24,19 +24,19 @@ const END64: u32 = 0x0606_4b50;
 const LOCATOR64: u32 = 0x0706_4b50;
 const END: u32 = 0x0605_4b50;
 
-/// Files from here on have sizes of 64 bits: deflating may make them a little longer.
+/// Size from which on a file gets sizes of 64 bits, in bytes: deflating may make it a little longer.
 const LARGE_BYTES: u64 = 0xf000_0000;
-/// Of the directory, before it goes to the temporary file.
+/// Bytes of the directory that are collected before they go to the temporary file.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a zip archive. Names are relative to `folder`; a
-/// hard link carries its content again. Pipes, sockets and devices are left out, as zip knows none, and what could not
-/// be read; `told` hears of these, and of folders that could not be listed, which are in the archive with what
-/// is known of them. Attributes and ACLs are not kept.
+/// hard link carries its content again. Pipes, sockets and devices, which zip does not know, and files that could not
+/// be read are left out. `told` hears of these, and of folders that could not be listed, which are in the archive as
+/// far as they are known. Attributes and ACLs are not kept.
 ///
 /// # Errors
-/// Those of [`file`](super::file), of leaves too: the archive is none then; [`Error::Temporary`] where its directory
-/// finds no room.
+/// Those of [`file`](super::file), of leaves too: then the archive is not complete; [`Error::Temporary`] where its
+/// directory finds no room.
 pub fn zip(
     tree: &Tree,
     folder: &[u8],
@@ -64,7 +64,7 @@ pub fn zip(
     archive.finish()
 }
 
-/// Counts what goes through.
+/// Writer that counts the bytes that pass through.
 struct Counted<'a> {
     out: &'a mut dyn Write,
     bytes: u64,
@@ -82,7 +82,7 @@ impl Write for Counted<'_> {
     }
 }
 
-/// Deflates, and sums what it is given.
+/// Writer that deflates bytes, and computes length and checksum of its input.
 struct Summed<'a, 'b> {
     to: DeflateEncoder<&'b mut Counted<'a>>,
     crc: Crc,
@@ -102,7 +102,7 @@ impl Write for Summed<'_, '_> {
     }
 }
 
-/// Writes a file's content deflated; gives its checksum and length.
+/// Writes a file's content deflated; returns its checksum and length.
 fn deflate(
     (path, entry): (&[u8], &Entry),
     reader: &mut ChunkReader,
@@ -134,7 +134,7 @@ impl<'a> Archive<'a> {
         })
     }
 
-    /// What is at `path`, which lies in `folder`.
+    /// Adds the entry at `path`, which lies in `folder`.
     fn add(
         &mut self,
         (path, folder): (&[u8], &[u8]),
@@ -155,7 +155,7 @@ impl<'a> Archive<'a> {
         self.directory.add(&header)
     }
 
-    /// What is known whole stands behind a header that says all of it.
+    /// Writes bytes that are known as a whole, behind a header that has their length and checksum.
     fn whole(&mut self, header: &mut Header, bytes: &[u8]) -> Result<()> {
         let mut crc = Crc::new();
         crc.update(bytes);
@@ -167,7 +167,7 @@ impl<'a> Archive<'a> {
             .map_err(failed)
     }
 
-    /// What sizes and sum are is known when it is written, and stands behind it.
+    /// Writes a file's content, with length and checksum behind it: they are known only when it is written.
     fn deflated(
         &mut self,
         (path, entry): (&[u8], &Entry),

@@ -1,5 +1,5 @@
-//! Many globs and their rules. Those without wildcards, and extensions, stand in sorted tables: long lists are made of
-//! them, and take little more than their text so. The others are compiled together.
+//! A list of globs with their rules. Globs without wildcards, and extensions, are in sorted tables: long lists consist
+//! of them, and take little more RAM than their text that way. The other globs are compiled together.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet};
 
-/// What one compiled glob takes, in bytes: 7 KB were measured.
+/// RAM of one compiled glob, in bytes: 7 KB were measured.
 const WILD_BYTES: usize = 8 << 10;
 
-/// Globs, and the number of each one's rule.
+/// Globs, each with the number of its rule.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Globs {
-    /// Whole paths.
+    /// Globs that match whole paths.
     whole: Literals,
-    /// What paths end with, behind a `/`.
+    /// Globs that match the end of a path, behind a `/`.
     tails: Literals,
-    /// What names end with, from their last dot on.
+    /// Globs that match the end of a name, from its last dot on.
     extensions: Literals,
     wild: Wild,
 }
 
 impl Globs {
-    /// Adds a glob of `rule`, which is greater than those added before; one with wildcards, if that may be. Errors: why
-    /// it is none, or one too many.
+    /// Adds a glob of `rule`, which must be greater than those added before. Errors: why it is no glob, or that it is
+    /// one too many with wildcards.
     pub fn add(
         &mut self,
         glob: &str,
@@ -43,14 +43,14 @@ impl Globs {
         Ok(())
     }
 
-    /// To be called when all are added. Errors: they are too long to be compiled together.
+    /// Compiles the globs, once all are added. Errors: they are too long to be compiled together.
     pub fn finish(&mut self) -> Result<(), String> {
         let literals = [&mut self.whole, &mut self.tails, &mut self.extensions];
         literals.into_iter().for_each(Literals::finish);
         self.wild.finish()
     }
 
-    /// How many of them have wildcards.
+    /// Number of globs with wildcards.
     pub fn wild(&self) -> usize {
         self.wild.rules.len()
     }
@@ -60,14 +60,14 @@ impl Globs {
         literals.iter().all(|all| all.all.is_empty()) && self.wild() == 0
     }
 
-    /// About what they take.
+    /// Heap bytes of the globs, about.
     pub fn heap_bytes(&self) -> usize {
         let literals = [&self.whole, &self.tails, &self.extensions];
         let literals = literals.map(|all| all.text.len() + size_of_val(&all.all[..]));
         literals.into_iter().sum::<usize>() + self.wild() * WILD_BYTES
     }
 
-    /// The last rule that matches and counts: of a folder any, of others not those of folders.
+    /// Returns the last rule that matches; rules for folders only count for folders.
     pub fn last(&self, path: &[u8], is_dir: bool) -> Option<u32> {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
         let dot = name.iter().rposition(|b| *b == b'.');
@@ -91,7 +91,7 @@ impl Globs {
     }
 }
 
-/// A glob's bytes, as a range of others, and its rule.
+/// A glob's bytes, as a range in a longer string, and its rule.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     start: u32,
@@ -100,7 +100,7 @@ struct Place {
 }
 
 impl Place {
-    /// Appends what `append` does to `bytes`. Patterns of 4 GiB are none.
+    /// Appends to `bytes` by calling `append`, and returns the place of the new bytes. Patterns are below 4 GiB.
     fn of(bytes: &mut Vec<u8>, rule: u32, append: impl FnOnce(&mut Vec<u8>)) -> Self {
         let start = bytes.len();
         append(bytes);
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-/// The highest bit of a rule's number says that it is of folders alone.
+/// Highest bit of a rule's number: the rule is for folders only.
 const FOLDERS_ONLY: u32 = 1 << 31;
 
 fn marked(rule: u32, folders_only: bool) -> u32 {
@@ -128,7 +128,7 @@ fn counting(marked: u32, is_dir: bool) -> Option<u32> {
     (is_dir || marked & FOLDERS_ONLY == 0).then_some(marked & !FOLDERS_ONLY)
 }
 
-/// Texts, sorted, and of each the last rule, and the last one that is not of folders alone.
+/// Sorted texts; for each text the last rule, and the last rule that is not for folders only.
 #[derive(Clone, Default, Debug)]
 struct Literals {
     text: Vec<u8>,
@@ -149,7 +149,7 @@ impl Literals {
         let text = &self.text;
         let is_of_folders = |place: &Place| counting(place.rule, false).is_none();
         let rule = |place: &Place| counting(place.rule, true);
-        // Those of equal texts: the last first.
+        // Among equal texts, the one with the last rule comes first.
         self.all.sort_unstable_by(|a, b| {
             let texts = a.of_what(text).cmp(b.of_what(text));
             texts.then(rule(b).cmp(&rule(a)))
@@ -175,7 +175,7 @@ impl Literals {
 /// Globs with wildcards.
 #[derive(Clone, Default, Debug)]
 struct Wild {
-    /// Before they are compiled.
+    /// Globs that are not compiled yet.
     globs: Vec<Glob>,
     set: GlobSet,
     rules: Vec<u32>,
@@ -213,7 +213,7 @@ impl Wild {
     }
 }
 
-/// One glob as the library takes it.
+/// Compiles one glob with the library.
 pub(super) fn compiled(glob: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(&as_compiled(glob))
         .literal_separator(true)
@@ -221,8 +221,8 @@ pub(super) fn compiled(glob: &str) -> Result<Glob, globset::Error> {
         .build()
 }
 
-/// The glob as its compiler takes it: braces stand for themselves, as in gitignore and restic, and no brackets stand
-/// for a `/`.
+/// Returns the glob in the compiler's form: braces stand for themselves, as in gitignore and restic, and brackets never
+/// match a `/`.
 fn as_compiled(glob: &str) -> String {
     let mut compiled = String::with_capacity(glob.len());
     let mut chars = glob.chars().peekable();
@@ -236,7 +236,7 @@ fn as_compiled(glob: &str) -> String {
             '[' => {
                 let negation = chars.next_if(|c| matches!(c, '!' | '^'));
                 compiled.extend(negation);
-                // The first of them may be a bracket.
+                // The first character in brackets may be a bracket itself.
                 compiled.extend(chars.next());
                 for c in chars.by_ref() {
                     if c == ']' {
@@ -252,12 +252,12 @@ fn as_compiled(glob: &str) -> String {
     compiled
 }
 
-/// Whether it has nothing that stands for anything else.
+/// Whether every character of the glob stands for itself.
 fn is_literal(glob: &str) -> bool {
     !glob.is_empty() && !glob.contains(['*', '?', '[', '\\'])
 }
 
-/// Whether it is `*`, a dot, and what has neither a dot nor a `/`.
+/// Whether the glob is `*`, a dot, and a text with neither a dot nor a `/`.
 fn is_extension(glob: &str) -> bool {
     let rest = glob.strip_prefix("*.");
     rest.is_some_and(|rest| is_literal(rest) && !rest.contains(['.', '/']))

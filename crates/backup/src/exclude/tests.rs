@@ -1,10 +1,10 @@
-//! Tables and lists of globs beside each glob by itself.
+//! Tests that compare tables and lists of globs with each glob by itself.
 
 use proptest::prelude::*;
 
 use super::globs::{Globs, compiled};
 
-/// The last that matches.
+/// Returns the last rule that matches, by trying each glob.
 fn last_of_each(globs: &[(String, bool)], path: &[u8], is_dir: bool) -> Option<u32> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
@@ -41,7 +41,7 @@ fn glob() -> impl Strategy<Value = String> {
         .prop_map(|(start, pieces)| format!("{start}{}", pieces.concat()))
 }
 
-/// As walks give them: no name is `.` or `..`.
+/// Makes paths as walks give them: no name is `.` or `..`.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         5 => Just(b'a'),
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// A hundred thousand lines are two megabytes: compiled they take nearly two hundred.
+/// A hundred thousand lines are two megabytes; compiled globs would take nearly two hundred.
 #[test]
 fn many_names_and_paths_take_little_more_than_their_text() {
     let mut globs = Globs::default();

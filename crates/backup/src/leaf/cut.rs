@@ -1,30 +1,30 @@
-//! Where the stream of entries is cut into leaves.
+//! Cuts the stream of entries into leaves.
 
 use super::Leaf;
 use super::limits::FOLDERS_BYTES_CUT;
 use crate::Entry;
 
-/// A leaf is not cut before it holds so many bytes (estimated).
+/// Least bytes of a leaf before it is cut, as estimated.
 const LEAF_BYTES_MIN: u64 = 24 << 10;
-/// Past the minimum, one cut in so many bytes: a mean of about 64 KiB. Smaller leaves cost a reference and a descriptor
-/// each (~130 bytes), larger ones are stored again for each changed entry.
+/// Beyond the minimum, average bytes to the next cut: the mean is about 64 KiB. Smaller leaves cost a reference and a
+/// descriptor each (~130 bytes), larger ones are stored again for each changed entry.
 const LEAF_BYTES_STEP: u64 = 40 << 10;
-/// A leaf is cut when it holds so many bytes.
+/// Bytes at which a leaf is cut in any case, as estimated.
 const LEAF_BYTES_MAX: u64 = 192 << 10;
 
-/// Collects entries into leaves. A cut depends on the paths and sizes of entries since the last cut alone.
+/// Collects entries into leaves. A cut depends only on the paths and sizes of entries since the last cut.
 #[derive(Default)]
 pub struct Cutter {
     leaf: Leaf,
     bytes: u64,
-    /// Of the paths of its folders.
+    /// Bytes of the paths of the leaf's folders.
     folder_bytes: u64,
-    /// Of the last one of them, the hash of its path.
+    /// Hash of the last folder's path.
     folder_hash: u64,
 }
 
 impl Cutter {
-    /// Adds the next entry in order; gives the leaf that ends with it, if one does.
+    /// Adds the next entry in order; returns the leaf that ends with it, if one does.
     pub fn push(&mut self, folder: &[u8], entry: Entry) -> Option<Leaf> {
         let weight = weight(&entry);
         self.bytes += weight;
@@ -41,10 +41,10 @@ impl Cutter {
         cut.then(|| self.finish()).flatten()
     }
 
-    /// The last leaf, if it holds anything.
+    /// Returns the last leaf, if it has any entries.
     pub fn finish(&mut self) -> Option<Leaf> {
         (self.bytes, self.folder_bytes) = (0, 0);
-        // The next one may well be as long.
+        // Reserve room for as many entries: the next leaf may well be as long.
         let next = Leaf {
             entries: Vec::with_capacity(self.leaf.entries.len()),
             ..Leaf::default()
@@ -54,7 +54,7 @@ impl Cutter {
     }
 }
 
-/// About how many bytes an entry takes in a leaf, rounded so that small changes (times, sizes) do not move cuts.
+/// Estimates the bytes of an entry in a leaf, rounded so that small changes (times, sizes) do not move cuts.
 fn weight(entry: &Entry) -> u64 {
     let xattrs: usize = entry
         .xattrs
@@ -72,13 +72,13 @@ fn weight(entry: &Entry) -> u64 {
 
 const HASH_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, of `bytes` behind those that have this hash.
+/// Continues the FNV-1a hash `before` with `bytes`.
 fn hash(before: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(before, step)
 }
 
-/// So that a hash is uniform enough to draw lots with.
+/// Mixes a hash, so that it is uniform enough to draw lots with.
 fn mix(mut hash: u64) -> u64 {
     hash ^= hash >> 32;
     hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);

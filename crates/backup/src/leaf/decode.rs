@@ -1,5 +1,5 @@
-//! From a leaf's bytes back to entries. Any bytes give a leaf or an error; nothing is allocated beyond what the bytes
-//! pay for, or the limits of a leaf allow.
+//! Decodes a leaf's bytes to entries. Any bytes give a leaf or an error. Allocations are bounded by the number of
+//! bytes, or by the limits of a leaf.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,20 +22,21 @@ use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, SharedXattrs, Time
 /// Reads a recipe chunk's items.
 pub type ReadRecipe<'a> = &'a mut dyn FnMut(&ChunkRef) -> Result<Vec<Item>>;
 
-/// The leaf that `bytes` hold, contents included: recipe chunks are read through `read`.
-/// Names and folders are checked: none can lead out of its folder.
+/// Decodes a leaf, contents included: recipe chunks are read through `read`. Names and folders are checked: none can
+/// lead out of its folder.
 ///
 /// # Errors
 /// [`Error::Malformed`](crate::Error::Malformed), with the offset: bytes that mean nothing, a name or folder that leads
-/// elsewhere, a limit of a leaf, or another version; those of `read`.
+/// elsewhere, more than a limit of a leaf, or another version; those of `read`.
 pub fn decode(bytes: &[u8], read: ReadRecipe<'_>) -> Result<Leaf> {
     decode_with(bytes, Some(read)).map(|(leaf, _)| leaf)
 }
 
-/// The leaf without the contents of files at depth 0, and how many items of its recipe chunks each entry has.
+/// Decodes a leaf without the contents of files at depth 0; returns also how many items of its recipe chunks each entry
+/// has.
 ///
 /// # Errors
-/// [`Error::Malformed`](crate::Error::Malformed), as of [`decode`].
+/// [`Error::Malformed`](crate::Error::Malformed), as in [`decode`].
 pub fn decode_bare(bytes: &[u8]) -> Result<(Leaf, Vec<u64>)> {
     decode_with(bytes, None)
 }
@@ -131,13 +132,13 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
 
 struct Tables {
     owners: Vec<Arc<Owner>>,
-    /// Number 0: none.
+    /// Sets of attributes by number; number 0 is the empty set.
     xattrs: Vec<SharedXattrs>,
     containers: Vec<ContainerId>,
 }
 
 impl Tables {
-    /// Of `entries`: owners and sets of attributes that none of them has are none.
+    /// Reads the tables of a leaf with `entries` entries: more owners or sets of attributes than entries are an error.
     fn read(reader: &mut Reader<'_>, entries: usize) -> Result<Self> {
         let count = |what, reader: &mut Reader<'_>| {
             let count = reader.count()?;
@@ -174,7 +175,7 @@ impl Tables {
     }
 }
 
-/// The name of a user or a group, as a system can have it: whoever restores asks the system for each.
+/// Reads the name of a user or a group, of a length that a system can have: a restore asks the system for each.
 fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Box<str>> {
     let name = reader.text()?;
     bytes.take(name.len() as u64, reader)?;
@@ -215,7 +216,7 @@ fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<V
     Ok(recipes)
 }
 
-/// Gives the items of recipe chunks one after the other, where contents are wanted.
+/// Gives the items of recipe chunks one after another, where contents are wanted.
 struct Feed<'r> {
     recipes: VecDeque<RecipeRef>,
     items: VecDeque<Item>,
@@ -223,7 +224,7 @@ struct Feed<'r> {
 }
 
 impl Feed<'_> {
-    /// The next `count` items.
+    /// Returns the next `count` items.
     fn take(&mut self, count: u64, reader: &Reader<'_>) -> Result<Vec<Item>> {
         let Some(read) = &mut self.read else {
             return Ok(Vec::new());
@@ -258,7 +259,7 @@ struct Rows<'a, 'r> {
     columns: Vec<Reader<'a>>,
     feed: Feed<'r>,
     head: u8,
-    /// Items of recipe chunks, per entry.
+    /// Number of items from recipe chunks, for each entry.
     counts: Vec<u64>,
     mtime: Time,
     ctime: Time,
@@ -357,7 +358,7 @@ impl<'a> Rows<'a, '_> {
         })
     }
 
-    /// What only some kinds have; gives how many items come from recipe chunks.
+    /// Reads the columns that only some kinds have; returns how many items come from recipe chunks.
     fn special(&mut self, entry: &mut Entry) -> Result<u64> {
         match entry.kind {
             Kind::File => {

@@ -1,4 +1,4 @@
-//! From entries to a leaf's bytes.
+//! Encodes entries as a leaf's bytes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,9 +10,9 @@ use super::{
 use crate::wire::{put, put_bytes, put_digest, zigzag};
 use crate::{Content, Entry, Kind, Owner, Time, Xattrs};
 
-/// The leaf's bytes. Equal leaves give equal bytes. What is in `leaf.recipes` is not written again.
+/// Returns the leaf's bytes. Equal leaves give equal bytes. Contents in `leaf.recipes` are not written again.
 pub fn encode(leaf: &Leaf) -> Vec<u8> {
-    // Freshly written files have both times alike; in older trees each time resembles its neighbour's.
+    // Freshly written files have equal mtime and ctime; in older trees each time resembles its neighbour's.
     let alike = leaf
         .entries
         .iter()
@@ -44,7 +44,7 @@ pub fn encode(leaf: &Leaf) -> Vec<u8> {
     encoder.assemble(leaf)
 }
 
-/// Values numbered in order of first use.
+/// Values, numbered in order of first use.
 struct Table<'a, T: ?Sized> {
     numbers: HashMap<&'a T, u64>,
     values: Vec<&'a T>,
@@ -218,7 +218,7 @@ impl<'a> Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// The list of recipe chunks: count, then container, length and items of each, then all fingerprints.
+    /// Writes the list of recipe chunks: count, then container, length and items of each, then all fingerprints.
     fn recipes(&mut self, leaf: &Leaf) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, leaf.recipes.len() as u64);

@@ -1,28 +1,28 @@
-//! What no leaf exceeds. Without encryption anybody may have written one, and a few bytes can say of many things that
-//! they are as before, or where others lie: so a reader counts, before it allocates, what the bytes alone do not pay
-//! for. What the cutter lets pass is well below (FORMAT.md, "Leaf").
+//! Limits that no leaf exceeds. Without encryption anybody may have written a leaf, and a few bytes can claim that many
+//! things are as before, or lie elsewhere. So a reader counts, before it allocates, everything that the number of bytes
+//! does not bound. The cutter stays well below these limits (FORMAT.md, "Leaf").
 
 use crate::Result;
 use crate::wire::Reader;
 
-/// Entries; the cutter takes 24 bytes for each, and 192 KiB for a leaf.
+/// Most entries; the cutter counts 24 bytes for each, and 192 KiB for a leaf.
 pub const ENTRIES_MAX: u64 = 1 << 16;
-/// Items of all files; half a byte each.
+/// Most items of all files together; the cutter counts half a byte for each.
 pub const ITEMS_MAX: u64 = 1 << 19;
-/// Attributes, each set counted once; a quarter of their bytes.
+/// Most attributes, each set counted once; the cutter counts a quarter of their bytes.
 pub const XATTRS_MAX: u64 = 1 << 19;
-/// Bytes of the name of a user or a group: more no system gives (`LOGIN_NAME_MAX` is 256 with the zero behind it).
+/// Longest name of a user or a group, in bytes: no system gives more (`LOGIN_NAME_MAX` is 256 with the final zero).
 pub const OWNER_NAME_BYTES_MAX: usize = 255;
-/// Bytes of all owners' names; two of the longest for each of the entries that a cutter lets pass.
+/// Most bytes of all owners' names: two of the longest for each entry of a leaf that the cutter makes.
 pub const OWNERS_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of all names, what they share with the one before included; half of them.
+/// Most bytes of all names, with the bytes that they share with the name before; the cutter counts half of them.
 pub const NAMES_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of the folders' paths, what they share included.
+/// Most bytes of the folders' paths, with the bytes that they share with the path before.
 pub const FOLDERS_BYTES_MAX: u64 = 128 << 20;
-/// Past so many a leaf is cut: folders may lie a thousand deep in each other.
+/// Bytes of the folders' paths at which a leaf is cut: folders may be nested a thousand deep.
 pub const FOLDERS_BYTES_CUT: u64 = 16 << 20;
 
-/// What is left of a limit.
+/// The rest of a limit.
 pub struct Limit {
     what: &'static str,
     max: u64,
@@ -35,7 +35,7 @@ impl Limit {
         Self { what, max, left }
     }
 
-    /// Takes `n` off. Malformed, where `reader` stands, if there are not so many left.
+    /// Takes `n` from the rest. Errors: there is less left; the error has the offset of `reader`.
     pub fn take(&mut self, n: u64, reader: &Reader<'_>) -> Result<()> {
         match self.left.checked_sub(n) {
             Some(left) => {

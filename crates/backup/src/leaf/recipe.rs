@@ -1,8 +1,8 @@
-//! Recipes: items of a file's content, in a leaf or in recipe chunks of their own. FORMAT.md, "Recipe".
+//! Recipes: the items of a file's content, in a leaf or in recipe chunks of their own. FORMAT.md, "Recipe".
 //!
 //! Up to [`LEAF_ITEMS_MAX`] items stand in the leaf. More are cut into recipe chunks, at items whose fingerprint says
-//! so, so that a change in the middle of a large file changes one recipe chunk; and the list of those is cut again
-//! where it is too long. A leaf stays small however large its files are.
+//! so, so that a change in the middle of a large file changes one recipe chunk. Where the list of recipe chunks is too
+//! long, it is cut again. A leaf stays small however large its files are.
 
 use std::collections::HashMap;
 
@@ -12,25 +12,25 @@ use onefold_store::{ChunkRef, ContainerId};
 use crate::wire::{Reader, put};
 use crate::{Content, Item, Result, Slice};
 
-/// The version of the recipe format that is written.
+/// Version of the recipe format that is written.
 pub const VERSION: u8 = 1;
-/// More items than this go into recipe chunks.
+/// Most items of a content without recipe chunks.
 pub const LEAF_ITEMS_MAX: usize = 64;
-/// A recipe chunk has at least so many items (but for the last),
+/// Least items of a recipe chunk, except the last one of its layer.
 const CHUNK_ITEMS_MIN: usize = 256;
-/// at most so many,
+/// Most items of a recipe chunk that is written.
 const CHUNK_ITEMS_MAX: usize = 4096;
-/// and past the minimum ends at an item with probability one in so many: about 1,000 items, 40 KiB.
+/// Beyond the minimum, one in this many items ends a recipe chunk: about 1,000 items, 40 KiB.
 const CHUNK_ITEMS_STEP: u64 = 768;
-/// A reader takes no more: a few bytes could say of many items that they are holes.
+/// Most items of a recipe chunk that is read: a few bytes could claim many holes.
 const CHUNK_ITEMS_READ_MAX: usize = 1 << 16;
-/// Before a slice: it reads as a hole of no bytes, which there is not.
+/// Mark before a slice: it reads as a hole of no bytes, which does not exist.
 const SLICE: &[u8] = &[0, 0];
 const NOTHING: &str = "an item that covers nothing";
-/// Layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
+/// Most layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
 pub const DEPTH_MAX: u8 = 8;
 
-/// The bytes of a recipe chunk whose items have this depth.
+/// Encodes a recipe chunk whose items have this depth.
 pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
     let mut containers = Containers::default();
     let (mut shapes, mut fingerprints) = (Vec::new(), Vec::new());
@@ -46,11 +46,11 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
     out
 }
 
-/// The items of a recipe chunk, which must have this depth.
+/// Decodes the items of a recipe chunk, which must have this depth.
 ///
 /// # Errors
-/// [`Error::Malformed`](crate::Error::Malformed), with the offset: another depth, too many items, one that covers
-/// nothing or whose container is not listed, bytes behind the last; another version.
+/// [`Error::Malformed`](crate::Error::Malformed), with the offset: another depth, too many items, an item that covers
+/// nothing or whose container is not listed, bytes behind the last item; another version.
 pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     let mut reader = Reader::new("recipe", bytes);
     reader.version(VERSION)?;
@@ -74,18 +74,18 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Stores the bytes of a recipe chunk and says where they went.
+/// Stores the bytes of a recipe chunk, and returns its reference.
 pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
 
-/// Items of small files go into recipe chunks of at least so many,
+/// Least items of a recipe chunk for small files.
 const GROUP_ITEMS_MIN: usize = 16;
-/// at most so many,
+/// Most items of a recipe chunk for small files.
 const GROUP_ITEMS_MAX: usize = 512;
-/// and past the minimum one in so many items ends a chunk: a mean of 64, about 2.3 KB. A chunk costs about 120 bytes in
-/// leaf, descriptor and index; larger ones are shared less.
+/// Beyond the minimum, one in this many items ends a recipe chunk for small files: a mean of 64 items, about 2.3 KB. A
+/// chunk costs about 120 bytes in leaf, descriptor and index; larger ones are shared less.
 const GROUP_ITEMS_STEP: u64 = 48;
 
-/// Cuts a leaf's items into groups, each a recipe chunk. Cuts depend on the items since the last cut alone.
+/// Cuts a leaf's items into groups, each a recipe chunk. Cuts depend only on the items since the last cut.
 pub fn groups(items: &[Item]) -> Vec<&[Item]> {
     let mut groups = Vec::new();
     let mut start = 0;
@@ -103,7 +103,7 @@ pub fn groups(items: &[Item]) -> Vec<&[Item]> {
 }
 
 /// Turns a file's items into its content: stores recipe chunks through `store` as they fill, so that RAM stays bounded
-/// whatever the file.
+/// for any file.
 #[derive(Default)]
 pub struct Builder {
     layers: Vec<Vec<Item>>,
@@ -113,7 +113,7 @@ impl Builder {
     /// Adds the next item of the file; adjoining holes become one.
     ///
     /// # Errors
-    /// Those of `store`; the builder is of no use then.
+    /// Those of `store`; the builder must not be used after one.
     pub fn push(&mut self, item: Item, store: Store<'_>) -> Result<()> {
         if self.layers.is_empty() {
             self.layers.push(Vec::new());
@@ -151,10 +151,10 @@ impl Builder {
         self.push_at(depth + 1, Item::Chunk { chunk, span }, store)
     }
 
-    /// The content of the file, and an empty builder for the next.
+    /// Returns the content of the file, and empties the builder for the next one.
     ///
     /// # Errors
-    /// Those of `store`; the builder is of no use then.
+    /// Those of `store`; the builder must not be used after one.
     pub fn finish(&mut self, store: Store<'_>) -> Result<Content> {
         let mut depth = 0;
         while depth < self.layers.len() {
@@ -168,7 +168,7 @@ impl Builder {
         }
         let top = self.layers.last().cloned();
         let depth = self.layers.len().saturating_sub(1) as u8;
-        // The first layer is of use to the next file.
+        // Keep the memory of the first layer for the next file.
         self.layers.truncate(1);
         self.layers.iter_mut().for_each(Vec::clear);
         Ok(Content {
@@ -181,13 +181,13 @@ impl Builder {
 
 fn ends_chunk(item: &Item, step: u64) -> bool {
     match item {
-        // All slices of a chunk have its fingerprint.
+        // All slices of a chunk have its fingerprint, so they do not end a recipe chunk.
         Item::Hole { .. } | Item::Slice(_) => false,
         Item::Chunk { chunk, .. } => chunk.fingerprint.prefix() < u64::MAX / step,
     }
 }
 
-/// The containers that a leaf or recipe chunk refers to, numbered from 1 in order of first use; 0 is a hole.
+/// Containers that a leaf or recipe chunk refers to, numbered from 1 in order of first use; 0 is a hole.
 #[derive(Default)]
 pub struct Containers {
     numbers: HashMap<ContainerId, u64>,
@@ -202,7 +202,7 @@ impl Containers {
         })
     }
 
-    /// Appends the table: count, then eight bytes each.
+    /// Appends the table: the count, then eight bytes for each container.
     pub fn put(&self, out: &mut Vec<u8>) {
         put(out, self.ids.len() as u64);
         self.ids
@@ -210,7 +210,7 @@ impl Containers {
             .for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
     }
 
-    /// Reads a table back.
+    /// Reads the table that [`put`](Self::put) wrote.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<ContainerId>> {
         let count = reader.count()?;
         (0..count)
@@ -318,7 +318,7 @@ fn read_item(
     })
 }
 
-/// What is behind [`SLICE`].
+/// Reads the rest of a slice, behind [`SLICE`].
 fn read_slice(
     shapes: &mut Reader<'_>,
     fingerprints: &mut Reader<'_>,
@@ -357,8 +357,8 @@ fn container(
         .ok_or_else(|| shapes.fail(format_args!("container {number} of {}", containers.len())))
 }
 
-/// What an item covers. One that covers nothing is none: any number of them would fit into any file, and recipe chunks
-/// of such, layer upon layer, have no end.
+/// Reads the bytes that an item covers. Zero is an error: any number of empty items would fit into any file, and recipe
+/// chunks of them, layer upon layer, have no end.
 fn read_span(shapes: &mut Reader<'_>) -> Result<u64> {
     match shapes.varint()? {
         0 => Err(shapes.fail(NOTHING)),

@@ -1,9 +1,9 @@
-//! Names of users and groups, and their numbers: those of `/etc/passwd` and `/etc/group`, and of what the system knows
-//! beyond (LDAP, SSSD, systemd-homed, as `/etc/nsswitch.conf` says).
+//! Names and numbers of users and groups: those in `/etc/passwd` and `/etc/group`, and those that the system knows from
+//! elsewhere (LDAP, SSSD, systemd-homed, as `/etc/nsswitch.conf` says).
 //!
-//! The files come first: they have all that most machines know, and do not change while this lives. What they lack is
-//! asked of the C library, each name and number once. Where that fails, which a directory that cannot be reached may
-//! take half a minute for, nothing is asked any more: numbers are kept anyway.
+//! The files come first: they have all owners on most machines, and are read once. For others the C library is asked,
+//! once for each name and number. Where that fails, which may take half a minute for a directory that cannot be
+//! reached, it is not asked any more: numbers are kept anyway.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::Owner;
 use crate::leaf::OWNER_NAME_BYTES_MAX;
 
-/// Answers that are kept, of each kind: a snapshot may have any number of names.
+/// Most answers that are kept, of each kind: a snapshot may have any number of names.
 const ANSWERS_MAX: usize = 64 << 10;
 
 /// Names of users and groups, and their numbers.
@@ -28,13 +28,13 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// This machine's.
+    /// Reads this machine's owners.
     pub fn load() -> Self {
         let text = |file| std::fs::read(file).unwrap_or_default();
         Self::with((&text("/etc/passwd"), USERS), (&text("/etc/group"), GROUPS))
     }
 
-    /// Those of the texts of such files alone.
+    /// Reads owners from the texts of such files alone.
     pub fn of(passwd: &[u8], group: &[u8]) -> Self {
         Self::with((passwd, NONE), (group, NONE))
     }
@@ -47,7 +47,7 @@ impl Owners {
         }
     }
 
-    /// The owner with these numbers; one value shared by all its entries.
+    /// Returns the owner with these numbers; all entries of an owner share one value.
     pub fn get(&self, uid: u32, gid: u32) -> Arc<Owner> {
         if let Some(known) = self.known.lock().get(&(uid, gid)) {
             return known.clone();
@@ -61,30 +61,30 @@ impl Owners {
         self.known.lock().entry((uid, gid)).or_insert(owner).clone()
     }
 
-    /// The number of the user called `name` here.
+    /// Returns the number of the user called `name` on this machine.
     pub fn uid_of(&self, name: &str) -> Option<u32> {
         self.users.id_of(name)
     }
 
-    /// The number of the group called `name` here.
+    /// Returns the number of the group called `name` on this machine.
     pub fn gid_of(&self, name: &str) -> Option<u32> {
         self.groups.id_of(name)
     }
 }
 
-/// Names and numbers of one kind.
+/// Names and numbers of users, or of groups.
 struct Names {
-    /// Of the file.
+    /// Names in the file, by number.
     names: HashMap<u32, Box<str>>,
     ids: HashMap<Box<str>, u32>,
     service: Service,
     is_out_of_reach: AtomicBool,
-    /// What the service has answered.
+    /// Names that the system has answered, by number.
     asked_names: Mutex<HashMap<u32, Box<str>>>,
     asked_ids: Mutex<HashMap<Box<str>, Option<u32>>>,
 }
 
-/// What is asked beyond the file.
+/// Functions of the system that are asked for names and numbers that the file lacks.
 #[derive(Clone, Copy)]
 struct Service {
     name_of: fn(u32) -> Result<Option<String>, Errno>,
@@ -119,7 +119,7 @@ impl Names {
         }
     }
 
-    /// The name; empty where there is none, or none that a snapshot keeps.
+    /// Returns the name; empty where there is none, or none that a snapshot can keep.
     fn name_of(&self, id: u32) -> Box<str> {
         let name = self.names.get(&id).cloned();
         name.unwrap_or_else(|| {
@@ -143,7 +143,7 @@ impl Names {
         })
     }
 
-    /// What is known, or found out now while others wait for it.
+    /// Returns the known answer, or finds it out while other threads wait for it.
     fn once<K: Eq + Hash, V: Clone>(
         &self,
         answers: &Mutex<HashMap<K, V>>,
@@ -163,7 +163,7 @@ impl Names {
         }
         match ask(&self.service) {
             Ok(found) => found,
-            // Of these, getpwnam(3) says that they are other words for "not found"; and one entry may be too long.
+            // getpwnam(3) names these errors as other words for "not found"; and one entry may be too long.
             Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM | Errno::ERANGE) => None,
             Err(_) => {
                 self.is_out_of_reach.store(true, Relaxed);
@@ -173,7 +173,7 @@ impl Names {
     }
 }
 
-/// Of a name with several numbers the lowest.
+/// Returns numbers by name; a name with several numbers gets the lowest.
 fn ids(names: &HashMap<u32, Box<str>>) -> HashMap<Box<str>, u32> {
     let mut ids = HashMap::new();
     for (id, name) in names {

@@ -1,5 +1,5 @@
-//! What stands in RAM of each snapshot where there are many of them: not its lists of paths and patterns, which may
-//! take megabytes each.
+//! The part of a snapshot that stays in RAM where there are many snapshots: without its lists of paths and patterns,
+//! which may take megabytes each.
 
 use std::borrow::Cow;
 
@@ -10,35 +10,34 @@ use super::{Named, load_if_there};
 use crate::wire::put_bytes;
 use crate::{Result, Time};
 
-/// Bytes of such lists that stand in RAM all the same, of all snapshots together: those snapshots need not be read
-/// again.
+/// Bytes of such lists that stay in RAM all the same, over all snapshots: these snapshots need not be read again.
 pub(super) const LISTS_BYTES: usize = 8 << 20;
-/// Bytes of paths by which series are put in order.
+/// Bytes of paths by which series are sorted.
 const ORDER_BYTES: usize = 1 << 10;
 
 /// One of many snapshots.
 #[derive(Clone, Debug)]
 pub struct Brief {
-    /// Its name.
+    /// Name of the snapshot.
     pub id: RootId,
-    /// When the backup began.
+    /// Begin of the backup.
     pub time: Time,
-    /// On which machine.
+    /// Machine of the backup.
     pub host: String,
-    /// The user's words.
+    /// Tags: the user's words.
     pub tags: Vec<String>,
-    /// Which paths were backed up.
+    /// Key of the paths that were backed up.
     pub paths: PathsKey,
     whole: Option<Box<Named>>,
 }
 
 impl Brief {
-    /// Of a snapshot that is read alone.
+    /// Makes the brief of a snapshot that is read alone: its lists do not stay in RAM.
     pub fn of(named: Named) -> Self {
         Self::within(named, &mut 0)
     }
 
-    /// Keeps all of it where it has room, which it then takes.
+    /// Makes the brief of a snapshot; its lists stay in RAM where `room_bytes` allows it, which is reduced.
     pub(super) fn within(named: Named, room_bytes: &mut usize) -> Self {
         let snapshot = &named.snapshot;
         let bytes = list_bytes(&snapshot.paths) + list_bytes(&snapshot.excludes);
@@ -56,7 +55,8 @@ impl Brief {
         }
     }
 
-    /// All of it but its table of leaves, perhaps read again; `None` where it was forgotten since it was listed.
+    /// Returns the snapshot without its table of leaves, read again if needed; `None` where it was forgotten since it
+    /// was listed.
     ///
     /// # Errors
     /// Those of [`load_if_there`].
@@ -72,8 +72,8 @@ fn list_bytes(list: &[Vec<u8>]) -> usize {
     list.iter().map(|one| size_of_val(one) + one.len()).sum()
 }
 
-/// Stands for a list of paths: the same one for the same list. They are in the order of the lists, as far as the first
-/// KiB of each tells.
+/// Key of a list of paths: equal for equal lists. Keys are in the order of the lists, as far as the first KiB of each
+/// list tells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PathsKey {
     beginning: Box<[u8]>,
@@ -81,13 +81,13 @@ pub struct PathsKey {
 }
 
 impl PathsKey {
-    /// Of this list.
+    /// Makes the key of this list.
     pub fn of(paths: &[Vec<u8>]) -> Self {
         let (mut beginning, mut all) = (Vec::new(), Vec::new());
         for path in paths {
             if beginning.len() < ORDER_BYTES {
                 beginning.extend_from_slice(path);
-                // No path has one: a list that goes on comes behind one that ends.
+                // No path has a zero byte: a longer list comes behind its beginning.
                 beginning.push(0);
             }
             put_bytes(&mut all, path);

@@ -1,4 +1,4 @@
-//! Looking at one folder: list its names, then stat them, many names in several tasks.
+//! Looks at one folder: lists its names, then calls `stat` on them, many names in several tasks.
 
 pub(crate) mod above;
 mod descend;
@@ -25,19 +25,19 @@ use crate::exclude::Ignore;
 use crate::meta::Stat;
 use crate::{Error, Flags, Kind, path};
 
-/// Names that one task stats.
+/// Most names that one task calls `stat` on.
 const PIECE_NAMES: usize = 512;
-/// Passes are numbered this far apart; more pieces than that do not fit into a pass.
+/// Distance between the numbers of passes over a folder; one pass has fewer pieces than that.
 const PASS_STRIDE: u64 = 1 << 32;
 
-/// What a worker does: list a folder, or stat some names of it.
+/// Work for a thread of the walk: to list a folder, or to call `stat` on some of its names.
 pub(super) struct Task {
     step: Step,
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
-    /// The file system to stay on.
+    /// Device of the file system to stay on.
     device: Option<u64>,
-    /// The folder's own entry says already that it cannot be listed.
+    /// Whether the folder's own entry says already that it cannot be listed.
     is_flagged: bool,
 }
 
@@ -46,11 +46,11 @@ enum Step {
     Open(Option<(Arc<OwnedFd>, Vec<u8>)>),
     /// List on after this name.
     List(Arc<OwnedFd>, Vec<u8>),
-    /// Stat these names.
+    /// Call `stat` on these names.
     Stat(Arc<OwnedFd>, Vec<Listed>),
-    /// Look at this one, which lies elsewhere.
+    /// Look at this name, which lies elsewhere.
     Moved(Vec<u8>),
-    /// Look into these subfolders, of which the task's key names the first.
+    /// Look into these subfolders; the task's key names the first one.
     Descend(Arc<OwnedFd>, Kept),
 }
 
@@ -73,7 +73,7 @@ impl Task {
 
     pub fn run(self, key: &Key, options: &Options, shared: &Shared) -> Done {
         let folder = match &self.step {
-            // Of which the key names a subfolder.
+            // The key of such a task names a subfolder.
             Step::Descend(..) => key.folder.above().path(),
             _ => key.folder.path(),
         };
@@ -132,11 +132,11 @@ pub(super) fn empty(folder: Arc<[u8]>) -> Piece {
     }
 }
 
-/// What is seen of a name.
+/// Result of looking at a name.
 struct Seen {
     stat: Result<Stat, Errno>,
     opened: Option<Opened>,
-    /// Its name is known not to be left out.
+    /// Whether the patterns are known to keep the name.
     is_kept: bool,
 }
 
@@ -150,10 +150,10 @@ struct Look<'a> {
     is_flagged: bool,
     /// Whether the folder lies in one that is left out, once that was asked.
     is_below_left_out: Option<bool>,
-    /// What the only name that is looked at is called where it lies, if that is another name.
+    /// Name on disk of the single name that is looked at, if that differs.
     own_name: Option<Box<[u8]>>,
     piece: Piece,
-    /// Subfolders to look into with what is said here.
+    /// Subfolders to look into with the same options as this folder.
     subfolders: Vec<Subfolder>,
     next: Vec<(Key, Task)>,
 }
@@ -203,8 +203,8 @@ impl Look<'_> {
         self.list(&dir, None)
     }
 
-    /// Whether a folder that was deleted since it was met is as one that holds nothing, as a file that was deleted is
-    /// as none: it is no source and holds none. Of a source the file system is not known before it is open.
+    /// Whether a deleted folder may count as an empty one, as a deleted file counts as none: the folder is no source
+    /// and holds none. A source's file system is not known before it is open.
     fn may_be_gone(&self) -> bool {
         self.device.is_some() && self.select.children.is_empty()
     }
@@ -230,13 +230,13 @@ impl Look<'_> {
             fails_after,
             &is_stopped,
         )?;
-        // What was listed before is kept.
+        // Names that were listed before the error are kept.
         match failed {
             Some(Errno::NOENT) if self.may_be_gone() => {}
             Some(e) => self.cut_off(e),
             None => {}
         }
-        // Of all names: where the next pass begins does not depend on which of them are wanted.
+        // The last of all names, wanted or not: it decides where the next pass begins.
         let last = names.last().map(|last| last.name.clone());
         if let Some(marker) = self.marker(dir) {
             let named = &self.select.children;
@@ -280,8 +280,8 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// What the user named is looked at whether it was listed or not, so that a name that is wrong is told. `names` are
-    /// of those behind `after`, and up to `last`, unless they are all.
+    /// Adds names that the user gave, whether they are listed or not, so that a wrong name is reported. `names` are
+    /// those behind `after`, and up to `last`, unless they are all.
     fn add_named(&self, names: &mut Vec<Listed>, after: Option<&[u8]>, last: Option<&[u8]>) {
         let is_here = |name: &[u8]| {
             after.is_none_or(|after| name > after) && last.is_none_or(|last| name <= last)
@@ -319,7 +319,7 @@ impl Look<'_> {
         self.piece.dir = Some(dir);
     }
 
-    /// Files are opened for that if `opens`, but for those whose names are left out.
+    /// Calls `stat` on a name. If `opens`, files are opened for it, except those whose names are left out.
     fn look_at(&self, dir: &OwnedFd, listed: &Listed, opens: bool) -> Seen {
         let name = &listed.name;
         if opens
@@ -360,8 +360,8 @@ impl Look<'_> {
         let named = select.children.get(&name);
         let mut stat = match stat {
             Ok(stat) => stat,
-            // Deleted since it was listed: as if it had never been there. A source that is missing is the user's
-            // mistake.
+            // The file was deleted since it was listed: leave it out as if it had never been there. A missing source is
+            // the user's mistake.
             Err(Errno::NOENT) if named.is_none() => return,
             Err(_) if named.is_none() && self.is_out_unseen(dir, &name, listed.listed_as) => {
                 self.piece.excluded += 1;
@@ -438,22 +438,22 @@ impl Look<'_> {
     }
 }
 
-/// Whether a folder's names may be listed and looked at. Asked before it is listed, since its own entry is written
-/// before those in it.
+/// Whether a folder's names can be listed and looked at. This is asked before it is listed, since its own entry is
+/// written before those in it.
 fn can_list(dir: &OwnedFd, name: &[u8]) -> bool {
     let access = Access::READ_OK | Access::EXEC_OK;
     match rustix::fs::accessat(dir, name, access, AtFlags::empty()) {
-        // Deleted since it was met: that shows again when it is opened.
+        // The folder was deleted meanwhile: that shows again when it is opened.
         Ok(()) | Err(Errno::NOENT) => return true,
         Err(_) => {}
     }
-    // That asks for the real user, who may have fewer rights than this program.
+    // `accessat` asks for the real user, who may have fewer rights than this program.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     rustix::fs::openat(dir, name, flags, Mode::empty())
         .is_ok_and(|folder| Stat::at(folder, b".", false).is_ok())
 }
 
-/// The first bytes of a regular file, at most `max`.
+/// Reads the first bytes of a regular file, at most `max`.
 fn read_start(dir: &OwnedFd, name: &[u8], max: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;

@@ -1,10 +1,10 @@
-//! The places of pieces in the walk. Waiting folders share the paths above them: of a deep tree each level may have
-//! some that wait, and all their paths together are longer than the tree is large.
+//! Places of pieces in the walk. Waiting folders share the paths above them: each level of a deep tree may have waiting
+//! folders, and all their paths together may be longer than the tree is large.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The place of a piece in the walk.
+/// Place of a piece in the walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub folder: Folder,
@@ -25,7 +25,7 @@ impl PartialOrd for Key {
     }
 }
 
-/// A folder: its name in the one above it. None is the root.
+/// A folder: its name in the one above it; `None` is the root.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Folder(Option<Arc<Node>>);
 
@@ -33,12 +33,12 @@ pub(super) struct Folder(Option<Arc<Node>>);
 struct Node {
     above: Folder,
     name: Box<[u8]>,
-    /// How many folders are above it.
+    /// Number of folders above it.
     depth: usize,
 }
 
 impl Folder {
-    /// The folder `name` in this one.
+    /// Returns the folder `name` in this one.
     pub fn child(&self, name: &[u8]) -> Self {
         Self(Some(Arc::new(Node {
             above: self.clone(),
@@ -47,12 +47,12 @@ impl Folder {
         })))
     }
 
-    /// The folder that this one lies in; the root lies in itself.
+    /// Returns the folder that this one lies in; the root lies in itself.
     pub fn above(&self) -> &Self {
         self.0.as_ref().map_or(self, |node| &node.above)
     }
 
-    /// Its path.
+    /// Returns the folder's path.
     pub fn path(&self) -> Arc<[u8]> {
         let mut names = Vec::with_capacity(self.depth());
         let mut at = self;
@@ -81,7 +81,7 @@ impl Folder {
     }
 }
 
-/// As [`order`](crate::path::order) has their paths.
+/// Folders are in the order that [`order`](crate::path::order) gives their paths.
 impl Ord for Folder {
     fn cmp(&self, other: &Self) -> Ordering {
         let (own, others) = (self.depth(), other.depth());
@@ -113,7 +113,7 @@ impl PartialEq for Folder {
 
 impl Eq for Folder {}
 
-/// One after the other: a tree may be deeper than the stack.
+/// Nodes are dropped one after another, without recursion: a tree may be deeper than the stack.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut above = self.above.0.take();
@@ -141,7 +141,7 @@ mod tests {
             let (first, second) = (folder(a.as_bytes()), folder(b.as_bytes()));
             prop_assert_eq!(&first.path()[..], a.as_bytes());
             prop_assert_eq!(first.cmp(&second), path::order(a.as_bytes(), b.as_bytes()));
-            // Two that share what is above them.
+            // Two folders that share the nodes above them.
             let mut third = first.clone();
             for name in below.split('/').filter(|name| !name.is_empty()) {
                 third = third.child(name.as_bytes());

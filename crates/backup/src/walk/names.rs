@@ -1,5 +1,5 @@
-//! The names of a folder, in order, in bounded RAM: of a folder with more names than a pass keeps, one pass gives the
-//! first, the next those behind them.
+//! Lists the names of a folder, in order, in bounded RAM. Where a folder has more names than a pass keeps, one pass
+//! gives the first names, and the next one those behind them.
 
 use std::iter::Peekable;
 use std::mem::MaybeUninit;
@@ -13,24 +13,24 @@ use rustix::io::Errno;
 /// Names that one pass over a folder keeps, in bytes with overhead.
 pub const PASS_BYTES_MAX: usize = 8 << 20;
 pub const NAME_OVERHEAD_BYTES: usize = size_of::<Listed>();
-/// How many names are listed before it is asked again whether anybody wants them: a listing may have no end.
+/// Names that are listed between two questions whether the caller still wants them: a listing may have no end.
 const NAMES_UNASKED: usize = 1024;
 
-/// A name, as its folder lists it.
+/// A name in a folder's listing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
     pub name: Vec<u8>,
     pub inode: u64,
-    /// What it is, as far as the listing says.
+    /// Kind of the name, as far as the listing says.
     pub listed_as: ListedAs,
 }
 
-/// What a name is, as far as its folder's listing says.
+/// Kind of a name, as far as its folder's listing says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListedAs {
     File,
     Dir,
-    /// Something else, or the listing does not say it.
+    /// Another kind, or the listing does not say it.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl From<FileType> for ListedAs {
 }
 
 impl Listed {
-    /// A name that the user gave.
+    /// Makes a name that the user gave.
     pub fn given(name: &[u8]) -> Self {
         Self {
             name: name.to_vec(),
@@ -57,16 +57,16 @@ impl Listed {
 
 /// Names of a folder, in order.
 pub struct Listing {
-    /// As many as a pass keeps.
+    /// Names of one pass.
     pub names: Vec<Listed>,
-    /// Whether others follow them.
+    /// Whether more names follow.
     pub more: bool,
-    /// What ended it too early.
+    /// Error that ended the listing too early.
     pub failed: Option<Errno>,
 }
 
-/// The names after `after`, as many as `bytes_max` bytes hold; with `fails_after` the listing fails after so many, and
-/// it ends with an error soon after `is_stopped`.
+/// Returns the names after `after`, as many as `bytes_max` bytes hold. With `fails_after` the listing fails after that
+/// many names. It ends with an error soon after `is_stopped` returns true.
 pub fn sorted_names(
     dir: &OwnedFd,
     after: Option<&[u8]>,
@@ -106,18 +106,18 @@ pub fn sorted_names(
     Ok(pass.end(failed))
 }
 
-/// All names of a folder, one after the other, in order.
+/// Gives all names of a folder, one after another, in order.
 pub struct SortedNames {
     bytes_max: usize,
     names: Peekable<IntoIter<Listed>>,
-    /// The last name of the pass before.
+    /// Last name of the pass before.
     last: Option<Vec<u8>>,
-    /// Others follow this pass.
+    /// Whether more names follow this pass.
     more: bool,
 }
 
 impl SortedNames {
-    /// Before the first name; a pass keeps `bytes_max` bytes of names.
+    /// Makes a sequence before the first name; a pass keeps `bytes_max` bytes of names.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -127,7 +127,7 @@ impl SortedNames {
         }
     }
 
-    /// The next name in `dir`, unless it comes after `last`; without `last`, any.
+    /// Returns the next name in `dir`, unless it comes after `last`; without `last`, any name.
     pub fn next_up_to(
         &mut self,
         dir: &OwnedFd,
@@ -147,13 +147,13 @@ impl SortedNames {
     }
 }
 
-/// What one pass keeps of the names that it is given in any order: the first ones, each once.
+/// Names that one pass keeps of those that come in any order: the first ones in order, each once.
 struct Pass<'a> {
     after: Option<&'a [u8]>,
     bytes_max: usize,
     names: Vec<Listed>,
     bytes: usize,
-    /// Names behind this one are for the next pass.
+    /// Last name that may belong to this pass; names behind it are for the next one.
     ceiling: Option<Vec<u8>>,
 }
 
@@ -190,13 +190,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Sorts; a file system may give a name twice that is replaced while it lists.
+    /// Sorts the names, and drops repeated ones: a file system may give a name twice that is replaced while it lists.
     fn sort(&mut self) {
         self.names.sort_unstable();
         self.names.dedup_by(|next, before| next.name == before.name);
     }
 
-    /// Keeps the first names up to the most bytes.
+    /// Keeps the first names, up to the limit in bytes.
     fn keep_first(&mut self) {
         self.bytes = 0;
         let mut keep = 0;
@@ -225,7 +225,7 @@ impl<'a> Pass<'a> {
 mod tests {
     use super::*;
 
-    /// As file systems may while a name is replaced by renaming, with the inode of before and of after.
+    /// Some file systems list a name twice while it is replaced by renaming, with the old and the new inode.
     #[test]
     fn a_name_that_is_listed_twice_is_kept_once() {
         let mut given = Vec::new();

@@ -1,8 +1,8 @@
-//! Small files that are open since they were looked at, for whoever reads all of them anyway: a name is looked up once,
-//! not twice, and what the kernel needs of the file is fetched into a core's cache once.
+//! Small files that stay open after they were looked at, for a caller that reads all of them anyway: each name is
+//! looked up once, not twice, and the kernel's records of the file are fetched into a core's cache once.
 //!
-//! What is open stays on the disk when it is deleted, so files are few and small, and on file systems of this machine:
-//! to a server an open file is more than a number, and one that was deleted meanwhile stays in its folder.
+//! An open file stays on the disk when it is deleted, so the files are few and small, and on file systems of this
+//! machine: to a server an open file is more than a number, and a deleted one stays in its folder.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::Kind;
 use crate::meta::Stat;
 
-/// Files from this size on are not held, in bytes.
+/// Size from which on files are not kept open, in bytes.
 pub(crate) const SMALL_BYTES: u64 = 512 << 10;
 /// `f_type` of file systems of this machine: ext2 to ext4, XFS, btrfs, ZFS, bcachefs, F2FS, those in RAM, and layers of
 /// these.
@@ -29,26 +29,26 @@ const LOCAL: [u32; 8] = [
     0x794c_7630,
 ];
 
-/// How many more may be open.
+/// Number of files that may still be opened, shared by all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenFiles(Arc<AtomicUsize>);
 
-/// A file that is open.
+/// A small file that is open.
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
-    /// To be there as long as it is open.
+    /// Place among the open files, given back when the file is closed.
     _place: Place,
 }
 
 impl Opened {
-    /// The file, which another one may take the place of.
+    /// Returns the descriptor, and gives the place back: another file may be opened.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 }
 
-/// One of those that may be open.
+/// A place among the files that may be open.
 #[derive(Debug)]
 pub(crate) struct Place(OpenFiles);
 
@@ -63,7 +63,7 @@ impl OpenFiles {
         Self(Arc::new(AtomicUsize::new(most)))
     }
 
-    /// Room for one more.
+    /// Takes a place for one more file; `None` where no place is left.
     pub fn place(&self) -> Option<Place> {
         let take = |left: usize| left.checked_sub(1);
         let taken = self.0.fetch_update(Relaxed, Relaxed, take);
@@ -72,7 +72,8 @@ impl OpenFiles {
 }
 
 impl Place {
-    /// What `stat` says of `name` in `dir`, and the file, if it is a small one; `None` where it cannot be opened.
+    /// Returns the `stat` of `name` in `dir`, and the open file, if it is a small one; `None` where it cannot be
+    /// opened.
     pub fn open(self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {
         let fd = open(dir, name).ok()?;
         let stat = Stat::of(&fd).ok()?;
@@ -87,8 +88,8 @@ pub(super) fn may_be_held(dir: &OwnedFd) -> bool {
     fstatfs(dir).is_ok_and(|about| LOCAL.contains(&(about.f_type as u32)))
 }
 
-/// Opens a file to read it: not through a symbolic link, without waiting for anybody, and without a trace in its time
-/// of access where that is ours to leave alone.
+/// Opens a file to read it: not through a symbolic link, without waiting for another program, and without changing its
+/// time of access where this user may leave that alone.
 pub(crate) fn open(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -116,7 +117,7 @@ mod tests {
         let large = fs::File::create(path("large")).expect("create");
         large.set_len(SMALL_BYTES).expect("grow");
         std::os::unix::fs::symlink("a", path("link")).expect("symlink");
-        // Whoever opened one to read it would wait for who writes.
+        // Opening a pipe to read it would wait for a writer.
         let dir: OwnedFd = fs::File::open(folder.path()).expect("open").into();
         rustix::fs::mkfifoat(&dir, "fifo", Mode::RUSR).expect("fifo");
         let files = OpenFiles::new(2);

@@ -1,18 +1,19 @@
-//! Names of subfolders whose turn comes much later: a folder may have millions. The first ones stand in RAM, the others
-//! in a nameless file.
+//! Names of subfolders that are looked at much later: a folder may have millions. The first names stay in RAM, the
+//! others go to a nameless file.
 //!
-//! Without room for a temporary file they stay in RAM: a backup that takes more RAM than it should is better than none.
+//! Without room for a temporary file all names stay in RAM: a backup that takes more RAM than it should is better than
+//! none.
 
 use onefold_io::os::Scratch;
 use parking_lot::Mutex;
 
-/// Names that stand in RAM, in bytes.
+/// Most bytes of names that stay in RAM.
 const RAM_BYTES_MAX: usize = 4 << 20;
 
 /// A subfolder's name, and whether its own entry says that it cannot be listed.
 pub(super) type Subfolder = (Vec<u8>, bool);
 
-/// Where they stand.
+/// Store of names that were put off, in RAM or in a file.
 #[derive(Default)]
 pub(super) struct PutOff(Mutex<State>);
 
@@ -20,12 +21,13 @@ pub(super) struct PutOff(Mutex<State>);
 struct State {
     ram_bytes: usize,
     file: Option<Scratch>,
-    /// Bytes of the file that are in use, and in how many pieces.
+    /// Bytes of the file that are in use.
     end: u64,
+    /// Number of pieces in the file.
     pieces: usize,
 }
 
-/// Some names that were put off.
+/// Names that were put off, or their place in the file.
 pub(super) enum Kept {
     Ram(Vec<u8>),
     File { start: u64, bytes: usize },
@@ -45,7 +47,7 @@ impl PutOff {
         Kept::Ram(bytes)
     }
 
-    /// Gives them back. Errors: the temporary file does not.
+    /// Gives names back. Errors: the temporary file cannot be read.
     pub fn take(&self, kept: Kept) -> onefold_io::Result<Vec<Subfolder>> {
         let mut state = self.0.lock();
         let bytes = match kept {
@@ -60,7 +62,7 @@ impl PutOff {
 }
 
 impl State {
-    /// `None`: there is no room for it.
+    /// Writes to the file; `None` where there is no room for it.
     fn write(&mut self, bytes: &[u8]) -> Option<Kept> {
         if self.file.is_none() {
             self.file = Some(Scratch::create().ok()?);
@@ -81,7 +83,7 @@ impl State {
             file.read_at(&mut bytes, start)?;
         }
         self.pieces -= 1;
-        // Of folders in each other the last one's turn comes first.
+        // In a tree of nested folders the last one is taken back first.
         if start + len as u64 == self.end {
             self.end = start;
         }
@@ -92,7 +94,7 @@ impl State {
     }
 }
 
-/// A flag, the name, and a zero byte, which no name has.
+/// Encodes names: a flag, the name, and a zero byte, which no name has.
 fn encode(names: &[Subfolder]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(names.iter().map(|(name, _)| name.len() + 2).sum());
     for (name, is_flagged) in names {
@@ -129,7 +131,7 @@ mod tests {
             };
             (0..50_000).map(name).collect()
         };
-        // Twice: what was read makes room.
+        // The second round shows that names which were taken back make room.
         for _ in 0..2 {
             let kept: Vec<_> = (0..20).map(|piece| put_off.put(&names(piece))).collect();
             let in_ram = |kept: &&Kept| matches!(kept, Kept::Ram(_));

@@ -1,10 +1,10 @@
-//! Who looks at what next: tasks in the order of their results, the foremost first, results handed out in order.
+//! Schedule of the walk: tasks in the order of their results, the foremost first; results are handed out in order.
 //!
 //! Every task has a key; a task only ever makes tasks with greater keys, in the same step in which its own result
-//! becomes ready (one without a result may make one with its own key). So the smallest key is always the next result,
-//! be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when enough results
-//! wait for the consumer. Tasks that come before all results that wait are always allowed: the consumer is about to
-//! wait for theirs, and however much lies ahead of a slow folder, those below it are looked at side by side.
+//! becomes ready (a task without a result may make one with its own key). So the smallest key is always the next
+//! result, be it ready, running or waiting. Workers take the smallest waiting task, and stop looking ahead when enough
+//! results wait for the consumer. Tasks that come before all waiting results are always allowed: the consumer is about
+//! to wait for them, and however much lies ahead of a slow folder, the folders below it are looked at side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -19,18 +19,18 @@ use super::put_off::PutOff;
 use super::{Found, Options, Piece};
 use crate::open_files;
 
-/// Entries that may wait for the consumer.
+/// Most entries that may wait for the consumer.
 const AHEAD_ENTRIES_MAX: usize = 32 << 10;
-/// Workers that stopped for these go on when so many are left: were it sooner, all would be woken for each piece.
+/// Number of waiting entries at which stopped workers go on: with a greater number, all would be woken for each piece.
 const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
-/// Of an entry, about.
+/// Approximate bytes of an entry.
 const ENTRY_BYTES: usize = 150;
-/// What a small file that is open counts for at most: where few may be, others wait beside them.
+/// Most entries that an open small file counts as: where few files may be open, entries wait beside them.
 const FILE_ENTRIES_MAX: usize = 32;
-/// How often who waits for a piece asks whether it is still wanted.
+/// Interval at which a consumer that waits for a piece asks whether it is still wanted.
 const ASKING: Duration = Duration::from_millis(100);
 
-/// What a task gave: a piece, or nothing yet, and the tasks that follow from it.
+/// Result of a task: a piece, or nothing yet, and the tasks that follow from it.
 pub(super) struct Done {
     pub piece: Option<Piece>,
     pub next: Vec<(Key, Task)>,
@@ -39,7 +39,7 @@ pub(super) struct Done {
 enum Slot {
     Waiting(Box<Task>),
     Running,
-    /// With what it counts for in what is ahead.
+    /// A piece that is ready, and the entries that it counts as.
     Ready(Box<Piece>, usize),
 }
 
@@ -50,14 +50,14 @@ struct State {
 }
 
 impl State {
-    /// Whether the next piece is there.
+    /// Whether the next piece is ready.
     fn is_ready(&self) -> bool {
         let first = self.slots.first_key_value();
         matches!(first, Some((_, Slot::Ready(..))))
     }
 
-    /// Whether no piece is there that comes before what the first waiting task gives: the consumer is about to wait for
-    /// it, however much lies behind.
+    /// Whether no ready piece comes before the result of the first waiting task: the consumer is about to wait for it,
+    /// however much lies behind.
     fn is_wanted_soon(&self) -> bool {
         self.waiting.first().is_some_and(|first| {
             let mut before = self.slots.range(..first);
@@ -66,16 +66,16 @@ impl State {
     }
 }
 
-/// What all tasks share.
+/// State that all tasks share.
 pub(super) struct Shared {
     pub put_off: PutOff,
-    /// How many tasks wait.
+    /// Number of tasks that wait.
     pub waiting: AtomicUsize,
     pub is_stopped: AtomicBool,
-    /// What a folder that waits for the consumer counts for, in entries: it is open.
+    /// Entries that a folder counts as while it waits for the consumer: it is open.
     folder_entries: usize,
-    /// And a small file that is open: of those that may be, about half wait here where many may, and the others for who
-    /// reads them.
+    /// Entries that an open small file counts as: where many may be open, about half of them wait here, and the others
+    /// with the readers.
     file_entries: usize,
     /// Small files that are open.
     pub open_files: OpenFiles,
@@ -111,7 +111,7 @@ impl Schedule {
         }
     }
 
-    /// The next piece in order; `None` when there is no more, or soon after `is_over`.
+    /// Returns the next piece in order; `None` at the end, or soon after `is_over` returns true.
     pub fn next(&self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
         let mut state = self.state.lock();
         loop {
@@ -135,12 +135,12 @@ impl Schedule {
         }
     }
 
-    /// Whether the next piece is there.
+    /// Whether the next piece is ready.
     pub fn is_ready(&self) -> bool {
         self.state.lock().is_ready()
     }
 
-    /// Ends the workers after what they are doing.
+    /// Ends the workers after their current tasks.
     pub fn stop(&self) {
         let _state = self.state.lock();
         self.shared.is_stopped.store(true, Relaxed);
@@ -251,7 +251,7 @@ mod tests {
         assert!(schedule.weight(&piece) > AHEAD_ENTRIES_MAX);
     }
 
-    /// What lies behind a slow folder may be much more than may wait.
+    /// Much more may lie behind a slow folder than may wait.
     #[test]
     fn folders_that_are_wanted_soon_are_looked_at_side_by_side_however_much_is_there_behind_them() {
         let dir = tempfile::tempdir().expect("dir");
@@ -266,7 +266,7 @@ mod tests {
         let look = |(key, task): (Key, Task)| {
             schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
         };
-        // Up to `a`, whose folders wait then; `b` is there before them.
+        // Work up to `a`, whose folders wait then; `b` is ready before them.
         let a = loop {
             let taken = schedule.take().expect("a task");
             if is_at(&taken.0, "/a") {
@@ -289,7 +289,7 @@ mod tests {
         assert!(schedule.state.lock().waiting.is_empty());
     }
 
-    /// Each level of the tree has hundreds of folders that wait until all below one of them is looked at.
+    /// Each level of the tree has hundreds of folders that wait until everything below one of them is looked at.
     #[test]
     fn of_a_deep_and_wide_tree_few_folders_wait_and_none_is_left_out() {
         let (levels, width) = (30, 500);

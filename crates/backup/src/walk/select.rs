@@ -1,6 +1,6 @@
-//! What the sources choose of the file system: a tree of names.
+//! The part of the file system that the sources choose: a tree of names.
 //!
-//! A list of sources may have hundreds of thousands of paths, so nothing of a path is here twice but on the stack.
+//! A list of sources may have hundreds of thousands of paths, so each byte of a path is here once, except on the stack.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,22 +9,22 @@ use std::sync::Arc;
 use super::Moved;
 use crate::{Error, Result, path};
 
-/// Folders that may be above a source: more than a path may have that the system takes as a whole. A tree of any depth
-/// may be below one.
+/// Most folders above a source: more than a path may have that the system takes in one call. A tree of any depth may be
+/// below a source.
 const FOLDERS_ABOVE_MAX: usize = 4096;
 
-/// The sources as a tree: folders on the way to sources show only what leads there, a source shows everything, and
-/// other sources below it in any case.
+/// The sources as a tree. A folder on the way to sources has only the names that lead there; a source has everything,
+/// and other sources below it in any case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Select {
     pub(super) children: BTreeMap<Vec<u8>, Arc<Select>>,
     pub(super) whole: bool,
-    /// The path of where it lies, if its place in this tree does not say that.
+    /// Path of the real place, if it differs from the place in this tree.
     pub(super) moved: Option<Arc<[u8]>>,
 }
 
 impl Select {
-    /// Of absolute paths, in any order, each as often as may be.
+    /// Makes the tree of absolute paths, in any order; paths may repeat.
     ///
     /// # Errors
     /// [`Error::Usage`]: a path has more than 4096 folders above it.
@@ -37,7 +37,8 @@ impl Select {
         Ok(Self::of(&sources, 0, &Arc::new(Self::everything())))
     }
 
-    /// Of the sources in and below one folder, whose path are the first `at` bytes of each; in the order of the walk.
+    /// Makes the tree of the sources in and below one folder, whose path is the first `at` bytes of each source; they
+    /// are in the order of the walk.
     fn of(sources: &[Cow<'_, [u8]>], at: usize, everything: &Arc<Self>) -> Self {
         let whole = sources.first().is_some_and(|source| source.len() == at);
         let below = &sources[usize::from(whole)..];
@@ -66,12 +67,12 @@ impl Select {
         }
     }
 
-    /// Everything of a folder, of which the sources below say nothing.
+    /// Makes the tree of everything in a folder, without sources below.
     pub(super) fn everything() -> Self {
         Self::and_everything(&Self::default())
     }
 
-    /// What `on_the_way` leads to, and everything else.
+    /// Makes the tree of everything in a folder, with the sources in `on_the_way`.
     pub(super) fn and_everything(on_the_way: &Self) -> Self {
         Self {
             whole: true,
@@ -80,10 +81,11 @@ impl Select {
         }
     }
 
-    /// Of sources that are to be where they do not lie. A folder above such a place is the one above the source.
+    /// Makes the tree of sources that are stored under other paths. A folder above such a path stands for the one above
+    /// the source.
     ///
     /// # Errors
-    /// [`Error::Usage`]: one of the places is another's, or in it, or has more than 4096 folders above it.
+    /// [`Error::Usage`]: one of the paths is another's, or lies in it, or has more than 4096 folders above it.
     pub(super) fn moved(sources: &[Moved]) -> Result<Self> {
         let clean = |source: &Moved| Moved {
             from: path::clean(&source.from),
@@ -121,13 +123,13 @@ impl Select {
         child.add_moved(rest, from);
     }
 
-    /// Whether what is in it lies elsewhere.
+    /// Whether something in this folder lies elsewhere.
     pub(super) fn leads_to_moved(&self) -> bool {
         !self.whole && self.children.values().any(|child| child.moved.is_some())
     }
 }
 
-/// Errors: one of the paths has too many folders above it.
+/// Checks the depth of paths. Errors: a path has too many folders above it.
 pub(crate) fn check_depths<P: AsRef<[u8]>>(paths: &[P]) -> Result<()> {
     let is_deep =
         |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count() > FOLDERS_ABOVE_MAX;
@@ -140,5 +142,5 @@ pub(crate) fn check_depths<P: AsRef<[u8]>>(paths: &[P]) -> Result<()> {
     }
 }
 
-/// Of a path that is too deep to be shown whole.
+/// Bytes that are shown of a path that is too deep to be shown whole.
 const SHOWN_BYTES: usize = 64;

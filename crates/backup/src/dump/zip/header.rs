@@ -1,4 +1,4 @@
-//! What a zip archive says of an entry: before it, behind it, and in the directory.
+//! Headers of an entry in a zip archive: before it, behind it, and in the directory.
 
 use crate::{Entry, Kind};
 
@@ -6,18 +6,18 @@ const LOCAL: u32 = 0x0403_4b50;
 const DESCRIPTOR: u32 = 0x0807_4b50;
 const CENTRAL: u32 = 0x0201_4b50;
 
-/// 4.5: zip64.
+/// Version needed to read the archive, 4.5: zip64.
 pub(super) const VERSION: u16 = 45;
-/// Made by a Unix: the upper half of the attributes is `st_mode`.
+/// Creator, a Unix: the upper half of the attributes is `st_mode`.
 pub(super) const MADE_BY: u16 = 3 << 8 | VERSION;
 pub(super) const SIZES_FOLLOW: u16 = 1 << 3;
 const NAME_IS_UTF8: u16 = 1 << 11;
 const STORED: u16 = 0;
 pub(super) const DEFLATED: u16 = 8;
-/// What the two headers of an entry say.
+/// Contents of the two headers of an entry.
 pub(super) struct Header {
     pub(super) name: Vec<u8>,
-    /// `st_mode`.
+    /// Mode and kind, as in `st_mode`.
     mode: u32,
     pub(super) flags: u16,
     pub(super) method: u16,
@@ -30,7 +30,7 @@ pub(super) struct Header {
     offset: u64,
 }
 
-/// Where a field of 64 bits follows, the one of 32 says so.
+/// Returns the 32-bit form of a number: all ones where a field of 64 bits has the number.
 pub(super) fn short(n: u64, is_elsewhere: bool) -> u32 {
     match is_elsewhere {
         true => u32::MAX,
@@ -64,7 +64,7 @@ impl Header {
         }
     }
 
-    /// The fields that both headers have, from the version on.
+    /// Writes the fields that both headers have, from the version on.
     fn common(&self, out: &mut Vec<u8>, (crc, stored_bytes, bytes): (u32, u32, u32), extra: usize) {
         for n in [VERSION, self.flags, self.method, self.date.1, self.date.0] {
             put16(out, n);
@@ -148,7 +148,7 @@ impl Header {
     }
 }
 
-/// Time of the content, where 32 bits hold it, and owner.
+/// Returns extra fields: the time of the content, where 32 bits hold it, and the owner.
 fn extra(entry: &Entry) -> Vec<u8> {
     let mut out = Vec::new();
     if let Ok(secs) = i32::try_from(entry.mtime.secs) {
@@ -167,7 +167,7 @@ fn extra(entry: &Entry) -> Vec<u8> {
     out
 }
 
-/// Date and time as DOS has them, in UTC: from 1980 to 2107, in steps of two seconds.
+/// Returns date and time in DOS format, in UTC: from 1980 to 2107, in steps of two seconds.
 fn date(secs: i64) -> (u16, u16) {
     const DAY: i64 = 86_400;
     let (first, last) = (315_532_800, 4_354_819_198);
@@ -179,7 +179,7 @@ fn date(secs: i64) -> (u16, u16) {
     (date as u16, time as u16)
 }
 
-/// Year, month and day of the `days`th day since 1970 (Howard Hinnant's `civil_from_days`).
+/// Returns year, month and day of the `days`th day since 1970 (Howard Hinnant's `civil_from_days`).
 fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);

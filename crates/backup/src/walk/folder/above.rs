@@ -1,4 +1,4 @@
-//! What lies above a folder: a source in a folder that is left out is none either, whatever path or link leads there.
+//! Looks above a folder: a source in a folder that is left out is left out, too, whatever path or link leads there.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,8 +7,8 @@ use crate::exclude::Excludes;
 use crate::meta::Stat;
 
 impl Look<'_> {
-    /// Whether the folder, which is open, or one above it is left out under whatever name. Looked up once for all
-    /// sources in it.
+    /// Whether the open folder, or one above it, is left out under any name. This is asked once for all sources in the
+    /// folder.
     pub(super) fn is_below_left_out(&mut self, dir: &OwnedFd) -> bool {
         if let Some(known) = self.is_below_left_out {
             return known;
@@ -19,19 +19,19 @@ impl Look<'_> {
     }
 }
 
-/// Whether the folder, which is open, or one above it is left out under whatever name.
+/// Whether the open folder, or one above it, is left out under any name.
 pub(crate) fn is_below_left_out(dir: impl AsFd, excludes: &Excludes) -> bool {
     !excludes.folders.is_empty() && above(dir).any(|folder| excludes.is_left_out(&folder))
 }
 
-/// The folder and those above it, up to the root or to the first that cannot be looked at.
+/// Gives the folder and those above it, up to the root or to the first that cannot be looked at.
 fn above(dir: impl AsFd) -> impl Iterator<Item = Stat> {
     let mut name = b".".to_vec();
     let mut last = None;
     std::iter::from_fn(move || {
         let stat = Stat::at(&dir, &name, false).ok()?;
         name.extend_from_slice(b"/..");
-        // The root is above itself.
+        // The root is its own parent.
         let id = (stat.device, stat.inode);
         (last.replace(id) != Some(id)).then_some(stat)
     })

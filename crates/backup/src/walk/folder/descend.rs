@@ -1,4 +1,4 @@
-//! From a folder to those in it.
+//! Makes the tasks for the subfolders of a folder.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use crate::walk::put_off::Subfolder;
 use crate::walk::schedule::Done;
 use crate::{Error, Flags, Kind};
 
-/// While so many tasks wait, few are made of a folder's subfolders: each level of a deep tree may have hundreds.
+/// Number of waiting tasks from which on few are made of a folder's subfolders: each level of a deep tree may have
+/// hundreds.
 const TASKS_WAITING_MAX: usize = 8 << 10;
-/// How many then.
+/// Number of tasks that are made then.
 const TASKS_MADE: usize = 16;
 
 impl Look<'_> {
-    /// Lists the folder next: what of it was asked for, or, where it is left out itself, what leads to the sources in
-    /// it.
+    /// Makes the task that lists the folder next: the wanted part of it or, where it is left out itself, the way to the
+    /// sources in it.
     pub(super) fn descend(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -34,7 +35,7 @@ impl Look<'_> {
         let leads_only = is_out || is_elsewhere || !self.select.whole;
         let select = match named {
             Some(named) if is_source || leads_only => Arc::clone(named),
-            // Behind a symbolic link there is more than was asked for.
+            // Behind a symbolic link lies more than the wanted part.
             Some(named) if Stat::at(dir, name, false).is_ok_and(|it| it.kind == Kind::Symlink) => {
                 Arc::clone(named)
             }
@@ -46,7 +47,7 @@ impl Look<'_> {
             }
             None => Arc::new(Select::everything()),
         };
-        // A source's own is known when it is opened.
+        // A source's own file system is known when it is opened.
         let device = self.device.filter(|_| select.whole && !is_source);
         let own_name = self.own_name.as_deref().unwrap_or(name);
         let step = Step::Open(Some((dir.clone(), own_name.to_vec())));
@@ -66,7 +67,7 @@ impl Look<'_> {
         ));
     }
 
-    /// Whether a folder is an entry and no more: it lies on another file system, and nothing in it was asked for.
+    /// Whether a folder becomes an entry only: it lies on another file system, and no source lies in it.
     pub(super) fn is_left_alone(&self, named: Option<&Arc<Select>>, stat: &Stat) -> bool {
         named.is_none() && self.is_elsewhere(stat)
     }
@@ -75,7 +76,8 @@ impl Look<'_> {
         self.options.one_file_system && self.device.is_some_and(|device| device != stat.device)
     }
 
-    /// Makes a task of each subfolder in `folder`, or of the first ones, and one of the others, where many tasks wait.
+    /// Makes a task for each subfolder in `folder`; where many tasks wait, for the first ones, and one task for all
+    /// others.
     pub(super) fn look_into(
         &mut self,
         folder: &Folder,
@@ -101,8 +103,8 @@ impl Look<'_> {
         }
     }
 
-    /// Makes one task of all of them: their turn comes when all names of the folder have been looked at, and of these
-    /// there may be millions.
+    /// Makes one task for all of them: they are looked at when all names of the folder have been, and there may be
+    /// millions of names.
     pub(super) fn put_off(
         &mut self,
         folder: &Folder,
@@ -121,7 +123,7 @@ impl Look<'_> {
         self.next.push((key, self.task(step)));
     }
 
-    /// Their turn has come.
+    /// Makes the tasks of subfolders that were put off.
     pub(super) fn descend_later(
         mut self,
         dir: Arc<OwnedFd>,

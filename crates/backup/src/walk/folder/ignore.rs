@@ -1,4 +1,4 @@
-//! A folder's ignore files.
+//! Reads a folder's ignore files.
 
 use std::os::fd::OwnedFd;
 
@@ -8,11 +8,11 @@ use super::{Look, read_start};
 use crate::exclude::{Ignore, is_utf16};
 use crate::{Error, path};
 
-/// An ignore file is read to this length.
+/// Most bytes of an ignore file that are read.
 const IGNORE_FILE_BYTES_MAX: usize = 1 << 20;
-/// With those of the folders above it, to this one.
+/// Most bytes of a folder's ignore files, with those of the folders above it.
 const IGNORE_FILES_BYTES_MAX: usize = 4 << 20;
-/// Held by who reads an ignore file.
+/// Lock of the thread that compiles an ignore file.
 static COMPILING: Mutex<()> = Mutex::new(());
 
 impl Look<'_> {
@@ -20,7 +20,7 @@ impl Look<'_> {
         if self.options.excludes.ignore_files.is_empty() {
             return;
         }
-        // What is read weighs more than what is kept of it.
+        // Compiling takes more RAM than its result, so only one thread does it at a time.
         let _one_at_a_time = COMPILING.lock();
         for name in &self.options.excludes.ignore_files {
             let above = Ignore::text_bytes(self.ignore.as_deref());

@@ -1,5 +1,5 @@
-//! What is left out of a folder: because of its name, of what it is, of where it lies, or of a file that marks the
-//! folder.
+//! Decides about entries of a folder that are left out: because of their name, kind, size or place, or of a file that
+//! marks the folder.
 
 use std::os::fd::OwnedFd;
 
@@ -10,7 +10,7 @@ use crate::meta::Stat;
 use crate::walk::names::ListedAs;
 
 impl Look<'_> {
-    /// The name of the file that says that this folder's contents are to be left out.
+    /// Returns the name of the file that marks this folder's contents as left out.
     pub(super) fn marker(&self, dir: &OwnedFd) -> Option<Vec<u8>> {
         let excludes = &self.options.excludes;
         let begins = |name: &[u8], header: &[u8]| {
@@ -29,7 +29,7 @@ impl Look<'_> {
         present.map(|(name, _)| name.clone())
     }
 
-    /// Whether it is left out because of what it is.
+    /// Whether an entry is left out because of its size, or as a folder that is always left out.
     pub(super) fn is_excluded(&self, stat: &Stat) -> bool {
         let excludes = &self.options.excludes;
         let is_too_large =
@@ -37,8 +37,8 @@ impl Look<'_> {
         self.select.whole && (excludes.is_left_out(stat) || is_too_large())
     }
 
-    /// Whether what cannot be looked at is left out anyway: because of its name, or since it lies on another file
-    /// system.
+    /// Whether a thing that cannot be looked at is left out anyway: because of its name, or since it lies on another
+    /// file system.
     pub(super) fn is_out_unseen(&self, dir: &OwnedFd, name: &[u8], listed_as: ListedAs) -> bool {
         let is_elsewhere = || {
             let device = self.device.filter(|_| self.options.one_file_system);
@@ -47,7 +47,7 @@ impl Look<'_> {
         self.is_name_excluded(name, listed_as == ListedAs::Dir) || is_elsewhere()
     }
 
-    /// Whether it is left out because of its name and those of the folders above it.
+    /// Whether an entry is left out because of its name and those of the folders above it.
     pub(super) fn is_name_excluded(&self, name: &[u8], is_dir: bool) -> bool {
         let patterns = &self.options.excludes.patterns;
         if !self.select.whole || patterns.is_empty() && self.ignore.is_none() {

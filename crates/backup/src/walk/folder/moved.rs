@@ -1,8 +1,7 @@
 //! Sources that are walked as though they lay elsewhere: see [`Moved`](crate::walk::Moved).
 //!
-//! The folders on the way to such a source are those above the place where it is, so names say nothing of where
-//! anything lies: each of them is looked at by its own path, and makes a piece of its own. From the source on all is as
-//! in any other.
+//! The folders on the way to such a source are those above its real place, so names do not tell where they lie: each of
+//! them is looked at by its own path, and makes a piece of its own. From the source on the walk is as for any other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::walk::names::Listed;
 use crate::{Kind, path};
 
 impl Look<'_> {
-    /// Looks at what lies in the folder one by one.
+    /// Makes a task for each name in the folder.
     pub(super) fn look_at_moved(&mut self) {
         for (name, piece) in self.select.children.keys().zip(1..) {
             let key = Key {
@@ -28,16 +27,16 @@ impl Look<'_> {
         }
     }
 
-    /// Looks at one of them. Errors: the folder that it is in cannot be opened.
+    /// Looks at one of these names. Errors: the folder that it lies in cannot be opened.
     pub(super) fn moved(&mut self, name: Vec<u8>) -> Result<(), Errno> {
         let child = Arc::clone(&self.select.children[&name]);
         let from = child.moved.as_deref().unwrap_or_default();
         let (folder, own_name) = path::split(from);
-        // Of the root nothing is left.
+        // The root has no name in a folder.
         let own_name = if own_name.is_empty() { b"." } else { own_name };
         let dir = Arc::new(open_folder(folder)?);
         let stat = Stat::at(&dir, own_name, !child.whole).and_then(|stat| match stat.kind {
-            // What is in it would be looked for under the other name.
+            // For a folder with another name this is right; entries of other kinds would be read under the wrong name.
             kind if kind != Kind::Dir && own_name != name => Err(Errno::NOTDIR),
             _ => Ok(stat),
         });
@@ -52,13 +51,13 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The root itself, where that is what a source is to be. Errors: those of the system.
+    /// Opens the root itself, where a source is stored as the root. Errors: those of the system.
     pub(super) fn open_moved_root(&self) -> Result<Option<OwnedFd>, Errno> {
         self.select.moved.as_deref().map(open_folder).transpose()
     }
 }
 
-/// The folder, open for listing.
+/// Opens a folder for listing.
 fn open_folder(path: &[u8]) -> Result<OwnedFd, Errno> {
     let path = if path.is_empty() { b"/" } else { path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;

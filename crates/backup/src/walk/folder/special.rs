@@ -1,6 +1,6 @@
-//! Devices, pipes and sockets that are sources. Below a folder each is an entry and no more. But who names one wants
-//! what is in it: that is read as a stream if [`Options::read_special`](crate::walk::Options::read_special) says so,
-//! else it is an error that nothing of it is saved.
+//! Devices, pipes and sockets that are sources. Below a folder each is an entry only. But a user who names one wants
+//! its content: it is read as a stream if [`Options::read_special`](crate::walk::Options::read_special) says so, else
+//! it is an error that nothing of it is saved.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use crate::meta::Stat;
 use crate::{Error, Kind};
 
 impl Look<'_> {
-    /// Whether the source, of which `stat` is, is to be read as a stream; `stat` is then of what a link leads to.
+    /// Whether the source is read as a stream; where it is a link, `stat` becomes that of the link's target.
     pub(super) fn is_stream(&mut self, dir: &OwnedFd, name: &[u8], stat: &mut Stat) -> bool {
         let is_link = stat.kind == Kind::Symlink;
         let itself = match is_link {
