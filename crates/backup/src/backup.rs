@@ -89,7 +89,7 @@ pub fn run(
 /// program that feeds a stream may have failed.
 ///
 /// # Errors
-/// Those of [`run`], and what `is_whole` returns.
+/// Errors of [`run`], and what `is_whole` returns.
 pub fn run_if(
     repository: &Repository,
     input: Input,

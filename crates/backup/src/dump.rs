@@ -69,7 +69,7 @@ pub fn file(
     written.map(|_| ())
 }
 
-/// How holes of a file are written into an archive.
+/// Form of a file's holes in an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
     /// A hole becomes as many zeros.

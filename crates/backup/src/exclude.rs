@@ -122,7 +122,7 @@ impl PatternsBuilder {
         };
         without_doubt(pattern, body, slash_anchors)?;
         let body = &*cleaned(body);
-        // Such a pattern is empty, or would match everything.
+        // A pattern that is empty, or would match everything, is ignored.
         if body.bytes().all(|b| b == b'/') {
             return Ok(());
         }
@@ -315,7 +315,7 @@ impl Patterns {
     /// Compiles patterns; case matters.
     ///
     /// # Errors
-    /// Those of [`add`](PatternsBuilder::add), at the first that fails, and of [`build`](PatternsBuilder::build).
+    /// Errors of [`add`](PatternsBuilder::add), at the first that fails, and of [`build`](PatternsBuilder::build).
     pub fn new<S: AsRef<[u8]>>(patterns: impl IntoIterator<Item = S>) -> Result<Self> {
         let mut builder = PatternsBuilder::default();
         patterns
@@ -408,7 +408,7 @@ impl Ignore {
     /// also why lines were skipped.
     ///
     /// # Errors
-    /// Those of [`build`](PatternsBuilder::build). A line that is no pattern is no error.
+    /// Errors of [`build`](PatternsBuilder::build). A line that is no pattern is no error.
     pub fn new(
         above: Option<Arc<Ignore>>,
         folder: &[u8],

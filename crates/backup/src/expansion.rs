@@ -44,7 +44,7 @@ impl Expansion {
     /// Counts a recipe chunk that is opened.
     ///
     /// # Errors
-    /// Those of [`confirm`](Self::confirm).
+    /// Errors of [`confirm`](Self::confirm).
     pub fn open(&mut self) -> Result<()> {
         self.items += 1;
         self.confirm()

@@ -13,7 +13,7 @@ use crate::{Content, Entry, Error, Kind, Result, Slice, Time, content, path};
 /// `visit` returns false.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where a leaf or recipe chunk cannot be had: the visit
+/// Errors of `visit`; [`Error::Store`] or [`Error::Malformed`] where a leaf or recipe chunk cannot be had: the visit
 /// ends there.
 pub fn list(
     tree: &Tree,

@@ -57,7 +57,7 @@ impl Stat {
     /// Looks at `name` in `dir`; a symbolic link itself is looked at unless `follow`.
     ///
     /// # Errors
-    /// Those of `fstatat`: `NOENT`, `ACCESS`, `NAMETOOLONG` …
+    /// Errors of `fstatat`: `NOENT`, `ACCESS`, `NAMETOOLONG` …
     pub fn at(dir: impl AsFd, name: &[u8], follow: bool) -> Result<Self, Errno> {
         let flags = if follow {
             AtFlags::empty()
@@ -71,7 +71,7 @@ impl Stat {
     /// owner keeps others out, or whose program has died.
     ///
     /// # Errors
-    /// Those of `statx`.
+    /// Errors of `statx`.
     pub fn device_at(dir: impl AsFd, name: &[u8]) -> Result<u64, Errno> {
         // FUSE refuses requests with a mask, and waits for a program to answer them: the mask stays empty.
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
@@ -101,7 +101,7 @@ impl Stat {
     /// Looks at an open file.
     ///
     /// # Errors
-    /// Those of `fstat`, for example of a server that is gone.
+    /// Errors of `fstat`, for example of a server that is gone.
     pub fn of(fd: impl AsFd) -> Result<Self, Errno> {
         rustix::fs::fstat(fd).map(Self::from_system)
     }
@@ -189,7 +189,7 @@ fn kind(file_type: FileType) -> Kind {
 /// Returns the target of a symbolic link.
 ///
 /// # Errors
-/// Those of `readlinkat`: `INVAL` where the name is no link (any more), `NOENT` …
+/// Errors of `readlinkat`: `INVAL` where the name is no link (any more), `NOENT` …
 pub fn link_target(dir: impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     rustix::fs::readlinkat(dir, name, Vec::with_capacity(256)).map(|target| target.into_bytes())
 }
@@ -222,7 +222,7 @@ pub fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
 /// gone.
 ///
 /// # Errors
-/// Those of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and `name` is no folder that can be opened.
+/// Errors of [`xattrs_of`]; `NXIO` where `/proc` is not mounted and `name` is no folder that can be opened.
 pub fn xattrs_at(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Xattrs, Errno> {
     // This quick check takes a quarter of the time.
     if onefold_io::os::has_no_attributes(dir, name) {
@@ -280,7 +280,7 @@ fn collect(
 /// Returns the names that `list` writes, each with a zero behind it; none where the file system has no attributes.
 ///
 /// # Errors
-/// Those of `list`, `RANGE` at 1 MiB only.
+/// Errors of `list`, `RANGE` at 1 MiB only.
 pub fn xattr_names(
     list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Vec<Box<[u8]>>, Errno> {

@@ -31,7 +31,7 @@ pub enum Met<'a> {
 /// again, but each of its recipe chunks is opened once. Reads all metadata, and no data.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`] or [`Error::Malformed`] where the table or a leaf cannot be had: the visit ends
+/// Errors of `visit`; [`Error::Store`] or [`Error::Malformed`] where the table or a leaf cannot be had: the visit ends
 /// there. [`Error::Content`] at the end, for the first file with a recipe chunk that cannot be had.
 pub fn visit(
     snapshot: &Snapshot,

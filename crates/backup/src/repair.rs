@@ -75,7 +75,7 @@ pub enum Storing<'a> {
 /// Repairs a snapshot as [`repair`] does, and stores the result as `storing` says.
 ///
 /// # Errors
-/// Those of [`repair`], and of [`RootsLock::replace`].
+/// Errors of [`repair`], and of [`RootsLock::replace`].
 pub fn repair_as(
     repository: &Repository,
     named: &Named,

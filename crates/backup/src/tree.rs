@@ -81,7 +81,7 @@ impl Tree {
     /// Returns the entry at `path` (clean, not the root), if there is one.
     ///
     /// # Errors
-    /// Those of [`read_leaf`].
+    /// Errors of [`read_leaf`].
     pub fn entry(&self, path: &[u8], reader: &mut ChunkReader) -> Result<Option<Entry>> {
         let (folder, name) = crate::path::split(path);
         let mut cursor = self.cursor_at(folder, name);
@@ -119,7 +119,7 @@ impl Cursor<'_> {
     /// Returns (folder, name) of the entry that [`next`](Self::next) will return.
     ///
     /// # Errors
-    /// Those of [`read_leaf`], each time until the leaf is [passed over](Self::pass_over).
+    /// Errors of [`read_leaf`], each time until the leaf is [passed over](Self::pass_over).
     pub fn peek(&mut self, reader: &mut ChunkReader) -> Result<Option<(&[u8], &[u8])>> {
         self.load(reader)?;
         Ok(self
@@ -131,7 +131,7 @@ impl Cursor<'_> {
     /// Returns the next entry with its folder.
     ///
     /// # Errors
-    /// Those of [`peek`](Self::peek).
+    /// Errors of [`peek`](Self::peek).
     pub fn next(&mut self, reader: &mut ChunkReader) -> Result<Option<(Vec<u8>, Entry)>> {
         self.load(reader)?;
         Ok(self.pop())
@@ -140,7 +140,7 @@ impl Cursor<'_> {
     /// Moves to the first entry whose key is not below (folder, name), and returns it if that is its key.
     ///
     /// # Errors
-    /// Those of [`peek`](Self::peek).
+    /// Errors of [`peek`](Self::peek).
     pub fn advance_to(
         &mut self,
         folder: &[u8],
@@ -228,7 +228,7 @@ pub type VisitItem<'a> = &'a mut dyn FnMut(Visit, &mut ChunkReader) -> Result<bo
 /// for others whether to go on.
 ///
 /// # Errors
-/// Those of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
+/// Errors of `visit`; [`Error::Store`](crate::Error::Store) or [`Error::Malformed`](crate::Error::Malformed) where a
 /// recipe chunk cannot be had: the visit ends there.
 pub fn visit_items(
     content: &Content,
@@ -242,7 +242,7 @@ pub fn visit_items(
 /// are.
 ///
 /// # Errors
-/// Those of [`visit_items`].
+/// Errors of [`visit_items`].
 pub fn visit_once(content: &Content, reader: &mut ChunkReader, visit: VisitItem<'_>) -> Result<()> {
     let mut once = Once::default();
     visit_items(content, reader, &mut |met, reader| match met {
@@ -254,7 +254,7 @@ pub fn visit_once(content: &Content, reader: &mut ChunkReader, visit: VisitItem<
 /// Visits items as [`visit_items`] does, except those that end at or before `from`; their recipe chunks are not read.
 ///
 /// # Errors
-/// Those of [`visit_items`].
+/// Errors of [`visit_items`].
 pub fn visit_items_from(
     content: &Content,
     from: u64,

@@ -138,7 +138,7 @@ impl Walk {
     /// Starts a walk as [`start`](Self::start) does, of sources that are stored under other paths.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start), and [`Error::Usage`] where one path lies in another.
+    /// Errors of [`start`](Self::start), and [`Error::Usage`] where one path lies in another.
     pub fn start_moved(sources: &[Moved], options: &Options) -> Result<Self> {
         Self::of(Select::moved(sources)?, options)
     }

@@ -99,7 +99,7 @@ impl<'a, T> Way<'a, T> {
     /// Makes one step on the way to the folder `to`, or to the end of the top; must be called until it is there.
     ///
     /// # Errors
-    /// Those of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
+    /// Errors of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
     /// passed.
     pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
         let level = self.levels.last_mut().expect("the top is never left");

@@ -17,7 +17,7 @@ pub const TEXT_BYTES_MAX: u64 = 1 << 20;
 /// The bytes of a file.
 ///
 /// # Errors
-/// Those of reading; [`ErrorKind::InvalidInput`] behind `max` bytes.
+/// Errors of reading; [`ErrorKind::InvalidInput`] behind `max` bytes.
 pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_from(File::open(file)?, max)
 }

@@ -106,7 +106,7 @@ impl PasswordOptions {
     /// The option or the variable that gives one: `--password-file`, `ONEFOLD_PASSWORD` …
     ///
     /// # Errors
-    /// Those of [`read`](Self::read).
+    /// Errors of [`read`](Self::read).
     pub fn given_by(&self) -> Result<Option<String>> {
         Ok(self.given()?.map(|(by, _)| by))
     }

@@ -109,7 +109,7 @@ fn open_folder(place: &Path) -> Result<Arc<dyn Dir>> {
 /// Keeps prunes and repairs out of the repository at the place, which is not opened.
 ///
 /// # Errors
-/// Those of [`HeldStill::begin`].
+/// Errors of [`HeldStill::begin`].
 pub fn hold_still(place: &Path) -> Result<HeldStill> {
     let held = HeldStill::begin(&open_folder(place)?, &pin_info("a copy"));
     held.map_err(|error| named(place, error))
@@ -153,7 +153,7 @@ fn is_no_folder(error: &onefold_io::Error) -> bool {
 /// Opens the repository that `global` names; `activity` is what others see while they wait for it ("a backup").
 ///
 /// # Errors
-/// Those of [`place()`] and [`Repository::open`]; [`Error::NoPassword`].
+/// Errors of [`place()`] and [`Repository::open`]; [`Error::NoPassword`].
 pub fn open(global: &Global, activity: &str) -> Result<Repository> {
     open_at(global, &place(global)?, activity, false)
 }

@@ -10,7 +10,7 @@ use crate::leaf::recipe::{Builder, Store};
 use crate::tree::{Visit, visit_items, visit_once};
 use crate::{Content, Item, Result, Slice};
 
-/// Where the chunks of an unchanged file lie now.
+/// Result of looking for the chunks of an unchanged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunks {
     /// All chunks are where the content says, after the content was updated where needed.

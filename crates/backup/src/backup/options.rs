@@ -55,7 +55,7 @@ pub struct Options {
     pub one_file_system: bool,
     /// Read devices and pipes that are sources.
     pub read_special: bool,
-    /// Which snapshot tells what is unchanged.
+    /// Choice of the snapshot that tells which files are unchanged.
     pub parent: Parent,
     /// Read every file, whatever the parent says.
     pub force_reread: bool,
@@ -65,7 +65,7 @@ pub struct Options {
     pub ignore_ctime: bool,
     /// A new inode number alone does not make a file changed.
     pub ignore_inode: bool,
-    /// Which files and streams are cut as a tar, at their members; `None`: no tars are recognised.
+    /// Files and streams that are cut as a tar, at their members; `None`: no tars are recognised.
     pub tars: Option<Tars>,
     /// Chunking rules for types of files, where the repository's chunker goes by types; `None`: the chunker's own
     /// table.
@@ -74,7 +74,7 @@ pub struct Options {
     pub skip_if_unchanged: bool,
     /// The snapshot's tags.
     pub tags: Vec<String>,
-    /// This machine's name.
+    /// Name of this machine.
     pub host: String,
     /// The user's name.
     pub user: String,

@@ -64,7 +64,7 @@ impl Planned {
     }
 }
 
-/// Where an entry's content comes from.
+/// Source of an entry's content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ContentFrom {
     /// The content is in the entry, or there is none.

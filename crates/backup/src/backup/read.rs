@@ -86,7 +86,7 @@ pub fn opened(file: Opened, stat: Stat) -> Source<'static> {
 /// Opens `name` in `dir` for its content alone: without its attributes, and without writing dirty pages back.
 ///
 /// # Errors
-/// Those of [`open`].
+/// Errors of [`open`].
 pub fn open_to_look(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> {
     let source = Source::file(open_leased(dir, name)?)?;
     match source.stat.kind {
@@ -135,7 +135,7 @@ impl<'a> Source<'a> {
     /// Makes a source of a file that is open already; its attributes are not read.
     ///
     /// # Errors
-    /// Those of `fstat`, for example of a server that is gone.
+    /// Errors of `fstat`, for example of a server that is gone.
     pub fn file(fd: OwnedFd) -> Result<Self, Errno> {
         Ok(Self {
             stat: Stat::of(&fd)?,
@@ -168,7 +168,7 @@ impl<'a> Source<'a> {
     /// Whether the file was written to since it was opened.
     ///
     /// # Errors
-    /// Those of `fstat`, for example of a server that is gone.
+    /// Errors of `fstat`, for example of a server that is gone.
     pub fn changed(&self) -> Result<bool, Errno> {
         Ok(!Stat::of(&self.handle.fd)?.same_content(&self.stat))
     }
@@ -192,7 +192,7 @@ impl<'a> Source<'a> {
     /// Looks at the file again, before it is read again.
     ///
     /// # Errors
-    /// Those of `fstat` and `lseek`. A failure to read attributes is kept in the source.
+    /// Errors of `fstat` and `lseek`. A failure to read attributes is kept in the source.
     pub fn look_again(&mut self) -> Result<(), Errno> {
         self.stat = Stat::of(&self.handle.fd)?;
         self.xattrs = xattrs_of(self.handle.fd.as_fd());
@@ -218,7 +218,7 @@ impl<'a> Source<'a> {
     /// Reads on until `buf` is full or the file ends; returns the bytes that were read.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read). Bytes that were read before the error are in `buf`, and passed.
+    /// Errors of [`read`](Self::read). Bytes that were read before the error are in `buf`, and passed.
     pub fn read_fully(&self, buf: &mut [u8]) -> Result<usize, Errno> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -251,7 +251,7 @@ impl<'a> Source<'a> {
     /// hole is left.
     ///
     /// # Errors
-    /// Those of [`data_from`](Self::data_from).
+    /// Errors of [`data_from`](Self::data_from).
     pub fn run_from(&self, at: u64) -> Result<Range<u64>, Errno> {
         let size = match self.stat.size {
             // A size of 0 may also be that of a file that does not tell its size.
@@ -296,7 +296,7 @@ impl<'a> Source<'a> {
     /// Returns the range of the next data at or after `at`; never empty, and `None` where only a hole is left.
     ///
     /// # Errors
-    /// Those of `lseek`. A file system without holes is no error: all of the file is data.
+    /// Errors of `lseek`. A file system without holes is no error: all of the file is data.
     pub fn data_from(&self, at: u64) -> Result<Option<Range<u64>>, Errno> {
         let seek = |to| rustix::fs::seek(&self.handle.fd, to);
         let (mut start, mut end) = (at, at);
@@ -341,7 +341,7 @@ impl Handle {
     /// written to up to the end of the next page.
     ///
     /// # Errors
-    /// Those of the system, such as `IO` for a bad sector; then the contents of `buf` mean nothing.
+    /// Errors of the system, such as `IO` for a bad sector; then the contents of `buf` mean nothing.
     pub fn fill(
         &self,
         buf: &mut [u8],

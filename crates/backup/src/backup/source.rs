@@ -60,7 +60,7 @@ pub enum Part {
 pub struct FileEnd {
     /// Result of `stat` while the file was read.
     pub stat: Stat,
-    /// Its extended attributes, or why they cannot be had.
+    /// Extended attributes of the file, or why they cannot be had.
     pub xattrs: Result<Xattrs, Errno>,
     /// Whether another program wrote each time that the file was read.
     pub changed: bool,
@@ -225,7 +225,7 @@ pub struct Reader<'a> {
     pub traces: &'a Traces<'a>,
 }
 
-/// Nobody takes what this thread reads: the backup has ended.
+/// The reader's results are not wanted any more: the backup has ended.
 pub struct Abandoned;
 
 impl Reader<'_> {

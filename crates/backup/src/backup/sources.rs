@@ -58,7 +58,7 @@ impl Sources {
     /// Looks at sources that are stored under other paths.
     ///
     /// # Errors
-    /// Those of [`find`](Self::find), even where only one source fails: a user who says where each belongs means them
+    /// Errors of [`find`](Self::find), even where only one source fails: a user who says where each belongs means them
     /// all.
     pub fn find_moved(mut moved: Vec<Moved>, excludes: &Excludes) -> Result<Self> {
         for source in &mut moved {
@@ -78,7 +78,7 @@ impl Sources {
     /// Starts the walk of all sources.
     ///
     /// # Errors
-    /// Those of [`Walk::start`] and [`Walk::start_moved`].
+    /// Errors of [`Walk::start`] and [`Walk::start_moved`].
     pub fn walk(&self, options: &walk::Options) -> Result<Walk> {
         match &self.moved[..] {
             [] => Walk::start(&self.all, options),

@@ -31,7 +31,7 @@ impl Sparse {
     /// Measures a file's data; `None` where the file has no holes that are worth a map.
     ///
     /// # Errors
-    /// Those of recipe chunks that cannot be read, except damaged ones: the bytes that these cover count as data.
+    /// Errors of recipe chunks that cannot be read, except damaged ones: the bytes that these cover count as data.
     pub fn of(entry: &Entry, reader: &mut ChunkReader) -> Result<Option<Self>> {
         let content = &entry.content;
         if content.depth == 0 && !content.items.iter().any(is_left_out) {
@@ -61,7 +61,7 @@ impl Sparse {
     /// Writes the map of `entry`, the file that was measured.
     ///
     /// # Errors
-    /// Those of [`of`](Self::of), and of `out`.
+    /// Errors of [`of`](Self::of), and of `out`.
     pub fn write_map(
         &self,
         entry: &Entry,

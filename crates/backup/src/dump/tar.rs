@@ -25,7 +25,7 @@ const LINKS_BYTES: usize = 16 << 20;
 /// they are known.
 ///
 /// # Errors
-/// Those of [`file`](super::file), of leaves too: then the archive is not complete;
+/// Errors of [`file`](super::file), of leaves too: then the archive is not complete;
 /// [`Error::Temporary`](crate::Error::Temporary) where the names of many hard links find no room.
 pub fn tar(
     tree: &Tree,

@@ -35,7 +35,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// far as they are known. Attributes and ACLs are not kept.
 ///
 /// # Errors
-/// Those of [`file`](super::file), of leaves too: then the archive is not complete; [`Error::Temporary`] where its
+/// Errors of [`file`](super::file), of leaves too: then the archive is not complete; [`Error::Temporary`] where its
 /// directory finds no room.
 pub fn zip(
     tree: &Tree,

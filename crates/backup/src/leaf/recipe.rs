@@ -113,7 +113,7 @@ impl Builder {
     /// Adds the next item of the file; adjoining holes become one.
     ///
     /// # Errors
-    /// Those of `store`; the builder must not be used after one.
+    /// Errors of `store`; the builder must not be used after one.
     pub fn push(&mut self, item: Item, store: Store<'_>) -> Result<()> {
         if self.layers.is_empty() {
             self.layers.push(Vec::new());
@@ -154,7 +154,7 @@ impl Builder {
     /// Returns the content of the file, and empties the builder for the next one.
     ///
     /// # Errors
-    /// Those of `store`; the builder must not be used after one.
+    /// Errors of `store`; the builder must not be used after one.
     pub fn finish(&mut self, store: Store<'_>) -> Result<Content> {
         let mut depth = 0;
         while depth < self.layers.len() {

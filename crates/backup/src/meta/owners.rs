@@ -217,7 +217,7 @@ mod tests {
     }
 
     thread_local! {
-        /// How often a service was asked.
+        /// Number of times that a service was asked.
         static ASKED: Cell<u32> = const { Cell::new(0) };
     }
 

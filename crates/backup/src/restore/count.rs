@@ -15,7 +15,7 @@ use crate::{Kind, Progress, Result};
 /// `top` is the folder of the snapshot that the target stands for.
 ///
 /// # Errors
-/// Those of leaves that cannot be read, except damaged ones, which are skipped.
+/// Errors of leaves that cannot be read, except damaged ones, which are skipped.
 pub fn count(
     tree: &Tree,
     top: &[u8],

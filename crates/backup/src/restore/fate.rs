@@ -18,7 +18,7 @@ use crate::meta::Stat;
 /// Decision about a folder's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Fate {
-    /// Not decided yet.
+    /// No decision was made yet.
     #[default]
     Unknown,
     /// The folder gets the snapshot's metadata at the end.

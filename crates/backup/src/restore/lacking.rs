@@ -34,7 +34,7 @@ pub struct MetadataFailure {
     pub what: Metadata,
     /// The call that failed, in words.
     pub op: &'static str,
-    /// Why it failed.
+    /// Error of the system.
     pub why: Errno,
 }
 

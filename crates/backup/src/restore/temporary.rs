@@ -17,7 +17,7 @@ use crate::meta::Stat;
 /// The name under which something was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// Its own name, where nothing was.
+    /// The thing's own name, where nothing was.
     Own,
     /// A temporary name with this number, while nothing was under its own name.
     Hidden(NonZeroU64),

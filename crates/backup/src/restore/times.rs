@@ -24,7 +24,7 @@ const TELLING: Time = Time {
 #[derive(Default)]
 pub struct TimeSteps(Mutex<HashMap<u64, TimeKeeping>>);
 
-/// How a file system keeps times.
+/// Precision in which a file system keeps times.
 #[derive(Clone, Copy)]
 struct TimeKeeping {
     /// Step of times of change, in nanoseconds.

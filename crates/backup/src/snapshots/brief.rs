@@ -59,7 +59,7 @@ impl Brief {
     /// was listed.
     ///
     /// # Errors
-    /// Those of [`load_if_there`].
+    /// Errors of [`load_if_there`].
     pub fn whole(&self, repository: &Repository) -> Result<Option<Cow<'_, Named>>> {
         match &self.whole {
             Some(whole) => Ok(Some(Cow::Borrowed(whole))),

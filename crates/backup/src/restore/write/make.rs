@@ -39,7 +39,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// The same thing, but making it takes a while.
+    /// Marks the thing as one that takes a while to make.
     pub fn slowly(self) -> Self {
         Self {
             is_made_at_once: false,

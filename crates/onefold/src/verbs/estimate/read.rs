@@ -215,7 +215,7 @@ impl<'a, 'b> Files<'a, 'b> {
         }
     }
 
-    /// Those of the piece that are to be read. Further names of what is read already are done with.
+    /// Errors of the piece that are to be read. Further names of what is read already are done with.
     fn names_of(&mut self, found: Vec<walk::Found>) -> Vec<Vec<u8>> {
         let progress = &self.meter.progress;
         let mut names = Vec::new();
