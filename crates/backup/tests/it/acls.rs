@@ -11,7 +11,7 @@ use crate::restore::{options, scene};
 use crate::scene::{back_up, restore_with};
 use crate::untested::not_tested;
 
-/// `user::rw-, user:1234:rw-, group::---, mask::rw-, other::---`.
+/// The ACL `user::rw-, user:1234:rw-, group::---, mask::rw-, other::---`, as the attribute has it.
 const ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 210, 4, 0, 0, 4, 0, 0, 0, 255, 255,
     255, 255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,

@@ -11,7 +11,7 @@ use rustix::fs::{XattrFlags, lsetxattr};
 use crate::mount::Mount;
 use crate::scene::{Log, bytes, entry, noise, options, repository, restore_folder};
 
-/// Gives `path` so many attributes of 60,000 bytes, no two alike.
+/// Gives `path` `count` attributes of 60,000 bytes, no two alike.
 fn set_attributes(path: &Path, count: u64) {
     for n in 0..count {
         let value = noise(n, 60_000);
@@ -20,7 +20,7 @@ fn set_attributes(path: &Path, count: u64) {
     }
 }
 
-/// Backs up; tells the names of what failed.
+/// Backs up; returns the names of the paths that failed.
 fn back_up(repository: &Repository, source: &Path, secs: i64) -> (Outcome, Vec<String>) {
     let (input, log) = (Input::Paths(vec![bytes(source)]), Log::default());
     let progress = Progress::default();
@@ -33,7 +33,7 @@ fn back_up(repository: &Repository, source: &Path, secs: i64) -> (Outcome, Vec<S
     )
 }
 
-/// More than can be kept in one place are told and left out; what has them is kept, and so is all else.
+/// Attributes beyond the limit of one entry are reported and left out; the file itself and all else is kept.
 #[test]
 fn more_attributes_than_are_kept_are_told_and_nothing_else_is_lost() {
     let dir = tempfile::tempdir().expect("tempdir");

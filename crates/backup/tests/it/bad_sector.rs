@@ -1,5 +1,5 @@
-//! A sector that the device does not give, anywhere in the containers: a restore gives all files that it does not hold,
-//! names the others, and a repair names the same.
+//! A sector that the device does not give, anywhere in the containers: a restore restores all files without bytes in
+//! it, names the others, and a repair names the same.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::crash::{NoWait, back_up, init, open};
 use crate::scene::{Log, bytes, noise};
 
 const FILES: u64 = 60;
-/// What a device loses at once, or a page cache of it.
+/// Bytes that a device, or a page of its cache, loses at once.
 const PAGE: u64 = 4096;
 
 fn write_source(root: &Path) {
@@ -27,7 +27,7 @@ fn write_source(root: &Path) {
     }
 }
 
-/// Restores into a new folder; what failed, and which files came as they were.
+/// Restores into a new folder; returns the summary, and the files that came back as they were.
 fn restore(repository: &Repository, outcome: &Outcome, source: &Path) -> (Summary, BTreeSet<u64>) {
     let target = tempfile::tempdir().expect("tempdir");
     let options = restore::Options {
@@ -55,7 +55,7 @@ fn check(repository: &Repository) -> CheckReport {
         .expect("a check goes on")
 }
 
-/// The files that are said to be hurt; `None` where that are not files alone.
+/// Returns the files that are reported as hurt; `None` where other parts are reported, too.
 fn hurt(
     repository: &Repository,
     outcome: &Outcome,

@@ -1,6 +1,6 @@
-//! Snapshots of a few stored bytes that say of very many items that they are there, as whoever has the key can make
-//! them. Nobody works for longer at them than what is stored, or what is written out, is worth; what is beyond that is
-//! damage, and the rest is had.
+//! Snapshots of a few stored bytes that claim very many items, as anybody with the key can make them. No command does
+//! more work for them than the stored bytes, or the bytes that it writes, are worth; items beyond that are damage, and
+//! the rest is restored.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use onefold_store::{ChunkRef, ChunkWriter, Repository, RootId, Session, SessionK
 
 use crate::scene::{self, Log, bytes};
 
-/// As many items as a reader takes of a recipe chunk.
+/// Most items that a reader takes from one recipe chunk.
 const MANY: usize = 1 << 16;
 
-/// Whoever makes a snapshot by hand.
+/// Makes a snapshot by hand.
 struct Forger<'a> {
     session: &'a Session,
     writer: ChunkWriter,
@@ -46,7 +46,7 @@ impl<'a> Forger<'a> {
         refs[0]
     }
 
-    /// A content of `layers` recipe chunks above each other, each of which names the one below 65,536 times.
+    /// Makes a content of `layers` recipe chunks above each other, each of which names the one below 65,536 times.
     fn bomb(&mut self, item: Item, layers: u8) -> Content {
         let mut item = item;
         for depth in 0..layers {
@@ -61,7 +61,7 @@ impl<'a> Forger<'a> {
         }
     }
 
-    /// A file of `text`.
+    /// Makes the content of a file with `text`.
     fn plain(&mut self, text: &str) -> Content {
         let chunk = self.store(text.as_bytes());
         let span = text.len() as u64;
@@ -133,7 +133,7 @@ fn me() -> Owner {
     }
 }
 
-/// A snapshot of good files with what `make` makes between them.
+/// Makes a snapshot of good files with the files of `make` between them.
 fn forge(
     repository: &Repository,
     make: impl FnOnce(&mut Forger<'_>) -> Vec<(&'static str, Content)>,
@@ -154,7 +154,7 @@ fn forge(
     snapshots::load(repository, id).expect("load")
 }
 
-/// 2^32 holes, as many chunks of a byte, and 2^48 of them.
+/// Makes contents of 2^32 holes, of as many chunks of a byte, and of 2^48 of these.
 fn unpaid(forger: &mut Forger<'_>) -> Vec<(&'static str, Content)> {
     let chunk = forger.store(b"x");
     let byte = Item::Chunk { chunk, span: 1 };
@@ -165,13 +165,13 @@ fn unpaid(forger: &mut Forger<'_>) -> Vec<(&'static str, Content)> {
     ]
 }
 
-/// 2^48 chunks that are paid for: the file says that it has 2^60 bytes.
+/// Makes a content of 2^48 chunks that its data pays for: the file claims 2^60 bytes.
 fn paid(forger: &mut Forger<'_>) -> Vec<(&'static str, Content)> {
     let chunk = forger.store(&[7; 4096]);
     vec![("long", forger.bomb(Item::Chunk { chunk, span: 4096 }, 3))]
 }
 
-/// Restores all, and gives what failed.
+/// Restores everything; returns the paths that failed.
 fn restored(repository: &Repository, named: &Named, target: &std::path::Path) -> Vec<String> {
     let session = repository.session(SessionKind::Read).expect("session");
     let (options, log) = (restore::Options::default(), Log::default());
@@ -243,13 +243,13 @@ fn a_dump_of_a_file_that_expands_without_end_ends_as_damage() {
     }
 }
 
-/// What finds, adds up, compares and repairs goes into each recipe chunk once: were it gone into each time, none of
-/// these would end.
+/// `find`, `stats`, `diff` and repairs open each recipe chunk once: if they opened it each time, none of them would
+/// end.
 #[test]
 fn whoever_asks_what_is_in_a_file_that_repeats_itself_ends() {
     let repository = scene::repository();
     let named = forge(&repository, paid);
-    // The same data, cut elsewhere.
+    // The same data, cut at other places.
     let other = forge(&repository, |forger| {
         let chunk = forger.store(&[7; 4096]);
         let below = vec![Item::Chunk { chunk, span: 4096 }; MANY / 2];
@@ -327,7 +327,7 @@ fn a_backup_whose_parent_expands_without_end_reads_the_file_anew() {
     file.set_len(1 << 32).expect("a file of a hole alone");
     let before = scene::back_up(&repository, dir.path(), 1);
     let entry = scene::entry(&repository, &before, &dir.path().join("file"));
-    // The same entry, whose recipe says each byte of the hole by itself.
+    // The same entry, with a recipe that has each byte of the hole as an item.
     let session = repository.session(SessionKind::Backup).expect("session");
     let mut forger = Forger::new(&session);
     let content = forger.bomb(Item::Hole { len: 1 }, 2);
@@ -361,7 +361,7 @@ fn a_backup_whose_parent_expands_without_end_reads_the_file_anew() {
     assert_eq!(entry.content.items, [Item::Hole { len: 1 << 32 }]);
 }
 
-/// What a backup stores, at its finest, and a file of one block that is repeated, are no bombs.
+/// The shortest items that a backup stores, and a file of one repeated block, are no bombs.
 #[test]
 fn what_a_backup_may_store_expands_as_far_as_it_must() {
     let repository = scene::repository();
@@ -369,7 +369,7 @@ fn what_a_backup_may_store_expands_as_far_as_it_must() {
     let mut forger = Forger::new(&session);
     let chunk = forger.store(&[7; 512]);
     let page = Item::Chunk { chunk, span: 512 };
-    // Blocks and holes of the finest file system by turns; one block again and again; a tar of members of one byte.
+    // Blocks and holes of the finest file system in turns; one block again and again; a tar of members of one byte.
     let byte = Item::Chunk {
         chunk: forger.store(b"x"),
         span: 1,
@@ -416,7 +416,7 @@ fn an_owner_that_no_system_has_is_damage_and_the_rest_is_restored() {
         let content = forger.plain(name);
         forger.leaf(vec![(name, content, owner)]);
     }
-    // Each of them could be, all together could not.
+    // Each of these owners alone is possible, but not all of them together.
     let empty = || Content::default();
     let many = (0..20_000).map(|n| {
         let name: &str = Box::leak(format!("5-{n:05}").into_boxed_str());

@@ -1,4 +1,4 @@
-//! What a second backup reads, what is left out, and what cannot be read.
+//! Tests of what a second backup reads, what it leaves out, and what it cannot read.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -55,7 +55,7 @@ fn an_unchanged_tree_is_not_read_and_adds_nothing() {
         ),
         (0, 0, 0, 0)
     );
-    // The folder above is shared with other tests: its times may change, and one leaf with it.
+    // Other tests share the folder above: its times may change, and one leaf with it.
     assert!(summary.tree_chunks <= 1);
     assert_eq!(summary.files_unmodified, first.snapshot.summary.files_new);
     assert_eq!(second.snapshot.parent, first.id.map(|id| id.0));
@@ -342,7 +342,7 @@ fn a_cold_large_file_is_read_past_the_page_cache_and_cut_alike() {
     .expect("backup");
     assert_eq!(second.snapshot.summary.data_chunks, 0);
     assert_eq!(second.snapshot.summary.bytes_read, (5 << 20) + 1234);
-    // Where the file system has reads past the cache, and the kernel tells what is in it.
+    // This holds where the file system has reads past the cache, and the kernel tells what is cached.
     if was_dropped {
         assert_eq!(cached(), Some(0));
     }
@@ -357,8 +357,8 @@ fn now() -> Time {
     }
 }
 
-/// A change within the same step of the file system's clock: size and times are as they were. The time that counts is
-/// set ahead here, and alone decides.
+/// A change within the same step of the file system's clock leaves size and times as they were. Here the time that
+/// counts is set ahead, and alone decides.
 #[test]
 fn a_change_that_no_time_shows_is_noticed() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -391,7 +391,7 @@ fn a_change_that_no_time_shows_is_noticed() {
     write("two");
     let summary = back_up(2);
     assert_eq!((summary.files_changed, summary.data_chunks), (1, 1));
-    // Read once more, and found to be the same.
+    // The file is read once more, and found to be unchanged.
     let summary = back_up(3);
     assert_eq!((summary.files_unmodified, summary.bytes_read), (1, 3));
 }

@@ -1,5 +1,5 @@
-//! Files that somebody writes while they are read: the user is told, the snapshot says so, and the next backup reads
-//! them again. Files whose mode or names alone change are not among them.
+//! Files that another program writes while they are read: the user is warned, the snapshot says so, and the next backup
+//! reads them again. Files whose mode or names alone change are not among them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -13,7 +13,7 @@ use onefold_store::Repository;
 
 use crate::scene::{self, Log, Raised, bytes, noise, options, restore_folder};
 
-/// The scheduler may leave the writer no time between a reader's two looks at any file: then it is tried again.
+/// The scheduler may leave the writer no time between a reader's two looks at any file: then the test tries again.
 const ATTEMPTS: u32 = 100;
 
 /// Files of one length that a writer changes.
@@ -33,8 +33,7 @@ impl Written {
         Self { paths, len }
     }
 
-    /// Changes their bytes, their lengths and so their times, again and again; in the end they are as long as they
-    /// were.
+    /// Changes bytes, lengths and so times of the files, again and again; at the end they have their first length.
     fn write_on(&self, begun: &AtomicBool, ends: &AtomicBool) {
         let open = |path| File::options().write(true).open(path).expect("open");
         let files: Vec<_> = self.paths.iter().map(open).collect();
@@ -50,7 +49,8 @@ impl Written {
         files.iter().for_each(whole);
     }
 
-    /// Backs up while they are written. Gives those that were found to change, which are told and marked.
+    /// Backs up while the files are written. Returns the files that were found to change, which are reported and
+    /// marked.
     fn back_up(&self, repository: &Repository, folder: &Path, secs: i64) -> BTreeSet<String> {
         let (begun, ends) = (AtomicBool::new(false), AtomicBool::new(false));
         let log = Log::default();
@@ -90,7 +90,7 @@ impl Written {
 #[test]
 fn files_that_change_while_they_are_read_are_told_and_marked_and_read_again() {
     let dir = tempfile::tempdir().expect("tempdir");
-    // Some that are each read at once, and some that are read in segments.
+    // Some files are read as a whole, and some in segments.
     for (name, files, len) in [("small", 40, 400_000), ("large", 2, 6_000_000)] {
         let (source, target) = (dir.path().join(name), dir.path().join("target"));
         fs::create_dir(&source).expect("mkdir");

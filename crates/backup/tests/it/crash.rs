@@ -1,5 +1,5 @@
-//! A crash at every write and sync of backups, tags, forgetting and sweeps that delete and compact: each snapshot that
-//! was acknowledged restores whole, file by file.
+//! A crash at every write and sync of backups, tags, forgetting and sweeps that delete and compact: each acknowledged
+//! snapshot restores completely, file by file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::scale::{apart, scale};
 use crate::scene::{Log, bytes, look, noise, options, restore_folder};
 
 pub type Looks = BTreeMap<Vec<u8>, crate::scene::Look>;
-/// Snapshots that must be there, what their backup said, and what restoring them must give.
+/// Snapshots that must be there, with the outcome of their backup and the result that restoring them must have.
 pub type Kept = Vec<(RootId, backup::Outcome, Arc<Looks>)>;
 
 fn secret() -> Secret {
@@ -102,8 +102,8 @@ fn back_up_with(
     Ok((outcome.id.expect("id"), outcome, Arc::new(look(source))))
 }
 
-/// Every second small file, and of the others some that stay for the next rounds: of the containers that this fills a
-/// part outlives its snapshot.
+/// Changes every second small file, and some others that stay for the next rounds: a part of the containers that this
+/// fills outlives its snapshot.
 fn change(source: &Path, round: u64) {
     let stays = |number: u64| !number.is_multiple_of(2) && number / 2 % 3 != round % 3;
     for number in (0..24).filter(|number| !stays(*number)) {
@@ -112,23 +112,23 @@ fn change(source: &Path, round: u64) {
     }
 }
 
-/// What a run of verbs acknowledged, with the points that the device had passed.
+/// Snapshots that a run of verbs acknowledged, each with the number of the device's operation at that time.
 #[derive(Default)]
 pub struct Run {
     told: Vec<(u64, Kept)>,
-    /// What is there in the end.
+    /// Snapshots that are there at the end.
     pub kept: Kept,
     compacted_containers: u64,
 }
 
-/// How much a run of verbs does, and with how many threads.
+/// Number of rounds of a run of verbs, and number of its threads.
 #[derive(Clone, Copy)]
 struct How {
     rounds: u64,
     threads: usize,
 }
 
-/// As CI does it; `ONEFOLD_TEST_SCALE` multiplies the rounds of changes. One thread repeats exactly.
+/// Makes a run as in CI; `ONEFOLD_TEST_SCALE` multiplies the rounds of changes. One thread repeats exactly.
 fn in_order() -> How {
     How {
         rounds: 4 * scale().max(1),
@@ -136,8 +136,8 @@ fn in_order() -> How {
     }
 }
 
-/// In each round a backup of a tree that changes; in every second one the oldest snapshot gets a tag, and the others
-/// but the newest are forgotten and swept: containers are deleted and compacted.
+/// Backs up, in each round, a tree that changes. In every second round the oldest snapshot gets a tag, and all others
+/// except the newest are forgotten and swept: containers are deleted and compacted.
 pub fn work(device: &SimDir, source: &Path) -> Run {
     let mut run = Run::default();
     run.work(device, source, in_order())
@@ -205,7 +205,8 @@ impl Run {
     }
 }
 
-/// A quick run takes points some apart; from `ONEFOLD_TEST_SCALE` 10 on it takes every one, of ten times as many.
+/// A quick run tries points at some distance; with `ONEFOLD_TEST_SCALE` of 10 and more every point is tried, of ten
+/// times as many.
 #[test]
 fn every_acknowledged_snapshot_restores_whatever_the_crash() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -240,11 +241,11 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash() {
     }
 }
 
-/// Power cuts among threads that a quick run tries.
+/// Number of power cuts among threads that a quick run tries.
 const CUTS: u64 = 30;
 
-/// Threads that walk, read, cut, seal, store and merge meet the power cut: each run goes otherwise, so each has its
-/// own.
+/// Threads that walk, read, cut, seal, store and merge meet the power cut. Each run is different, so each has a device
+/// of its own.
 #[test]
 fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
     let how = How {
@@ -272,7 +273,7 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
         let context = format!("seed {seed}, point {point} of {points}, 3 threads ({ended:?})");
         // Some runs have fewer points than the first one had.
         assert!(ended.is_none() || device.crashed(), "{context}");
-        // Before that there may be no repository.
+        // Before the first acknowledgement there may be no repository.
         let Some((_, kept)) = run.told.last() else {
             continue;
         };
@@ -283,8 +284,8 @@ fn every_acknowledged_snapshot_restores_whatever_the_crash_among_threads() {
     assert!(crashed > CUTS / 3, "only {crashed} power cuts");
 }
 
-/// What was acknowledged restores, under the name that it was given since, perhaps; a backup, a prune and a check find
-/// nothing wrong.
+/// Checks that acknowledged snapshots restore, perhaps under a name that tags gave them since; a backup, a prune and a
+/// check find no fault.
 pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context: &str) {
     let repository = open(image, 999).unwrap_or_else(|e| panic!("{context}: {e}"));
     let target = dir.join("target");
@@ -314,7 +315,7 @@ pub fn recovers(image: &SimDir, kept: &Kept, source: &Path, dir: &Path, context:
     assert!(report.damage.is_empty(), "{context}: {:?}", report.damage);
 }
 
-/// The snapshot, or the one that other tags have made of it.
+/// Returns the name of the snapshot, or of the one that other tags have made of it.
 pub fn name_now(
     repository: &Repository,
     id: RootId,

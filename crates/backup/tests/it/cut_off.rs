@@ -1,5 +1,5 @@
-//! A folder whose listing fails after its own entry was written: the snapshot says so, and nobody takes what is missing
-//! for removed.
+//! A folder whose listing fails after its own entry was written: the snapshot says so, and no command takes the missing
+//! names for removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use onefold_store::{Repository, SessionKind};
 
 use crate::scene::{self, Log, bytes, options};
 
-/// A folder's names, too many for one leaf, with two folders among them whose listing will fail.
+/// Fills a folder with too many names for one leaf, among them two folders whose listing will fail.
 fn fill(source: &Path) {
     fs::create_dir(source.join("many")).expect("mkdir");
     for n in 0..2500 {
@@ -28,7 +28,7 @@ fn fill(source: &Path) {
     }
 }
 
-/// These two give one name each, then the disk fails.
+/// Makes the listings of these two folders fail after one name.
 fn two_fail(folder: &[u8]) -> Option<usize> {
     (folder.ends_with(b"/early") || folder.ends_with(b" and cut")).then_some(1)
 }
@@ -50,7 +50,7 @@ fn back_up(
     (outcome.expect("backup"), errors)
 }
 
-/// Entries below the source by path, with their flags.
+/// Returns the entries below the source by path, with their flags.
 fn entries(repository: &Repository, outcome: &Outcome, source: &Path) -> BTreeMap<String, u8> {
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
@@ -67,7 +67,7 @@ fn entries(repository: &Repository, outcome: &Outcome, source: &Path) -> BTreeMa
     entries
 }
 
-/// The marks of all paths below the source that differ.
+/// Returns the marks of all paths below the source that differ.
 fn marks(repository: &Repository, from: &Outcome, to: &Outcome) -> Vec<(char, String)> {
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
@@ -120,7 +120,7 @@ fn a_folder_cut_off_by_a_failing_disk_is_marked_unlisted() {
             (&"many/file 1200 and cut".to_owned(), unlisted)
         ]
     );
-    // What was listed before the failure is kept, and all else is there.
+    // Names that were listed before the failure are kept, and everything else is there.
     assert_eq!(after.len(), before.len() - 6);
     assert!(after.keys().all(|path| before.contains_key(path)));
 
@@ -132,7 +132,7 @@ fn a_folder_cut_off_by_a_failing_disk_is_marked_unlisted() {
         assert!(marks.iter().all(|(mark, _)| *mark == '?'), "{marks:?}");
     }
 
-    // The next backup has everything again, unflagged.
+    // The next backup has everything again, without flags.
     let (again, errors) = back_up(&repository, source, 3, walk::SOUND);
     assert_eq!(errors, 0);
     assert_eq!(entries(&repository, &again, source), before);

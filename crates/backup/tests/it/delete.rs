@@ -1,4 +1,4 @@
-//! Restores that delete: what they remove, and what they never do.
+//! Restores that delete: tests of what they remove, and what they never remove.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -15,7 +15,7 @@ use crate::restore::{Scene, options, scene};
 use crate::scene::{self, Log, bytes, restore_with};
 use crate::untested::not_tested;
 
-/// Restores into `target`, deleting, and says what was told.
+/// Restores into `target` with deletion; returns the result, and the events.
 fn delete(scene: &Scene, target: &Path, options: Options) -> (Result<Summary>, Log) {
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let session = scene.repository.session(SessionKind::Read);
@@ -34,7 +34,7 @@ fn delete(scene: &Scene, target: &Path, options: Options) -> (Result<Summary>, L
     (result, log)
 }
 
-/// Where something was told.
+/// Returns the paths of events.
 fn places(told: &parking_lot::Mutex<Vec<(String, String)>>) -> Vec<String> {
     told.lock().iter().map(|(path, _)| path.clone()).collect()
 }
@@ -99,7 +99,7 @@ fn nothing_is_deleted_in_the_root_however_it_is_called() {
     let scene = scene();
     symlink("/", scene.target.join("link")).expect("symlink");
     let link = bytes(&scene.target.join("link"));
-    // Harmless should it go wrong: it is a dry run.
+    // A dry run does no harm if the test fails.
     for root in [&b"/"[..], b"//", b"/tmp/..", &link] {
         let options = Options {
             dry_run: true,
@@ -111,8 +111,8 @@ fn nothing_is_deleted_in_the_root_however_it_is_called() {
     }
 }
 
-/// Something mounted where the snapshot has an empty folder, as of a backup of one file system, and something where it
-/// has nothing.
+/// A file system is mounted where the snapshot has an empty folder, as a backup of one file system has, and another
+/// where it has nothing.
 #[test]
 fn what_is_mounted_in_the_target_is_not_emptied() {
     let mut scene = scene();
@@ -142,7 +142,7 @@ fn what_is_mounted_in_the_target_is_not_emptied() {
     assert!(!scene.target.join("new/other").exists());
 }
 
-/// A folder of the same file system that is seen at two places: its device number does not tell.
+/// A folder of the same file system is seen at two places: its device number does not tell them apart.
 #[test]
 fn what_is_bound_into_the_target_is_not_emptied() {
     let scene = scene();
@@ -207,7 +207,7 @@ fn what_cannot_be_removed_is_told_and_the_rest_goes() {
     assert_eq!(left, [false, true, true, false, false]);
 }
 
-/// A file that cannot even be removed by root, until it is dropped.
+/// A file that even root cannot remove, until this is dropped.
 struct Immutable(fs::File);
 
 impl Immutable {
@@ -226,7 +226,7 @@ impl Drop for Immutable {
     }
 }
 
-/// Of the folders above its sources a backup takes only what leads there.
+/// From the folders above its sources a backup takes only the way to the sources.
 #[test]
 fn nothing_is_deleted_above_what_was_backed_up() {
     let mut scene = scene();
@@ -247,7 +247,7 @@ fn nothing_is_deleted_above_what_was_backed_up() {
     assert!(target.join("source/sub/inner").exists() && !target.join("source/sub/gone").exists());
 }
 
-/// Folders of the target where the snapshot has a file, a link and a folder.
+/// The target has folders where the snapshot has a file, a link and a folder.
 #[test]
 fn a_folder_goes_with_what_is_in_it_where_the_snapshot_has_a_file() {
     let mut scene = scene();

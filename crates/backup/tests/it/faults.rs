@@ -1,8 +1,8 @@
-//! A device that fails at each of its operations in turn while a backup, a forget and a sweep run: what was
-//! acknowledged restores byte for byte once the device is well again, a check finds no damage, and the next backup
+//! A device that fails at each of its operations in turn while a backup, a forget and a sweep run: acknowledged
+//! snapshots restore byte for byte once the device is well again, a check finds no damage, and the next backup
 //! succeeds.
 //!
-//! A quick run takes operations some apart; from `ONEFOLD_TEST_SCALE` 10 on it takes every one.
+//! A quick run tries operations at some distance; with `ONEFOLD_TEST_SCALE` of 10 and more every operation is tried.
 
 use std::error::Error as _;
 use std::fs;
@@ -18,10 +18,10 @@ use crate::crash::{Kept, NoWait, back_up, init, open, recovers};
 use crate::scale::apart;
 use crate::scene::{Log, bytes, look, noise, options};
 
-/// Operations that a quick run lets fail, a kind of fault.
+/// Number of operations that a quick run lets fail, for each kind of fault.
 const QUICK_CASES: u64 = 24;
 
-/// A repository with two snapshots of a folder, and the folder as a third backup is to find it.
+/// A repository with two snapshots of a folder, and the folder in the state for a third backup.
 struct Scene {
     dir: tempfile::TempDir,
     device: SimDir,
@@ -61,7 +61,7 @@ impl Scene {
     }
 }
 
-/// That the session cannot be finished then is not why there is no snapshot.
+/// The session cannot be finished either, but that is not why there is no snapshot.
 #[test]
 fn a_backup_that_fails_says_what_failed_first() {
     let scene = Scene::new();
@@ -79,7 +79,8 @@ fn a_backup_that_fails_says_what_failed_first() {
     assert!(matches!(ended, Err(Error::HalfInput(_))), "{ended:?}");
 }
 
-/// A backup, a forget and a sweep, as far as the device lets them. Says what was acknowledged, and what ended it.
+/// Runs a backup, a forget and a sweep, as far as the device lets them. Adds acknowledged snapshots to `kept`, and
+/// returns the error that ended the run.
 fn work(device: &SimDir, source: &Path, kept: &mut Kept) -> Result<(), Error> {
     let repository = open(device, 300)?;
     let one = backup::Options {
@@ -132,7 +133,7 @@ fn fail_everywhere(
                 assert!(is_expected(&error), "{context}: {error:?} {cause:?}");
                 failures += 1;
             }
-            // A sync that failed shows in a power cut alone.
+            // A failed sync shows only in a power cut.
             let left = match when {
                 When::Once(_) => device.crash_image(0),
                 _ => device,
@@ -143,7 +144,7 @@ fn fail_everywhere(
     assert!(failures > 5, "only {failures} of them were told");
 }
 
-/// How far apart operations fail.
+/// Returns the distance between the operations that fail.
 fn step(operations: u64) -> usize {
     apart(operations / QUICK_CASES) as usize
 }
@@ -172,7 +173,8 @@ fn a_failed_read_costs_nothing_acknowledged() {
     );
 }
 
-/// Once it is read again; at every read it is told. What was stored meanwhile is what was to be stored.
+/// The repository is well once it is read again; every such read is reported. The chunks that were stored meanwhile are
+/// right.
 #[test]
 fn a_bit_that_flips_in_a_read_costs_nothing_acknowledged() {
     fail_everywhere(
@@ -221,7 +223,7 @@ fn a_failed_sync_costs_nothing_acknowledged() {
     );
 }
 
-/// A device that fails is not a repository that is damaged: nobody is to be told to repair it.
+/// A failing device does not make a damaged repository: the user must not be told to repair it.
 fn is_no_damage(error: &Error) -> bool {
     matches!(error, Error::Store(error) if !error.is_damage())
 }

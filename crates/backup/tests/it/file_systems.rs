@@ -1,4 +1,4 @@
-//! Restores into file systems that can less than the one that was backed up.
+//! Restores into file systems that can do less than the one of the backup.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,12 +11,13 @@ use crate::mount::Mount;
 use crate::restore::{Scene, options, scene};
 use crate::scene::{Log, back_up, bytes, noise, restore_with};
 
-/// Restores; some of it may fail.
+/// Restores; some paths may fail.
 fn restore_some(scene: &Scene) -> (Summary, Log) {
     restore_some_with(scene, Overwrite::Always)
 }
 
-/// One at a time: what is just being given room that it does not have may keep others out for a moment.
+/// Restores with one writer: a file that is just being given room that it does not have may keep others out for a
+/// moment.
 fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
     restore_some_by(scene, overwrite, 1)
 }
@@ -59,13 +60,13 @@ fn further_names_in_another_file_system_are_copies() {
         let content = fs::read_to_string(scene.target.join(name)).expect("read");
         assert_eq!(content, "snapshot's keep");
     }
-    // Three files and the two copies; `again` is a link.
+    // Three files and the two copies are verified; `again` is a link.
     assert_eq!(summary.verified, 5);
     let again = scene.target.join("again").metadata().expect("stat");
     assert_eq!(again.nlink(), 2);
 }
 
-/// Inodes of 128 bytes have room for whole seconds alone.
+/// Inodes of 128 bytes have room for whole seconds only.
 #[test]
 fn a_file_system_with_coarse_times_has_links_and_is_not_written_again() {
     let mut scene = scene();
@@ -91,7 +92,7 @@ fn a_file_system_with_coarse_times_has_links_and_is_not_written_again() {
     }
 }
 
-/// A file of 40 MiB, and a target of 16.
+/// Backs up a file of 40 MiB, and mounts a target of 16 MiB.
 fn with_a_file_too_large() -> Option<(Scene, Mount)> {
     let mut scene = scene();
     fs::write(scene.source.join("a-large"), noise(1, 40 << 20)).expect("write");
@@ -116,7 +117,7 @@ fn a_file_that_is_too_large_for_the_target_keeps_no_others_out() {
     }
 }
 
-/// Many threads write it, and whoever does not find it any more is not who says why.
+/// Many threads write the file; the thread that does not find it any more must not be the one that reports the error.
 #[test]
 fn whoever_is_first_at_a_file_that_does_not_fit_says_so() {
     let Some((scene, _mount)) = with_a_file_too_large() else {
@@ -130,13 +131,13 @@ fn whoever_is_first_at_a_file_that_does_not_fit_says_so() {
     }
 }
 
-/// What was made and could not be filled is nothing that was there before.
+/// A file that was made and could not be filled does not count as having been there before.
 #[test]
 fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
     let Some((scene, _mount)) = with_a_file_too_large() else {
         return;
     };
-    // Each twice: the first leaves nothing that the second takes for whole.
+    // Each restore runs twice: the first must leave nothing that the second takes for a whole file.
     for overwrite in [Overwrite::IfNewer, Overwrite::Never, Overwrite::IfChanged] {
         for _ in 0..2 {
             let (summary, log) = restore_some_with(&scene, overwrite);
@@ -147,7 +148,7 @@ fn a_file_that_does_not_fit_stays_for_no_rule_about_what_is_there() {
     }
 }
 
-/// A disk that takes less than it promises: what is written fails when the system brings it there, after the file was
+/// A disk that takes less than it promises: writes fail when the system brings them to the disk, after the file was
 /// closed.
 #[test]
 fn what_does_not_reach_the_disk_is_an_error_in_what_is_mounted_in_the_target_too() {
@@ -174,7 +175,7 @@ fn what_does_not_reach_the_disk_is_an_error_in_what_is_mounted_in_the_target_too
     }
 }
 
-/// One that has no inodes for large attributes keeps some KiB of them a file.
+/// A file system without inodes for large attributes keeps some KiB of attributes for each file.
 #[test]
 fn an_attribute_for_which_there_is_no_room_is_no_full_target() {
     let mut scene = scene();
@@ -196,7 +197,7 @@ fn an_attribute_for_which_there_is_no_room_is_no_full_target() {
     let (summary, log) = restore_some(&scene);
     let errors = log.errors.lock();
     assert!(!summary.is_full, "{errors:?}");
-    // Neither attribute has room, which is said of each; the file counts once.
+    // Neither attribute has room, which is reported for each; the file counts once.
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert_eq!((summary.errors, summary.lacking), (1, 1));
     let text = fs::read_to_string(scene.target.join("keep")).expect("read");
@@ -216,6 +217,6 @@ fn what_was_there_stays_where_there_is_no_room_for_what_replaces_it() {
     let text = fs::read_to_string(scene.target.join("a-large")).expect("read");
     assert_eq!(text, "the user's");
     let names = fs::read_dir(&scene.target).expect("list").count();
-    // With lost+found.
+    // The fourth name is lost+found.
     assert_eq!(names, 4, "nothing is left beside it");
 }

@@ -1,4 +1,4 @@
-//! Folders that are there before a restore: which of them keep their own mode, owner, attributes and times.
+//! Folders that are in the target before a restore: which of them keep their own mode, owner, attributes and times.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -21,7 +21,7 @@ const RULES: [Overwrite; 4] = [
     Overwrite::Never,
 ];
 
-/// When the snapshot's folders changed last, in seconds.
+/// Time of the last change of the snapshot's folders, in seconds.
 const SECS: u64 = 1_000_000;
 
 fn set_time(folder: &Path, secs: u64) {
@@ -30,13 +30,13 @@ fn set_time(folder: &Path, secs: u64) {
     folder.set_modified(time).expect("set");
 }
 
-/// The mode and, in seconds, the time of a folder.
+/// Returns the mode and the time (in seconds) of a folder.
 fn look(folder: &Path) -> (u32, i64) {
     let there = folder.metadata().expect("stat");
     (there.mode() & 0o7777, there.mtime())
 }
 
-/// `sub` has a mode and time of its own.
+/// Backs up a scene in which `sub` has a mode and time of its own.
 fn scene_with_time() -> Scene {
     let mut scene = scene();
     let sub = scene.source.join("sub");
@@ -46,7 +46,7 @@ fn scene_with_time() -> Scene {
     scene
 }
 
-/// `sub`, as the user has it in the target, with a file that stays.
+/// Makes `sub` in the target, as a user may have it, with a file that stays.
 fn in_target(scene: &Scene, secs: u64) {
     let sub = scene.target.join("sub");
     fs::create_dir(&sub).expect("mkdir");
@@ -59,7 +59,7 @@ fn restore(scene: &Scene, options: &Options) -> Summary {
     restore_with(&scene.repository, &scene.outcome, &scene.target, options)
 }
 
-/// Says beforehand what it will do, too.
+/// Restores after a dry run, which must report the same.
 fn restore_and_dry(scene: &Scene, options: Options) -> Summary {
     let dry = Options {
         dry_run: true,
@@ -102,7 +102,7 @@ fn a_folder_that_only_leads_to_what_is_restored_keeps_its_own() {
 
 #[test]
 fn a_folder_that_was_asked_for_is_overwritten_as_a_file_is() {
-    // What it is asked for by does not matter.
+    // The folder's metadata does not depend on the pattern that chose it.
     for include in [&[][..], &["sub"][..]] {
         for (overwrite, secs, is_kept) in [
             (Overwrite::Always, 2 * SECS, false),
@@ -132,7 +132,7 @@ fn a_folder_that_was_asked_for_is_overwritten_as_a_file_is() {
     }
 }
 
-/// A folder of which the windows before have put something there was there only if it was before these.
+/// A folder that earlier windows have put something into counts as an old one only if it was there before these.
 #[test]
 fn folders_of_many_windows_are_known_for_those_that_were_made() {
     for is_there in [true, false] {
@@ -167,7 +167,7 @@ fn folders_of_many_windows_are_known_for_those_that_were_made() {
     }
 }
 
-/// Whoever runs it again has the first one's folders as if that had come to its end.
+/// A second run treats folders of an interrupted first run as if that had come to its end.
 #[test]
 fn folders_of_a_restore_that_was_interrupted_get_the_snapshots_from_the_next() {
     for window_bytes in [64 << 20, 1 << 10] {
@@ -177,7 +177,8 @@ fn folders_of_a_restore_that_was_interrupted_get_the_snapshots_from_the_next() {
             (Overwrite::Always, &["more"][..]),
         ] {
             let mut scene = scene_with_time();
-            // Of the many windows it ends in one before the folder's last, of one window where links are made.
+            // In many windows the first run ends before the folder's last window; in one window it ends where links are
+            // made.
             for n in 0..50 {
                 fs::write(scene.source.join(format!("sub/z{n}")), "x").expect("write");
             }
@@ -215,7 +216,7 @@ fn folders_of_a_restore_that_was_interrupted_get_the_snapshots_from_the_next() {
     }
 }
 
-/// It is opened to its owner for that.
+/// The folder is opened to its owner for the restore.
 #[test]
 fn what_is_restored_into_a_shut_folder_leaves_it_shut() {
     for delete in [false, true] {

@@ -1,4 +1,4 @@
-//! Attributes and ACLs that the snapshot does not have: inherited, there before, or not to be had when it was made.
+//! Attributes and ACLs that the snapshot does not have: inherited, there before, or not readable in the backup.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,8 @@ use crate::mount::Mount;
 use crate::scene::{Log, back_up, bytes, look, options, repository, restore_with};
 use crate::untested::not_tested;
 
-/// Others of the same group may write, as POSIX ACLs are written in attributes: version 2, then tag, permissions and
-/// user of each entry.
+/// Returns an ACL by which others of the same group may write, as attributes have it: version 2, then tag, permissions
+/// and user of each entry.
 fn acl() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries = [
@@ -71,7 +71,7 @@ fn what_is_restored_has_no_attributes_but_the_snapshots() {
         xattrs,
         ..Options::default()
     };
-    // What the user leaves out is left as it is.
+    // Attributes that the user excludes are left as they are.
     let exclude = Patterns::new(["user.*"]).expect("pattern");
     let some = Attributes {
         exclude,
@@ -90,7 +90,7 @@ fn what_is_restored_has_no_attributes_but_the_snapshots() {
     assert_eq!(look(&source), look(&target));
 }
 
-/// More names than the kernel gives at once: the file's content is as good as any.
+/// The file has more names of attributes than the kernel gives at once: its content is as good as any.
 #[test]
 fn a_file_whose_attributes_cannot_be_listed_is_backed_up_without_them() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -101,7 +101,7 @@ fn a_file_whose_attributes_cannot_be_listed_is_backed_up_without_them() {
     let file = source.join("file");
     fs::write(&file, "precious").expect("write");
     let many = (0..400).try_for_each(|n| set(&file, &format!("user.{}{n}", "x".repeat(240)), b""));
-    // Who offers less is told so instead.
+    // A file system that takes fewer attributes returns this error instead.
     let mut names = [0; 64 << 10];
     let listed = rustix::fs::listxattr(&bytes(&file)[..], &mut names);
     if many.is_err() || listed != Err(Errno::TOOBIG) {
@@ -119,7 +119,7 @@ fn a_file_whose_attributes_cannot_be_listed_is_backed_up_without_them() {
             &log,
         );
         let outcome = outcome.expect("backup");
-        // Told each time, not only of a file that is new.
+        // The failure is reported each time, not only for a new file.
         assert!(matches!(&log.errors.lock()[..], [(_, why)] if why.contains("attributes")));
         assert_eq!(outcome.snapshot.summary.errors, 1);
         let how = Options {

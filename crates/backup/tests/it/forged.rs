@@ -1,5 +1,5 @@
-//! Metadata of which a few bytes say of very much that it is there, as whoever can write to a repository without
-//! encryption can make it; and what a backup makes, which is never taken for such.
+//! Metadata of a few bytes that claim very many things, as anybody who can write to a repository without encryption can
+//! make it; and metadata of backups, which is never taken for that.
 
 use onefold_backup::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
 use onefold_backup::snapshot::{LeafRef, decode_table, encode_table};
@@ -68,7 +68,7 @@ fn a_part_of_a_chunk_lies_within_it() {
     ] {
         assert_damage(decoded(slice(skip, len)), "no part");
     }
-    // Recipe chunks have none.
+    // Recipe chunks cannot have parts.
     let bytes = recipe::encode(&[slice(1, 2)], 1);
     assert_damage(recipe::decode(&bytes, 1), "a part of a recipe chunk");
 }
@@ -135,7 +135,7 @@ fn a_table_of_long_folders_or_out_of_order_is_damage() {
         folder: folder.into(),
         name: format!("{number:05}").into(),
     };
-    // Of so many leaves each has a folder.
+    // Makes a table of `count` folders with `leaves_each` leaves.
     let table = |len: usize, count: u64, leaves_each: u64| {
         let folder = |i: u64| {
             let name = [
@@ -162,7 +162,7 @@ fn a_table_of_long_folders_or_out_of_order_is_damage() {
     }
 }
 
-/// As leaves of a backup are made: each is read back.
+/// Cuts entries into leaves as a backup does, and reads each leaf back.
 fn assert_cut_is_read(entries: impl Iterator<Item = (Vec<u8>, Entry)>) {
     let mut cutter = Cutter::default();
     let mut leaves = 0;

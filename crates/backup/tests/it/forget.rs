@@ -1,4 +1,4 @@
-//! The retention policy: examples, and what holds for all series.
+//! Tests of the retention policy: examples, and properties of all series.
 
 use jiff::tz::TimeZone;
 use onefold_backup::Time;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const DAY: i64 = 86_400;
 
-/// Behind all times of series here.
+/// A time behind all times of series here.
 const NOW: i64 = 2_000_000_000;
 
 fn at(secs: i64) -> Time {
@@ -38,7 +38,7 @@ fn policy(rules: &[(Period, u64)]) -> Policy {
     policy
 }
 
-/// Newest first, six hours apart, 40 days.
+/// Returns times, newest first, six hours apart, over 40 days.
 fn series() -> Vec<i64> {
     (0..160).map(|i| 1_700_000_000 - i * DAY / 4).collect()
 }
@@ -103,12 +103,12 @@ fn the_oldest_within_is_kept_as_restic_keeps_it() {
     );
     let last = reasons(&times, &within(Period::Last, "1h"));
     assert_eq!(last, [vec!["within 1h"], vec!["within 1h"], vec![]]);
-    // Who is not within is not kept for being the oldest.
+    // A snapshot outside of the span is not kept for being the oldest.
     let hourly = kept(&[day, day - 60, day - DAY], &within(Period::Hourly, "2h"));
     assert_eq!(hourly, [true, true, false]);
 }
 
-/// In Central Europe on 2026-10-25 clocks went from 03:00 back to 02:00.
+/// In Central Europe, clocks went from 03:00 back to 02:00 on 2026-10-25.
 #[test]
 fn of_the_hour_that_comes_twice_in_autumn_hourly_keeps_both() {
     let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone");

@@ -1,7 +1,7 @@
-//! The formats of this crate, byte for byte: what is written today, and that yesterday's bytes are still read.
+//! The formats of this crate, byte for byte: today's bytes are as before, and yesterday's bytes can still be read.
 //! FORMAT.md shows these files.
 //!
-//! `cargo xtask golden --bless` writes `testdata/` anew; only a new format version may need that.
+//! `cargo xtask golden --bless` writes `testdata/` again; only a new format version may need that.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use onefold_chunk::Fingerprint;
 use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 
-/// The golden file `name`; what `made` says becomes it where that is asked for.
+/// Returns the golden file `name`; with `--bless` it is written first, with the bytes of `made`.
 fn golden(name: &str, made: &[u8]) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/v1");
     if std::env::var_os("ONEFOLD_BLESS").is_some() {
@@ -39,7 +39,7 @@ fn items() -> Vec<Item> {
     }]
 }
 
-/// A file of one chunk and a link to it.
+/// Makes a file of one chunk and a link to it.
 fn entries() -> [Entry; 2] {
     let owner = Arc::new(Owner {
         uid: 1000,
@@ -121,7 +121,7 @@ fn golden_leaf() {
     assert!(read.iter().map(|(_, entry)| entry).eq(&entries()));
 }
 
-/// With the columns that only some leaves have.
+/// This leaf has the columns that only some leaves have.
 #[test]
 fn golden_leaf_all() {
     let mut leaf = leaf();

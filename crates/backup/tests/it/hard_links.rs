@@ -14,7 +14,8 @@ use crate::scene::{self, Log, bytes, options, repository, restore_with};
 
 const FILES: usize = 200;
 
-/// `first/<n>`, each with further names in `second` and, every other one, in `third`, as copies by `cp -al` have them.
+/// Makes `first/<n>`, each with further names in `second` and, for every other one, in `third`, as copies by `cp -al`
+/// have them.
 fn make(source: &Path) {
     for folder in ["first", "second", "third"] {
         fs::create_dir_all(source.join(folder)).expect("dirs");
@@ -79,7 +80,7 @@ fn assert_linked(source: &Path, target: &Path) {
 const NAMES: [&str; 3] = ["a", "m/b", "z"];
 const FURTHER_KINDS: [&str; 4] = ["link", "link-again", "pipe", "pipe-again"];
 
-/// A file with three names, and a link and a pipe with two.
+/// Makes a file with three names, and a link and a pipe with two.
 fn few(source: &Path) {
     let at = |name: &str| source.join(name);
     fs::create_dir_all(at("m")).expect("dirs");
@@ -103,7 +104,7 @@ fn inode(path: &Path) -> u64 {
     path.symlink_metadata().expect("it is there").ino()
 }
 
-/// What is there stays, and what is missing is linked to it, whichever name that is.
+/// Names that are there stay, and missing ones are linked to them, whichever names these are.
 #[test]
 fn a_name_that_is_missing_is_linked_to_any_that_stays() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -142,7 +143,7 @@ fn a_name_that_is_missing_is_linked_to_any_that_stays() {
             assert_eq!(NAMES.map(|name| inode(&at(name))), [file; 3], "{says}");
             let further = FURTHER_KINDS.map(|name| inode(&at(name)));
             match overwrite {
-                // It leaves nothing but files.
+                // This option keeps only files.
                 Overwrite::IfChanged => {
                     assert_eq!([further[0], further[2]], [further[1], further[3]]);
                 }
@@ -154,7 +155,7 @@ fn a_name_that_is_missing_is_linked_to_any_that_stays() {
     }
 }
 
-/// What the user has changed is no name of the snapshot's file any more.
+/// A file that the user has changed is not the snapshot's file any more.
 #[test]
 fn nothing_is_linked_to_what_stays_and_is_another() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -170,7 +171,7 @@ fn nothing_is_linked_to_what_stays_and_is_another() {
         };
         restore_with(&repository, &outcome, target, &how);
     };
-    // Both the first name and a further one, where others are missing or there.
+    // The first name is changed, or a further one, where others are missing or there.
     for (changed, missing, other) in [("a", "z", "m/b"), ("m/b", "a", "z")] {
         let target = dir.path().join(format!("changed-{}", changed.len()));
         let at = |name: &str| target.join(name);
@@ -184,15 +185,15 @@ fn nothing_is_linked_to_what_stays_and_is_another() {
         assert_eq!(text(missing), "the snapshot's");
         assert_eq!(inode(&at(missing)), inode(&at(other)));
         assert_ne!(inode(&at(missing)), inode(&at(changed)));
-        // It has another size: now it is replaced, and one with the others again.
+        // The changed file has another size: now it is replaced, and linked with the others again.
         run(Overwrite::IfChanged, &target);
         assert_eq!(NAMES.map(|name| inode(&at(name))), [inode(&at(other)); 3]);
         assert_eq!(text(changed), "the snapshot's");
     }
 }
 
-/// Programs that replace files by links and renames (package managers, editors that keep a copy) run beside backups.
-/// What a name gets is the content of the file that it was a name of, or an error is told.
+/// Programs that replace files by links and renames (package managers, editors that keep a copy) run beside backups. A
+/// name gets the content of the file that it was a name of, or an error is reported.
 #[test]
 fn names_that_come_and_go_never_get_another_files_content() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -243,7 +244,7 @@ fn names_that_come_and_go_never_get_another_files_content() {
     });
 }
 
-/// The files `a` and `b` of a snapshot.
+/// Returns the entries of the files `a` and `b` of a snapshot.
 fn entries(repository: &Repository, outcome: &Outcome) -> Vec<Entry> {
     let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(repository, outcome.id.expect("id")).expect("load");

@@ -1,4 +1,4 @@
-//! Files of bytes that look random: stored in long chunks, and finely where they change in place.
+//! Files of bytes that look random: stored in long chunks, and in short ones where they change in place.
 
 use std::collections::HashSet;
 use std::fs;
@@ -45,7 +45,7 @@ fn what_changes_in_place_costs_little_from_its_first_change_on() {
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
     fs::create_dir(&source).expect("mkdir");
     fs::write(source.join("disk"), noise(1, FILE_BYTES)).expect("write");
-    // Wherever the cuts lie, a change may move one, and then a second long chunk changes: here none does.
+    // With other cuts, a change may move a cut, and then a second long chunk changes: with this seed none does.
     let repository: Repository = repository_from(&MemDir::default(), Entropy::seeded(1));
     let first = back_up(&repository, &source, 1);
     let chunks = first.snapshot.summary.data_chunks;
@@ -80,7 +80,7 @@ struct Scene {
     dir: tempfile::TempDir,
     device: SimDir,
     repository: Repository,
-    /// The next snapshot's.
+    /// Time of the next snapshot, in seconds.
     secs: i64,
 }
 
@@ -115,7 +115,7 @@ impl Scene {
         write.expect("write");
     }
 
-    /// More than half of a long chunk, so that it is cut into short ones.
+    /// Changes more than half of a long chunk, so that it is cut into short ones.
     fn change_much(&self, place: u64, seed: u64) {
         let file = fs::File::options().write(true).open(self.disk());
         let much = noise(seed, DEEP_BYTES_MAX);
@@ -136,7 +136,7 @@ impl Scene {
         outcome.expect("backup")
     }
 
-    /// The chunks of the file, those of which it has parts as often.
+    /// Returns the chunks of the file; a chunk comes as often as the file has parts of it.
     fn chunks(&self, outcome: &Outcome) -> Vec<ChunkRef> {
         let slices = self.slices(outcome);
         slices.into_iter().map(|slice| slice.chunk).collect()
@@ -157,7 +157,7 @@ impl Scene {
         slices
     }
 
-    /// Damages all that holds these chunks, and has it repaired as far as that goes.
+    /// Damages all containers with these chunks, and has the repository repaired as far as possible.
     fn lose(&mut self, chunks: &[ChunkRef]) {
         let containers: HashSet<_> = chunks.iter().map(|chunk| chunk.container).collect();
         for id in containers {
@@ -207,7 +207,7 @@ fn a_long_chunk_that_was_lost_is_stored_again_as_it_was() {
         assert!(chunks.iter().all(is_long), "{chunks:?}");
         scene.lose(&chunks[2..3]);
         if changes {
-            // In the last chunk but one.
+            // The change is in the last chunk but one.
             scene.change(FILE_BYTES as u64 - 2 * DEEP_BYTES_MAX as u64, 5);
         }
         let second = scene.back_up(is_forced);
@@ -273,7 +273,7 @@ fn a_file_that_another_takes_the_place_of_keeps_long_chunks() {
     let second = scene.back_up(false);
     assert!(scene.chunks(&second).iter().all(is_long));
     assert_eq!(second.snapshot.summary.files_changed, 1);
-    // And what grows.
+    // The same goes for a file that grows.
     let mut file = fs::File::options()
         .append(true)
         .open(scene.disk())
@@ -288,7 +288,7 @@ fn a_file_that_another_takes_the_place_of_keeps_long_chunks() {
     assert!(short <= 2 * DEEP_BYTES_MAX as u64, "{short}");
 }
 
-/// Wherever it changes, and whatever changed before.
+/// This holds wherever the file changes, and whatever changed before.
 #[test]
 fn what_is_the_same_is_kept_as_parts_of_the_chunk_that_was_there() {
     let mut scene = Scene::new();
@@ -308,7 +308,7 @@ fn what_is_the_same_is_kept_as_parts_of_the_chunk_that_was_there() {
         let new: u64 = new.iter().map(|part| u64::from(part.len)).sum();
         assert!(new <= 8192 * (round as u64 + 1), "{place}: {new}");
         scene.assert_restores(&next);
-        // Nothing has changed: what is read again is kept again.
+        // Nothing has changed, so the same parts are kept again.
         let again = scene.back_up(true);
         assert_eq!(again.snapshot.summary.data_chunks, 0, "{place}");
         assert_eq!(scene.slices(&again), parts);
@@ -316,7 +316,7 @@ fn what_is_the_same_is_kept_as_parts_of_the_chunk_that_was_there() {
     assert!(scene.is_whole());
 }
 
-/// The fingerprint of a chunk says nothing of its parts; the digest of all the file does.
+/// The fingerprint of a chunk does not cover its parts; the digest of the whole file does.
 #[test]
 fn what_has_parts_and_was_moved_has_the_same_parts() {
     let mut scene = Scene::new();
@@ -324,7 +324,7 @@ fn what_has_parts_and_was_moved_has_the_same_parts() {
     scene.change(17 << 20, 1);
     let file = fs::File::open(scene.disk()).expect("open");
     file.sync_all().expect("sync");
-    // What is looked at where it is cached others may change meanwhile: it gets no digest.
+    // The file is put out of the cache, since mapped bytes, which other programs may change, give no digest.
     fadvise(&file, 0, None, Advice::DontNeed).expect("fadvise");
     let second = scene.back_up(false);
     let parts = scene.slices(&second);
@@ -347,13 +347,13 @@ fn what_changes_all_over_or_for_the_most_part_is_cut_into_short_chunks() {
     let mut scene = Scene::new();
     let first = scene.back_up(false);
     let whole: HashSet<_> = scene.chunks(&first).into_iter().collect();
-    // Less than is worth a part stays the same between two of them.
+    // Between two of the changes, fewer bytes stay equal than are worth a part.
     (0..100).for_each(|number| scene.change((16 << 20) + number * 50_000, number));
     let second = scene.back_up(false);
     let parts = scene.slices(&second);
     let short = parts.iter().filter(|part| !is_long(&part.chunk)).count();
     assert!(short > 300, "{short}");
-    // Another file in its place, so to speak: some are compared, in vain.
+    // The file is replaced by another one: some chunks are compared, in vain.
     fs::write(scene.disk(), noise(99, FILE_BYTES)).expect("write");
     let third = scene.back_up(false);
     assert!(

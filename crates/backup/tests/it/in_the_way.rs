@@ -1,4 +1,4 @@
-//! What stands in the target where the snapshot has something of another kind.
+//! Restores where the target has things of another kind than the snapshot.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -11,13 +11,13 @@ use onefold_store::SessionKind;
 use crate::restore::{CancelAt, Scene, options, scene};
 use crate::scene::{self, Log, bytes};
 
-/// Restores; some of it may fail. The paths that did.
+/// Restores; returns the summary, and the paths that failed.
 fn restore(scene: &Scene, options: &Options) -> (Summary, Vec<String>) {
     let (summary, told) = restore_and_hear(scene, options);
     (summary, told.into_iter().map(|(path, _)| path).collect())
 }
 
-/// The same, and why they did.
+/// Restores; returns the summary, and the paths that failed with their errors.
 fn restore_and_hear(scene: &Scene, options: &Options) -> (Summary, Vec<(String, String)>) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
@@ -28,7 +28,7 @@ fn restore_and_hear(scene: &Scene, options: &Options) -> (Summary, Vec<(String, 
     (summary.expect("restore"), log.errors.into_inner())
 }
 
-/// A dry run, and the real one, which must say the same.
+/// Restores after a dry run, which must report the same.
 fn restore_and_before_dry(scene: &Scene, options: Options) -> (Summary, Vec<String>) {
     let before = scene::look(&scene.target);
     let dry = Options {
@@ -42,7 +42,7 @@ fn restore_and_before_dry(scene: &Scene, options: Options) -> (Summary, Vec<Stri
     real
 }
 
-/// A file that is newer than the folder, or older.
+/// Puts a file in place of the folder `sub`, newer or older than the folder.
 fn file_in_place_of_a_folder(scene: &Scene, is_newer: bool) {
     fs::write(scene.target.join("sub"), "the user's").expect("write");
     let file = fs::File::options()
@@ -82,7 +82,7 @@ fn a_newer_file_stays_where_the_snapshot_has_a_folder() {
         let (summary, failed) = restore_and_before_dry(&scene, options);
         let text = fs::read_to_string(scene.target.join("sub"));
         assert_eq!(text.is_ok_and(|text| text == "the user's"), stays);
-        // It is said once; what would be in the folder stays out.
+        // The file is reported once; the things in the folder are skipped.
         let expected: &[&str] = if stays { &["/sub"] } else { &[] };
         assert_eq!(failed, expected, "{overwrite:?}");
         let left = (summary.skipped, summary.skipped_others);
@@ -124,7 +124,7 @@ fn a_dry_run_tells_of_a_folder_that_will_be_in_the_way_of_a_file() {
     assert!(told[0].1.ends_with(why), "{told:?}");
 }
 
-/// The first file of three is begun, and what it is to replace has another kind.
+/// The restore is interrupted in the first file of three, which is to replace a thing of another kind.
 #[test]
 fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
     let mut scene = scene();
@@ -133,7 +133,7 @@ fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
     symlink("elsewhere", scene.target.join("keep")).expect("symlink");
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
-    // In one window, and in many.
+    // Tried in one window, and in many.
     for window_bytes in [64 << 20, 16 << 10] {
         let progress = Progress::default();
         let events = CancelAt(b"/keep", &progress, Log::default());
@@ -159,7 +159,7 @@ fn an_interruption_leaves_what_was_there_and_nothing_beside_it() {
     }
 }
 
-/// Another user's file that looks like the snapshot's, where that has the first name of one of root's.
+/// Another user's file looks like the snapshot's, where the snapshot has the first name of a file of root.
 #[test]
 fn no_further_name_leads_to_a_file_of_another_owner() {
     if !crate::untested::is_root() {
@@ -186,8 +186,8 @@ fn no_further_name_leads_to_a_file_of_another_owner() {
     assert_eq!(text, "snapshot's keep");
 }
 
-/// A backup follows links on the way to its sources; a restore to the same place would else put a folder that holds
-/// nothing but them in place of a link by which much else is reached.
+/// A backup follows links on the way to its sources. A restore to the same place would otherwise replace a link that
+/// leads to many files by a folder that holds only the sources.
 #[test]
 fn a_link_that_led_to_the_source_stays_and_is_told() {
     let scene = scene();
@@ -215,7 +215,7 @@ fn a_link_that_led_to_the_source_stays_and_is_told() {
         assert!(link.is_symlink());
         assert_eq!(fs::read_dir(&elsewhere).expect("list").count(), 1);
     }
-    // What leads nowhere hides nothing.
+    // A link that leads nowhere hides no files.
     fs::remove_dir_all(&elsewhere).expect("remove");
     let (_, failed) = restore_and_before_dry(&scene, Options::default());
     assert_eq!(failed, [""; 0]);

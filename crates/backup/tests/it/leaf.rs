@@ -1,4 +1,4 @@
-//! Leaves and recipes: round trip, and nothing but errors from damaged ones.
+//! Leaves and recipes: round trips, and damaged bytes, which give errors only.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Chunks {
         chunk
     }
 
-    /// Stores the leaf's recipe chunks and gives the leaf's bytes.
+    /// Stores the leaf's recipe chunks and returns the leaf's bytes.
     fn encode(&mut self, leaf: &mut Leaf) -> Vec<u8> {
         let items: Vec<Item> = leaf.items().copied().collect();
         leaf.recipes = recipe::groups(&items)
@@ -126,7 +126,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// Leaves whose names and folders are in order.
+/// Makes leaves whose names and folders are in order.
 fn leaf() -> impl Strategy<Value = Leaf> {
     let name = prop::collection::vec(prop_oneof![1..46u8, 48..=255u8], 1..6)
         .prop_filter("no dots alone", |name| path::name_is_safe(name));
@@ -198,7 +198,7 @@ proptest! {
     }
 }
 
-/// Whoever can write to a repository without encryption can write such a leaf.
+/// Anybody who can write to a repository without encryption can write such a leaf.
 #[test]
 fn names_and_folders_that_lead_elsewhere_are_damage() {
     let names = ["..", ".", "", "a/b", "/etc/passwd", "a\0b"];

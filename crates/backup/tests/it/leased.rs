@@ -1,5 +1,5 @@
-//! A file that another process holds a lease on, as file servers do for their clients: it is read when it is given
-//! back.
+//! A file that another process holds a lease on, as file servers do for their clients: it is read when the lease is
+//! given back.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -9,10 +9,10 @@ use onefold_backup::backup::{self, Input};
 
 use crate::scene::{self, Log, bytes, options};
 
-/// The same on every architecture of Linux; `libc` does not name it.
+/// Command of `fcntl`, equal on every architecture of Linux; `libc` does not name it.
 pub const F_SETSIG: i32 = 10;
 
-/// Of a file's lease: taken for writing, given back, or what it is. `None` where the file system has none.
+/// Takes, gives back or asks for a file's lease by `fcntl`. `None` where the file system has no leases.
 pub fn lease(file: &File, command: i32, kind: i32) -> Option<i32> {
     // SAFETY: takes and gives numbers alone.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, kind) };
@@ -29,7 +29,7 @@ fn a_file_that_is_leased_is_read_when_it_is_given_back() {
         .write(true)
         .open(&path)
         .expect("open");
-    // Asked to give it back, this process hears of it by a signal that it ignores.
+    // The request to give the lease back comes as a signal, which this process ignores.
     lease(&held, F_SETSIG, libc::SIGURG).expect("a signal");
     if lease(&held, libc::F_SETLEASE, libc::F_WRLCK).is_none() {
         crate::untested::not_tested("there are no leases here");

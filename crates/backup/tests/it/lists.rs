@@ -1,4 +1,5 @@
-//! Snapshots with long lists of paths, as `--files-from` makes them: many stand side by side without their lists.
+//! Snapshots with long lists of paths, as `--files-from` makes them: many are listed at once without their lists in
+//! RAM.
 
 use onefold_backup::forget::{GroupBy, GroupKey, group};
 use onefold_backup::snapshot::Snapshot;
@@ -7,7 +8,7 @@ use onefold_store::{Repository, RootId, SessionKind};
 
 use crate::scene::{back_up, repository};
 
-/// Four megabytes of paths; the last one is `end`.
+/// Makes four megabytes of paths; the last one is `end`.
 fn long_list(end: &str) -> Vec<Vec<u8>> {
     let name = "n".repeat(180);
     let listed = (0..20_000).map(|number| format!("/{name}/{number:05}").into_bytes());
@@ -21,7 +22,7 @@ fn put(repository: &Repository, snapshot: &Snapshot) -> RootId {
     id
 }
 
-/// A snapshot with a short list, then so many with long ones, by their ends. Gives all names, oldest first.
+/// Makes a snapshot with a short list, then one with a long list for each of `ends`. Returns all names, oldest first.
 fn snapshots_with_lists(repository: &Repository, ends: &[&str]) -> Vec<RootId> {
     let source = tempfile::tempdir().expect("tempdir");
     std::fs::write(source.path().join("f"), "content").expect("write");
@@ -58,7 +59,7 @@ fn each_of_many_snapshots_is_given_whole_whether_its_list_is_kept_or_read_again(
         assert!(whole.snapshot.paths == loaded.snapshot.paths);
         assert_eq!(brief.host, loaded.snapshot.host);
     }
-    // Of one that is forgotten meanwhile a list that was not kept cannot be had.
+    // A list that is not in RAM is gone once its snapshot is forgotten.
     for id in &ids {
         repository.remove_root(id).expect("remove");
     }

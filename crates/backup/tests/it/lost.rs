@@ -1,4 +1,4 @@
-//! What a restore does where metadata cannot be read any more.
+//! Restores of snapshots whose metadata cannot be read any more.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use onefold_store::{Repository, SessionKind};
 
 use crate::scene::{self, Log, back_up, bytes, noise, uneven};
 
-/// All containers, as (folder, name).
+/// Returns all containers, as (folder, name).
 fn containers(dir: &MemDir) -> BTreeSet<(String, String)> {
     let all = dir.open_subdir("containers").expect("containers");
     let folders = all.list().expect("list").into_iter();
@@ -28,13 +28,13 @@ fn containers(dir: &MemDir) -> BTreeSet<(String, String)> {
 
 #[test]
 fn lost_leaves_cost_their_files_and_no_others() {
-    // What the folder is called decides the cuts: now and then no leaf of the first snapshot is in the second.
+    // The folder's random name decides the cuts: now and then no leaf of the first snapshot is in the second.
     let is_of_use = |left: &u64| (1..11_000).contains(left);
     let left = (0..6).map(|_| restored_without_new_leaves());
     assert!(left.into_iter().any(|left| is_of_use(&left)));
 }
 
-/// How many files are in leaves that are not in this container.
+/// Returns how many files are in leaves outside of this container.
 fn files_elsewhere(repository: &Repository, outcome: &Outcome, lost: &str) -> u64 {
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
@@ -50,7 +50,7 @@ fn files_elsewhere(repository: &Repository, outcome: &Outcome, lost: &str) -> u6
     files
 }
 
-/// Restores a snapshot of whose leaves some are lost; gives how many files are left, all of which come back.
+/// Restores a snapshot after some of its leaves are lost; returns how many files are left, all of which come back.
 fn restored_without_new_leaves() -> u64 {
     let source = tempfile::tempdir().expect("tempdir");
     let dir = MemDir::default();
@@ -70,7 +70,7 @@ fn restored_without_new_leaves() -> u64 {
     fill("z", 2000);
     let outcome = back_up(&repository, source.path(), 2);
     let added = containers(&dir);
-    // Empty files have no data: all that is new is metadata.
+    // Empty files have no data: everything new is metadata.
     let mut lost = added.difference(&before);
     let (folder, name) = lost.next().expect("new leaves are in a container");
     let left = files_elsewhere(&repository, &outcome, name);
@@ -101,7 +101,7 @@ fn restored_without_new_leaves() -> u64 {
     left
 }
 
-/// Loses the container of the first item of a file's content.
+/// Removes the container of the first item of a file's content.
 fn lose_first_item(dir: &MemDir, repository: &Repository, outcome: &Outcome, file: &Path) {
     let items = scene::entry(repository, outcome, file).content.items;
     let Item::Chunk { chunk, .. } = items[0] else {
@@ -113,7 +113,7 @@ fn lose_first_item(dir: &MemDir, repository: &Repository, outcome: &Outcome, fil
     folder.remove(&name).expect("remove");
 }
 
-/// Restores a folder; some of it may fail.
+/// Restores a folder; some paths may fail.
 pub fn restore_from(
     repository: &Repository,
     outcome: &Outcome,
@@ -148,7 +148,7 @@ fn a_file_whose_recipe_is_lost_is_counted_as_lost_and_not_as_restored() {
     let repository = scene::repository_in(&dir);
     fs::write(source.join("large"), uneven(1, 3_000_000)).expect("write");
     back_up(&repository, &source, 1);
-    // Another leaf, in another container than the recipe.
+    // This makes another leaf, in another container than the recipe's.
     fs::write(source.join("other"), "x").expect("write");
     let outcome = back_up(&repository, &source, 2);
     let large = source.join("large");

@@ -1,4 +1,4 @@
-//! A snapshot of which one leaf of metadata is lost, this or that, and what a repair makes of the rest.
+//! Snapshots that have lost one leaf of metadata, each leaf in turn, and the repair of the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +21,7 @@ use onefold_store::{
 use crate::crash::NoWait;
 use crate::scene::{self, Log, back_up, bytes, restore_with};
 
-/// With a new repository, not encrypted.
+/// Makes a device with a new repository, not encrypted.
 pub fn device() -> SimDir {
     let device = SimDir::new(1);
     let mut init = InitOptions::new("test", 1);
@@ -30,7 +30,7 @@ pub fn device() -> SimDir {
     device
 }
 
-/// Containers so small that each holds one leaf.
+/// Opens the repository with containers so small that each holds one leaf.
 pub fn open(device: &SimDir) -> Repository {
     let options = OpenOptions {
         container_bytes: 4 << 10,
@@ -40,8 +40,8 @@ pub fn open(device: &SimDir) -> Repository {
     Repository::open(Arc::new(device.clone()), options, None).expect("open")
 }
 
-/// Folders in folders, with so many long names that they make several leaves: more than the longest holds, since the
-/// cuts depend on the paths, which begin with a random name.
+/// Makes nested folders with so many long names that they make several leaves: more than the longest leaf holds, since
+/// the cuts depend on the paths, which begin with a random name.
 fn write_source(root: &Path) {
     for folder in 0..24 {
         let folder = root.join(format!("{}/{}/{folder:02}", folder % 2, folder % 6));
@@ -53,7 +53,7 @@ fn write_source(root: &Path) {
     }
 }
 
-/// A long name that does not compress.
+/// Makes a long name that does not compress.
 pub fn long_name(text: &str) -> String {
     let mut state = 0xcbf2_9ce4_8422_2325u64;
     (0..15)
@@ -85,7 +85,7 @@ pub fn check(repository: &Repository) -> CheckReport {
         .expect("check")
 }
 
-/// Every path of a snapshot, with its flags and size.
+/// Returns every path of a snapshot, with its flags and size.
 pub fn entries(repository: &Repository, named: &Named) -> BTreeMap<Vec<u8>, About> {
     let session = repository.session(SessionKind::Read).expect("session");
     let mut reader = session.reader().expect("reader");
@@ -106,10 +106,10 @@ fn load(repository: &Repository, outcome: &Outcome) -> Named {
     snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load")
 }
 
-/// Flags, size, and whether it is a folder.
+/// Flags, size, and whether the entry is a folder.
 pub type About = (Flags, u64, bool);
 
-/// Loses the container of one leaf, repairs the snapshot, and gives the new one and what it was told to lack.
+/// Removes the container of one leaf, and repairs the snapshot; returns the new one, and the reported losses.
 fn lose_and_repair(
     hurt: &SimDir,
     named: &Named,
@@ -135,7 +135,7 @@ fn lose_and_repair(
     (repository, new, hurts)
 }
 
-/// What is lost was told, the rest is as it was; whether anything is lost.
+/// Checks that every lost path was reported, and that the rest is unchanged; returns whether anything is lost.
 fn assert_told(
     all: &BTreeMap<Vec<u8>, About>,
     kept: &BTreeMap<Vec<u8>, About>,
@@ -158,7 +158,7 @@ fn assert_told(
             Some(now) => assert_eq!(about, now, "{shown}"),
             None => {
                 assert!(is_told(path), "{shown} went untold");
-                // Nobody may take what is lost for removed.
+                // Lost names must not count as removed.
                 let flags = kept.get(path::split(path).0).map(|about| about.0);
                 assert!(
                     flags.is_none_or(|flags| flags.has(Flags::UNLISTED)),
@@ -170,7 +170,7 @@ fn assert_told(
     kept.len() < all.len()
 }
 
-/// What has no folder of its own any more is there all the same.
+/// Paths whose folder has no entry any more are restored all the same.
 fn assert_restored(repository: &Repository, new: &Named, kept: &BTreeMap<Vec<u8>, About>) {
     let target = tempfile::tempdir().expect("tempdir");
     let outcome = Outcome {
@@ -243,7 +243,7 @@ fn a_snapshot_without_any_leaf_is_lost_as_a_whole() {
     assert!(matches!(repaired, Repaired::Gone), "{repaired:?}");
 }
 
-/// As after a look that took its time: what is acknowledged meanwhile has what was lost before it.
+/// A backup is acknowledged during a slow check, and stores again the chunks that were lost before it.
 #[test]
 fn what_a_backup_stores_again_after_the_look_is_not_lost_for_a_repair() {
     let source = tempfile::tempdir().expect("tempdir");
@@ -318,7 +318,7 @@ fn a_check_goes_on_behind_a_lost_leaf_in_every_snapshot_that_has_it() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// With a leaf lost, what the snapshot has besides is not known.
+/// With a leaf lost, the snapshot's other names in the folder are not known.
 #[test]
 fn a_restore_that_deletes_stops_deleting_where_a_leaf_is_lost_and_restores_the_rest() {
     let place = tempfile::tempdir().expect("tempdir");
@@ -367,7 +367,7 @@ fn a_restore_that_deletes_stops_deleting_where_a_leaf_is_lost_and_restores_the_r
     }
 }
 
-/// The order of entries in a snapshot: by folder, then by name.
+/// Compares paths in the order of a snapshot's entries: by folder, then by name.
 fn order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let ((folder_a, name_a), (folder_b, name_b)) = (path::split(a), path::split(b));
     path::order(folder_a, folder_b).then(name_a.cmp(name_b))

@@ -1,4 +1,4 @@
-//! A target that the restore makes itself: whom it lets in, and what it looks like in the end.
+//! A target that the restore makes itself: users who can enter it, and its metadata at the end.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -13,7 +13,7 @@ use crate::restore::{CancelAt, Scene, options, scene};
 use crate::scene::{Log, back_up, bytes, restore_with};
 use crate::shut::{as_user, give_to_user, mode};
 
-/// The folder that is backed up lets nobody else in; the target is missing.
+/// Makes a scene whose source folder is closed to other users; the target is missing.
 fn private_scene() -> Scene {
     let mut scene = scene();
     mode(&scene.source, 0o700);
@@ -32,7 +32,7 @@ fn bits(folder: &Path) -> u32 {
     folder.metadata().expect("stat").mode() & 0o7777
 }
 
-/// Mode, time and owner.
+/// Returns mode, time and owner.
 fn look(folder: &Path) -> (u32, i64, (u32, u32)) {
     let there = folder.metadata().expect("stat");
     (bits(folder), there.mtime(), (there.uid(), there.gid()))
@@ -82,7 +82,7 @@ fn it_looks_like_the_folder_it_stands_for_and_lets_nobody_in_before() {
     assert_eq!(look(&scene.target), look(&scene.source));
 }
 
-/// With nothing in it, there is no window either.
+/// An empty folder makes no window.
 #[test]
 fn an_empty_one_does_so_too() {
     let mut scene = private_scene();
@@ -131,7 +131,7 @@ fn one_that_was_there_keeps_its_own() {
     assert_ne!(secs, 1_000_000);
 }
 
-/// With those above it, which nobody has asked for.
+/// The folders above the target are made, too, though the user did not name them.
 #[test]
 fn one_that_stands_for_no_folder_is_as_new_folders_are() {
     let mut scene = private_scene();
@@ -150,7 +150,7 @@ fn one_that_stands_for_no_folder_is_as_new_folders_are() {
     }
 }
 
-/// It looks so since the first restore, and shuts its owner out.
+/// The first restore has made the target read-only, so that it shuts its owner out.
 #[test]
 fn a_read_only_one_is_restored_into_again() {
     let mut scene = scene();

@@ -1,5 +1,5 @@
-//! Large files that are stored already are looked at where they are in the page cache. Whatever others do to them
-//! meanwhile, a snapshot has what its names say.
+//! Large files that are stored already are looked at in the page cache. Whatever other programs do to them meanwhile,
+//! each chunk of a snapshot has the bytes that its fingerprint says.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -29,7 +29,7 @@ fn read_again(repository: &Repository, source: &Path, secs: i64, events: &dyn Ev
     backup::run(repository, input, &again, &Progress::default(), events).expect("backup")
 }
 
-/// Every chunk of the repository has the bytes that its name says.
+/// Checks that every chunk of the repository has the bytes that its fingerprint says.
 fn check(repository: &Repository) {
     let (progress, found) = (&mut |_| {}, &mut |error: &_| panic!("{error}"));
     let all = CheckDepth::Data { part: 1, of: 1 };
@@ -37,8 +37,8 @@ fn check(repository: &Repository) {
     assert_eq!(report.expect("check").damage.len(), 0);
 }
 
-/// A file of which half is known and half is new, behind others that are known: nothing is lost, and only what is new
-/// is stored.
+/// One half of a file is known and the other half is new, behind other known files: nothing is lost, and only new
+/// chunks are stored.
 #[test]
 fn new_chunks_among_known_ones_are_stored() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -66,11 +66,11 @@ fn new_chunks_among_known_ones_are_stored() {
     }
 }
 
-/// Writes to a file when the file before it is done, while what was read ahead of it waits for the store.
+/// Writes to a file when the file before it is done, while parts of it that were read ahead wait for the store.
 struct WriteWhen<'a> {
     log: Log,
     done: &'a [u8],
-    /// For the threads that fingerprint what comes next.
+    /// Time for the threads that fingerprint the next parts.
     pause: Duration,
     write: &'a (dyn Fn() + Sync),
 }
@@ -96,7 +96,7 @@ impl Events for WriteWhen<'_> {
     }
 }
 
-/// Whether this file can be looked at where it is in the page cache.
+/// Whether this file can be looked at in the page cache.
 fn is_mapped(path: &Path) -> bool {
     let file = File::open(path).unwrap();
     let window = FileWindow::map(file.as_fd(), 0, 8 * MIB);
@@ -104,8 +104,8 @@ fn is_mapped(path: &Path) -> bool {
 }
 
 /// New bytes of a mapped file change after they were fingerprinted and before they are stored: no chunk is stored under
-/// a name that is not its own. Whether they did shows in that the file was read twice; else it is tried again with more
-/// time to fingerprint.
+/// a wrong fingerprint. The file is read twice if the change came in between; else the test tries again with more time
+/// to fingerprint.
 #[test]
 fn a_file_that_changes_before_it_is_stored_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,11 +117,11 @@ fn a_file_that_changes_before_it_is_stored_is_read_again() {
     let repository = scene::repository();
     back_up(&repository, dir.path(), 1);
     for attempt in 0..8u64 {
-        // So short that all of it is read before the store asks for any.
+        // The file is so short that all of it is read before the store asks for any.
         let mut new = known[..10 * MIB].to_vec();
         new[6 * MIB..].copy_from_slice(&scene::noise(3 + 2 * attempt, 4 * MIB));
         fs::write(path("3"), &new).unwrap();
-        // Of the same length, so that only its bytes and its times tell.
+        // The new bytes have the same length, so that only bytes and times differ.
         let later = scene::noise(4 + 2 * attempt, 4 * MIB);
         let file = File::options().write(true).open(path("3")).unwrap();
         let events = WriteWhen {
@@ -152,7 +152,7 @@ fn a_file_that_changes_before_it_is_stored_is_read_again() {
     panic!("it was never read again");
 }
 
-/// Cancels when a file is done.
+/// Cancels the backup when a file is done.
 struct CancelWhen<'a> {
     done: &'a [u8],
     progress: &'a Progress,
@@ -173,7 +173,7 @@ impl Events for CancelWhen<'_> {
     }
 }
 
-/// A reader that waits for the store to have all of a mapped file is let go when the store gives up.
+/// A reader that waits for the store to have all of a mapped file is woken when the store gives up.
 #[test]
 fn nobody_waits_for_a_store_that_gave_up() {
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn holes_before_data_stay_holes() {
     assert_eq!(blocks(), before);
 }
 
-/// Files that are cut short and grow again, all the time, while they are read: no backup ends because of it, and each
+/// Files are cut short and grow again, all the time, while they are read: no backup ends because of it, and each
 /// snapshot can be restored.
 #[test]
 fn files_may_be_cut_short_while_they_are_read() {
@@ -254,7 +254,7 @@ fn files_may_be_cut_short_while_they_are_read() {
             assert!(fs::read(out.path().join("1")).unwrap() == known);
             let found = fs::read(out.path().join("2")).unwrap();
             assert!(found.len() <= known.len());
-            // Between a cut and the end that was written again there may be nothing.
+            // Zeros may stand between a cut and the end that was written again.
             let strange = found.iter().zip(&known).filter(|(a, b)| a != b && **a != 0);
             assert_eq!(strange.count(), 0);
         }
@@ -262,7 +262,7 @@ fn files_may_be_cut_short_while_they_are_read() {
     check(&repository);
 }
 
-/// Who has a file mapped changes dirty pages of it without any sign until they are written.
+/// A program that has a file mapped changes its dirty pages without any sign until they are written.
 #[test]
 fn what_is_written_through_a_mapping_behind_a_backup_is_in_the_next() {
     let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -281,7 +281,7 @@ fn what_is_written_through_a_mapping_behind_a_backup_is_in_the_next() {
     if time() == before {
         return not_tested("times of mappings, which leave none on this file system");
     }
-    // longer than what is not trusted in any case
+    // longer than the time within which no file is trusted
     std::thread::sleep(Duration::from_millis(100));
     let repository = scene::repository();
     back_up(&repository, dir.path(), 1);
@@ -291,7 +291,7 @@ fn what_is_written_through_a_mapping_behind_a_backup_is_in_the_next() {
     assert_eq!(fs::read(out.path().join("mapped")).unwrap()[0], b'2');
 }
 
-/// The first page of a file.
+/// The first page of a file, mapped.
 struct Map(*mut u8);
 
 impl Map {

@@ -1,15 +1,16 @@
-//! File systems of a test's own. Only root can have them.
+//! File systems of a test's own, which only root can mount.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::untested::{has, is_root, not_tested};
 
-/// Unmounted when dropped.
+/// A mounted file system, unmounted when this is dropped.
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// A new one in RAM, of so many MiB. `None`, here and below, where it cannot be had, which is told.
+    /// Mounts a new file system in RAM, of `mib` MiB. Here and below `None` means that this is not possible, which is
+    /// printed.
     pub fn new(at: &Path, mib: u64) -> Option<Self> {
         std::fs::create_dir_all(at).expect("a folder");
         let size = format!("size={mib}m");
@@ -31,12 +32,12 @@ impl Mount {
 
 #[allow(dead_code, reason = "not every crate needs them")]
 impl Mount {
-    /// What is at `from` is seen at `at` too.
+    /// Mounts the folder `from` at `at`, too.
     pub fn bind(from: &Path, at: &Path) -> Option<Self> {
         Self::with(&[Path::new("--bind"), from], at)
     }
 
-    /// What is at `from` is seen at `at` by FUSE, with these options of bindfs.
+    /// Mounts the folder `from` at `at` by FUSE, with these options of bindfs.
     pub fn bindfs(how: &[&str], from: &Path, at: &Path) -> Option<Self> {
         for folder in [from, at] {
             std::fs::create_dir_all(folder).expect("a folder");
@@ -52,13 +53,13 @@ impl Mount {
         is_mounted.then(|| Self(at.to_owned()))
     }
 
-    /// A new ext4 in the file `image`, of so many MiB, made as `how` says.
+    /// Mounts a new ext4 in the file `image`, of `mib` MiB, made with the options `how`.
     pub fn ext4(image: &Path, mib: u64, how: &[&str], at: &Path) -> Option<Self> {
         let how = [&["-q", "-F", "-m", "0"], how].concat();
         Self::made("mkfs.ext4", &how, (image, mib), at)
     }
 
-    /// A new XFS in the file `image`, of the least that it can have.
+    /// Mounts a new XFS in the file `image`, of the least size that it can have.
     pub fn xfs(image: &Path, at: &Path) -> Option<Self> {
         Self::made("mkfs.xfs", &["-q"], (image, 300), at)
     }

@@ -1,4 +1,4 @@
-//! The same data is the same, wherever a sweep has moved its chunks.
+//! Data counts as unchanged wherever a sweep has moved its chunks.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl SweepObserver for NoWait {
     }
 }
 
-/// Leaves nothing unused: what shares containers with it moves.
+/// Sweeps so that nothing unused is left: chunks that share containers with unused ones move.
 fn sweep(repository: &Repository) {
     let options = SweepOptions {
         unused_max: Some(Unused::Bytes(0)),
@@ -52,7 +52,7 @@ fn read_again(repository: &Repository, source: &Path, secs: i64) -> Outcome {
     .expect("backup")
 }
 
-/// Two snapshots of one large file, between which a sweep has moved its beginning.
+/// Makes two snapshots of one large file, between which a sweep has moved its beginning.
 fn moved(folder: &Path) -> (Repository, [Outcome; 2]) {
     fs::write(folder.join("junk"), uneven(1, 100_000)).expect("write");
     fs::write(folder.join("large"), uneven(2, 3_000_000)).expect("write");
@@ -120,7 +120,7 @@ fn a_large_file_that_changed_after_its_chunks_moved_differs() {
     assert_eq!(contents(&repository, &outcomes), 2);
 }
 
-/// All containers that a snapshot refers to are there.
+/// Whether all containers that a snapshot refers to are there.
 fn refers_to_what_is_there(repository: &Repository, outcome: &Outcome) -> bool {
     let there = repository.containers().expect("containers");
     let is_there = |chunk: &ChunkRef| there.iter().any(|(id, _)| *id == chunk.container);
@@ -144,7 +144,7 @@ fn a_backup_after_a_compaction_reads_no_file_that_is_unchanged() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (source, target) = (dir.path().join("s"), dir.path().join("t"));
     fs::create_dir(&source).expect("folder");
-    // Much that goes, between what stays: small files, one of 20 chunks, and one with recipe chunks.
+    // Many files will go, between others that stay: small files, one of 20 chunks, and one with recipe chunks.
     for n in 0..40 {
         fs::write(source.join(format!("{n:02}")), uneven(n, 5_000)).expect("write");
         fs::write(source.join(format!("{n:02}-junk")), uneven(100 + n, 9_000)).expect("write");
@@ -181,7 +181,7 @@ fn a_backup_after_a_compaction_reads_no_file_that_is_unchanged() {
     assert_eq!(scene::look(&source), scene::look(&target));
 }
 
-/// A recipe of `items` as a writer would cut it, and as one that has cut its recipe chunks elsewhere.
+/// Makes a recipe of `items` as a writer would cut it, and one with recipe chunks cut at other places.
 fn in_layers(
     items: &[Item],
     cuts: &[usize],
@@ -212,7 +212,7 @@ fn in_layers(
     content
 }
 
-/// The items of a file with a hole, in these containers.
+/// Makes the items of a file with a hole, in these containers.
 fn items(container: u64) -> Vec<Item> {
     let chunk = |number: u64| Item::Chunk {
         chunk: ChunkRef {

@@ -1,4 +1,4 @@
-//! Which files a walk opens instead of only looking at them.
+//! Tests of which files a walk opens instead of only looking at them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use crate::scene::bytes;
 
-/// The files of `folder` that the walk gives, open ones first, and those that were opened meanwhile, as the kernel
-/// tells.
+/// Walks `folder`. Returns the files that the walk gives, open ones first, and those that were opened meanwhile, as the
+/// kernel tells.
 fn walked(folder: &Path, open_files: usize) -> ([BTreeSet<String>; 2], BTreeSet<String>) {
     let events = inotify::init(CreateFlags::NONBLOCK).expect("inotify");
     inotify::add_watch(&events, folder, WatchFlags::OPEN).expect("watch");

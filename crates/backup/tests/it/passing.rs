@@ -1,4 +1,4 @@
-//! A device that fails once and is well again, while a snapshot is repaired: that makes nothing lost.
+//! A device that fails once and is well again, while a snapshot is repaired: no chunk counts as lost for that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,10 +16,10 @@ use onefold_store::{CheckReport, SessionKind};
 use crate::lost_leaf::{About, check, device, entries, long_name, object, open};
 use crate::scene::{self, back_up};
 
-/// Reads that a run lets fail.
+/// Number of reads that a run lets fail.
 const CASES: u64 = 40;
 
-/// Folders with so long paths that the table of leaves does not fit into the snapshot.
+/// Makes folders with such long paths that the table of leaves does not fit into the snapshot.
 fn write_source(root: &Path) {
     for folder in 0..60 {
         let mut path = root.to_owned();
@@ -34,7 +34,7 @@ fn write_source(root: &Path) {
     }
 }
 
-/// What a repair said, and what the new snapshot holds.
+/// Result of a repair: the reported losses, and the entries of the new snapshot.
 type Made = (Vec<Hurt>, BTreeMap<Vec<u8>, About>);
 
 fn repair_with(
@@ -60,7 +60,8 @@ fn repair_with(
     (made, reads)
 }
 
-/// Lets reads of a repair fail, one in each run; and says how many of the runs made the read that was to fail.
+/// Lets reads of a repair fail, one in each run. Returns the result, and how many runs came to the read that was to
+/// fail.
 fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
     let report = check(&open(device));
     let (expected, reads) = repair_with(&device.fork(), named, &report, Faults::default());
@@ -74,7 +75,7 @@ fn fail_once(device: &SimDir, named: &Named) -> (Option<Made>, u64) {
             ..Faults::default()
         };
         if (n / step).is_multiple_of(4) {
-            // One that flips a bit is made once more.
+            // A read with a flipped bit is made once more.
             let flips = Faults {
                 flip_read: When::Once(n),
                 ..Faults::default()
@@ -118,8 +119,8 @@ fn a_read_that_fails_or_flips_a_bit_once_makes_nothing_lost_for_a_repair() {
     let (made, met) = fail_once(&device, &named);
     let (hurts, _) = made.expect("something is lost");
     assert!(!hurts.is_empty());
-    // Few are told: what does not come is asked for once more, or found elsewhere. How many reads there are depends on
-    // what was read ahead.
+    // Few failures show: a chunk that does not come is asked for once more, or found elsewhere. The number of reads
+    // depends on what was read ahead.
     let least = CASES / 2;
     assert!(met_whole.min(met) > least, "{met_whole} and {met} failed");
 }

@@ -1,4 +1,4 @@
-//! Patterns: what they mean letter by letter, and lines that are none.
+//! Patterns: their meaning letter by letter, and lines that are no patterns.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn letters_of_any_alphabet_match_in_either_case_where_that_is_asked_for() {
     assert_eq!(patterns.decide(b"/a.LOG", false), None);
 }
 
-/// What is not UTF-8 stands for itself alone: neither for U+FFFD, nor for what stands in for it on the way.
+/// A byte that is not UTF-8 matches itself only: neither U+FFFD, nor the character that it becomes inside.
 #[test]
 fn bytes_of_any_encoding_match_themselves_and_nothing_else() {
     let lost = "/a\u{fffd}".as_bytes();
@@ -84,7 +84,7 @@ fn files_of_patterns_may_begin_with_a_mark_of_their_encoding_and_indent_comments
     assert_eq!(lines, [(1, &b"*.o"[..]), (4, b"*.a")]);
 }
 
-/// As git reads them: blanks at the end of a line count for nothing, unless they are escaped.
+/// Git reads patterns in the same way: blanks at the end of a line do not count, unless they are escaped.
 #[test]
 fn a_name_that_ends_with_a_blank_is_left_out_where_the_blank_is_escaped() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -119,7 +119,7 @@ fn a_name_that_ends_with_a_blank_is_left_out_where_the_blank_is_escaped() {
     );
 }
 
-/// The rest of the file counts, and the backup has no errors: nothing of it could not be read.
+/// The rest of the file counts, and the backup has no errors: everything could be read.
 #[test]
 fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -136,13 +136,13 @@ fn a_line_of_an_ignore_file_that_is_no_pattern_is_passed_over() {
     assert_eq!(names, [".ignore", "x.c"]);
 }
 
-/// The line at its end, cut in two, would leave out `precious` with all that is in it.
+/// The line at the end, cut in two, would leave out `precious` with everything in it.
 #[test]
 fn an_ignore_file_that_is_too_long_leaves_out_no_more_than_its_whole_lines() {
     let dir = tempfile::tempdir().expect("tempdir");
     let comment = format!("#{}\n", "-".repeat(62));
     let mut text = format!("*.o\n{}", comment.repeat((1 << 14) - 1));
-    // up to its last eight bytes that are looked at
+    // up to the last eight bytes that are read
     let rest = (1 << 20) - 8 - text.len();
     text += &format!("{}\nprecious/cache/tmp\nx.c\n", "#".repeat(rest - 1));
     assert_eq!(&text.as_bytes()[(1 << 20) - 8..1 << 20], b"precious");
@@ -159,7 +159,7 @@ fn an_ignore_file_that_is_too_long_leaves_out_no_more_than_its_whole_lines() {
     assert!(matches!(&warnings[..], [(_, what)] if what.contains("1048576 bytes")));
 }
 
-/// What a backup of `source` with ignore files called `.ignore` has, and what it warned of.
+/// Backs up `source` with ignore files called `.ignore`; returns the names in the snapshot, and the warnings.
 fn names_with_ignore_file(source: &Path) -> (Vec<String>, Vec<(String, String)>) {
     let how = backup::Options {
         excludes: Arc::new(Excludes {
@@ -196,7 +196,7 @@ fn brackets_that_others_read_in_another_way_are_refused() {
     }
     let not_a = Patterns::new(["[^a]*"]).expect("patterns");
     assert!(excludes(&not_a, "/b") && !excludes(&not_a, "/a"));
-    // No brackets stand for what parts components.
+    // No brackets match the `/` between components.
     let three = Patterns::new(["a[^b]c", "x[]^]y"]).expect("patterns");
     assert!(excludes(&three, "/axc") && excludes(&three, "/x]y"));
     assert!(!excludes(&three, "/a/c") && !excludes(&three, "/abc"));

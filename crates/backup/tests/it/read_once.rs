@@ -1,4 +1,4 @@
-//! A restore reads what it needs of each container once, in whatever order files refer to it.
+//! A restore reads the parts that it needs of each container once, in whatever order files refer to it.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use onefold_store::{OpenOptions, Repository, Secret};
 
 use crate::scene::{back_up, bytes, look, noise, repository_in, restore_with};
 
-/// Files that stand in as many containers one after the other, and of each pair of distant ones a file.
+/// Number of files, each in a container of its own, one after another; each pair of distant ones shares a further file.
 const FILES: usize = 200;
 const FILE_BYTES: usize = 60_000;
 
@@ -68,7 +68,7 @@ fn a_restore_reads_each_container_once() {
         read <= stored + stored / 20,
         "{read} bytes were read to restore {stored}"
     );
-    // Window by window it is read again: what is counted here does tell.
+    // Several windows read a container several times, so the count shows it.
     let in_parts = read_in_windows_of(16 << 10);
     assert!(in_parts > stored * 3 / 2, "{in_parts} of {stored}");
 }

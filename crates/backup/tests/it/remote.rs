@@ -1,6 +1,6 @@
 //! Backup, tag, forget, prune and restore over simulated object storage, with sessions and locks as registers: whatever
-//! request a process dies at, and whatever requests fail, come late or come twice, each snapshot that was acknowledged
-//! restores whole.
+//! request a process dies at, and whatever requests fail, come late or come twice, each acknowledged snapshot restores
+//! completely.
 
 use std::fs;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::crash::{Kept, name_now};
 use crate::scale::{apart, scale};
 use crate::scene::{Log, bytes, look, noise, options, restore_folder};
 
-/// Longer than a registry waits for who shows no life, in milliseconds.
+/// Longer than a registry waits for a process that shows no life, in milliseconds.
 const STALE_MS: u64 = 16 * 60 * 1000;
 const ROUNDS: u64 = 4;
-/// How often a step is tried whose requests fail.
+/// Times that a step is tried while its requests fail.
 const TRIES: u64 = 300;
 
 /// A machine that works on the store: its processes come and go, its own folder stays.
@@ -36,7 +36,7 @@ struct Machine {
     compacted_containers: u64,
 }
 
-/// A sweep waits by letting time pass.
+/// Waits of a sweep: simulated time passes.
 struct Waits<'a>(&'a SimStore);
 
 impl SweepObserver for Waits<'_> {
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// A new process opens the repository.
+    /// Opens the repository in a new process.
     fn open(&mut self) -> onefold_store::Result<Repository> {
         self.processes += 1;
         let options = OpenOptions {
@@ -135,7 +135,7 @@ impl Machine {
         let newest = self.kept.len() - 1;
         let gone: Vec<RootId> = self.kept[1..newest].iter().map(|(id, ..)| *id).collect();
         let lock = repository.lock_roots()?;
-        // From here on nobody counts on them.
+        // From here on these snapshots may be gone.
         self.kept.drain(1..newest);
         lock.replace(None, &[], &gone)?;
         Ok(())
@@ -149,7 +149,7 @@ impl Machine {
         Ok(())
     }
 
-    /// One step of the story. Steps are numbered from 0; false behind the last.
+    /// Takes one step of the story. Steps are numbered from 0; returns false behind the last.
     fn step(&mut self, step: u64) -> onefold_backup::Result<bool> {
         let (round, part) = (step / 4, step % 4);
         match (round < ROUNDS, part) {
@@ -166,7 +166,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// The whole story, until something fails.
+    /// Takes all steps of the story, until one fails.
     fn work(&mut self) -> onefold_backup::Result<()> {
         self.init()?;
         (0..)
@@ -178,7 +178,8 @@ impl Machine {
             .or_else(|ended| ended.map_or(Ok(()), Err))
     }
 
-    /// Does a step until it is done, each time in a new process: requests fail, and locks of the dead become stale.
+    /// Repeats a step until it succeeds, each time in a new process: requests fail, and locks of dead processes become
+    /// stale.
     fn insist(
         &mut self,
         what: &str,
@@ -195,7 +196,7 @@ impl Machine {
         panic!("{what}: {TRIES} tries were not enough");
     }
 
-    /// Lets time pass, until whoever held a lock and shows no life is known to be stale.
+    /// Lets time pass, until a process that held a lock and shows no life is known to be stale.
     fn outwait_locks(&mut self) {
         let Ok(repository) = self.open() else {
             return;
@@ -211,7 +212,7 @@ impl Machine {
         }
     }
 
-    /// All that was acknowledged restores, and once more after another backup and a sweep; a check finds nothing wrong.
+    /// Checks that everything acknowledged restores, also after another backup and a sweep; a check finds no fault.
     fn recovers(&mut self, dir: &Path, context: &str) {
         self.restores(dir, context);
         self.insist(context, |machine| machine.back_up(77));
@@ -240,7 +241,7 @@ impl Machine {
     }
 }
 
-/// Whether the user is told to run it again.
+/// Whether the user is told to run the command again.
 fn is_to_be_run_again(error: &Error) -> bool {
     let Error::Store(error) = error else {
         return false;
@@ -252,7 +253,7 @@ fn is_to_be_run_again(error: &Error) -> bool {
     is_revoked || error.is_unavailable()
 }
 
-/// Every second small file, and of the others some: of the containers that this fills a part outlives its snapshot.
+/// Changes every second small file, and some others: a part of the containers that this fills outlives its snapshot.
 fn change(source: &Path, round: u64) {
     fs::create_dir_all(source.join("sub")).expect("dirs");
     if round == 0 {

@@ -1,4 +1,4 @@
-//! What a backup after a repair says of files that nobody touched, and what it stores of them.
+//! A backup after a repair: counts of files that were not touched, and the chunks that it stores of them.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::scene::{back_up, bytes, entry, look, noise, options, restore_folder, 
 
 const FILES: u64 = 30;
 const FILE_BYTES: u64 = 3_000;
-/// Long enough for a recipe of its own.
+/// Length of a file that has recipe chunks of its own, in bytes.
 const LARGE_BYTES: u64 = 3_000_000;
-/// Of long chunks.
+/// Length of a file of long chunks, in bytes.
 const LONG_BYTES: u64 = 6_000_000;
 
 fn write_source(root: &Path) {
@@ -29,7 +29,7 @@ fn write_source(root: &Path) {
     fs::write(root.join("long"), noise(98, LONG_BYTES as usize)).expect("write");
 }
 
-/// Backed up, then a byte of the container of `file` changed, then repaired.
+/// Backs up, changes a byte in the container of `file`, and repairs.
 fn damaged_and_repaired(source: &Path, file: &str) -> (Repository, Outcome) {
     let device = SimDir::new(1);
     init(&device);
@@ -53,7 +53,7 @@ fn damaged_and_repaired(source: &Path, file: &str) -> (Repository, Outcome) {
     (repository, first)
 }
 
-/// New, changed and unchanged files.
+/// Returns the numbers of new, changed and unchanged files.
 fn counts(outcome: &Outcome) -> [u64; 3] {
     let summary = &outcome.snapshot.summary;
     [
@@ -86,15 +86,15 @@ fn after_a_repair_files_that_nobody_touched_are_unchanged_and_what_was_lost_is_s
         assert!(is_whole(&repository), "{file}");
         restore_folder(&repository, &second, source, target.path());
         assert_eq!(look(source), look(target.path()));
-        // Now all is where the parent says.
+        // Now all chunks are where the parent says.
         let third = back_up(&repository, source, 3);
         assert_eq!(counts(&third), [0, 0, FILES + 2]);
         assert_eq!(third.snapshot.summary.bytes_read, 0);
     }
 }
 
-/// Where what is read lies now says nothing of what it is. Of a file with a recipe of its own, that says where its
-/// chunks lie, and is another then.
+/// The new places of chunks do not make a file changed. A file with recipe chunks of its own has other ones then, since
+/// these contain the places.
 #[test]
 fn after_a_repair_files_that_are_read_again_and_are_the_same_are_unchanged() {
     for file in ["file-07", "long"] {

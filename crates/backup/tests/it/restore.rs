@@ -1,4 +1,5 @@
-//! Restore: what it leaves alone, what it replaces, what it removes, and that nothing leads outside of the target.
+//! Restores: things in the target that stay, are replaced or removed, and paths that must not lead outside of the
+//! target.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -23,7 +24,7 @@ pub struct Scene {
     pub outcome: Outcome,
 }
 
-/// `source/{keep,sub/inner,sub/more}` backed up, an empty target.
+/// Backs up `source/{keep,sub/inner,sub/more}`, and makes an empty target.
 pub fn scene() -> Scene {
     let dir = tempfile::tempdir().expect("tempdir");
     let (source, target) = (dir.path().join("source"), dir.path().join("target"));
@@ -297,7 +298,8 @@ impl SweepObserver for Hasty {
     }
 }
 
-/// Forgotten and swept between being chosen and being restored: what a session has seen stays until it ends.
+/// The snapshot is forgotten and swept between being chosen and being restored: chunks that a session has seen stay
+/// until it ends.
 #[test]
 fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
     let scene = scene();
@@ -332,7 +334,7 @@ fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
     assert!(snapshots::resolve(&scene.repository, "latest", &Filter::default()).is_err());
 }
 
-/// What a progress bar stands on: totals, and that all of them is done at the end, whatever stayed as it was.
+/// The progress bar relies on this: all of the totals is done at the end, whatever stayed as it was.
 #[test]
 fn progress_ends_where_the_totals_are() {
     let scene = scene();
@@ -368,8 +370,8 @@ fn progress_ends_where_the_totals_are() {
     }
 }
 
-/// A file whose chunks arrive while readers are still being started is not taken for one without chunks, and completed
-/// again.
+/// A file whose chunks arrive while readers are still being started must not count as one without chunks, and be
+/// completed twice.
 #[test]
 fn each_file_is_completed_once() {
     let scene = scene();
@@ -396,7 +398,7 @@ fn each_file_is_completed_once() {
     session.finish().expect("finished");
 }
 
-/// Cancels the run when it is told of an entry.
+/// Cancels the run at an entry with this path.
 pub struct CancelAt<'a>(pub &'a [u8], pub &'a Progress, pub scene::Log);
 
 impl Events for CancelAt<'_> {

@@ -1,5 +1,5 @@
-//! Large files that look like one in an earlier snapshot are verified, by their digests where the repository has a
-//! secret key, along their cuts where it has none. Whatever they turn out to be, a snapshot has what is there.
+//! Large files that look like one in an earlier snapshot are verified: by their digests where the repository has a
+//! secret key, along their cuts where it has none. Whatever the result, a snapshot has the files' real content.
 
 use std::fs::{self, File, FileTimes};
 use std::os::fd::AsFd;
@@ -26,8 +26,8 @@ mod holes;
 
 const MIB: usize = 1 << 20;
 
-/// A file of 20 MiB in a folder, and a repository that cuts it first in pieces of one length. Whoever cuts it anew does
-/// so by its content, so that its chunks tell whether somebody did.
+/// A file of 20 MiB in a folder, and a repository that cuts it first into pieces of one length. Later it cuts by
+/// content, so the chunks tell whether the file was cut again.
 struct Scene {
     dir: tempfile::TempDir,
     device: SimDir,
@@ -48,7 +48,7 @@ fn open(device: &SimDir, secret: Option<&Secret>) -> Repository {
 }
 
 impl Scene {
-    /// With a secret key, and so with digests, and without.
+    /// Makes a scene with a secret key, and so with digests, and one without.
     fn each() -> [Self; 2] {
         [Encryption::Aes256Gcm, Encryption::None].map(Self::with)
     }
@@ -118,7 +118,7 @@ impl Scene {
         entry(&self.repository, outcome, &self.path(name)).content
     }
 
-    /// A copy that looks the same.
+    /// Makes a copy that looks the same.
     fn copy(&self, name: &str, change: impl FnOnce(&File)) {
         let (from, to) = (self.path("a/file.xyz"), self.path(name));
         fs::create_dir(to.parent().expect("a folder")).expect("mkdir");
@@ -173,7 +173,7 @@ fn what_was_moved_or_copied_is_found_by_its_looks() {
     }
 }
 
-/// Puts a file out of the page cache, where the file system lets it.
+/// Puts a file out of the page cache, where the file system allows it.
 fn put_out(path: &Path) {
     let file = File::open(path).expect("open");
     file.sync_all().expect("sync");
@@ -203,12 +203,12 @@ fn what_lies_on_the_disk_is_verified_by_its_digest() {
         let outcome = scene.back_up(&name[..1]);
         let content = scene.content(&outcome, &name);
         assert_ne!(content.items, scene.first.items);
-        // It has none if some of it was mapped when it began anew.
+        // The file has no digest if some of it was mapped when it began anew.
         assert_ne!(content.digest, scene.first.digest);
     }
 }
 
-/// One byte differs, anywhere: what is there is stored.
+/// One byte differs, anywhere: the real content is stored.
 #[test]
 fn what_only_looks_the_same_is_cut() {
     for mut scene in Scene::each() {
@@ -226,20 +226,20 @@ fn what_only_looks_the_same_is_cut() {
             assert_ne!(content.items, scene.first.items);
             assert_ne!(Some(content.digest), scene.first.digest.map(Some));
         }
-        // Nor does the length of what it looks like count for anything.
+        // The length of the file that it looks like does not count either.
         let file = File::options().write(true).open(scene.path("a/file.xyz"));
         file.expect("open").set_len(9 * MIB as u64).expect("cut");
         scene.read_again("a");
     }
 }
 
-/// A container whose chunks the index was never told of, since it cannot be read, is not referred to: what is read
-/// again is stored again.
+/// A container that cannot be read, and whose chunks the index was never told of, is not referred to: its chunks are
+/// stored again from the file.
 #[test]
 fn what_lies_in_a_damaged_container_is_stored_again() {
     for (mut scene, place) in [
         (Encryption::Aes256Gcm, 2),
-        // The end of a file, where its digest says whether it is the same.
+        // This part is the end of a file, where its digest says whether it is the same.
         (Encryption::Aes256Gcm, 1),
         (Encryption::None, 2),
     ]
@@ -255,7 +255,7 @@ fn what_lies_in_a_damaged_container_is_stored_again() {
     }
 }
 
-/// Of what cannot be as before nothing is read to find that out.
+/// A file that cannot be as before is not read to find that out.
 #[test]
 fn what_is_lost_or_was_written_with_its_time_kept_is_read_once() {
     let mut scene = Scene::with(Encryption::Aes256Gcm);
@@ -269,7 +269,7 @@ fn what_is_lost_or_was_written_with_its_time_kept_is_read_once() {
     assert_eq!(outcome.snapshot.summary.files_changed, 1);
     assert_eq!(outcome.snapshot.summary.bytes_read, scene.size());
 
-    // From here on its ctime is believed.
+    // From here on its ctime is trusted.
     std::thread::sleep(Duration::from_millis(50));
     scene.back_up("a");
     let outcome = scene.back_up("a");
@@ -292,7 +292,7 @@ fn what_is_lost_or_was_written_with_its_time_kept_is_read_once() {
     assert!(outcome.snapshot.summary.data_chunks > 0);
 }
 
-/// As the parts of an archive do, unpacked at once.
+/// The parts of an archive look alike when they are unpacked at once.
 #[test]
 fn of_many_that_look_the_same_the_one_of_this_name_is_taken() {
     let mut scene = Scene::with(Encryption::Aes256Gcm);
@@ -312,7 +312,7 @@ fn of_many_that_look_the_same_the_one_of_this_name_is_taken() {
     assert_eq!(outcome.snapshot.summary.data_chunks, 0);
 }
 
-/// Where one is another, nothing is expected of those behind it.
+/// After one file turned out another, no trace is tried for those behind it.
 #[test]
 fn what_only_looks_the_same_is_read_twice_but_once() {
     let mut scene = Scene::with(Encryption::Aes256Gcm);
@@ -329,7 +329,7 @@ fn what_only_looks_the_same_is_read_twice_but_once() {
     assert_eq!(outcome.snapshot.summary.bytes_read, 4 * scene.size());
 }
 
-/// What is cut short after it was looked at, and before it is opened, has what is left of it.
+/// A file that is cut short after it was looked at, and before it is opened, has the rest of its content.
 #[test]
 fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
     for left in [0, 10 * MIB as u64, 9 * MIB as u64 + 3] {
@@ -338,7 +338,7 @@ fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
         fs::write(&held, "content").expect("write");
         let held = File::options().read(true).write(true).open(&held);
         let held = held.expect("open");
-        // Asked to give it back, this process hears of it by a signal that it ignores.
+        // The request to give the lease back comes as a signal, which this process ignores.
         lease(&held, F_SETSIG, libc::SIGURG).expect("a signal");
         if lease(&held, libc::F_SETLEASE, libc::F_WRLCK).is_none() {
             not_tested("there are no leases here");
@@ -351,7 +351,7 @@ fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
                 while lease(&held, libc::F_GETLEASE, 0) == Some(libc::F_WRLCK) {
                     std::thread::yield_now();
                 }
-                // By now the one reader has opened nothing, and all is planned.
+                // By now the only reader has opened nothing, and everything is planned.
                 std::thread::sleep(Duration::from_millis(200));
                 file.set_len(left).expect("cut");
                 lease(&held, libc::F_SETLEASE, libc::F_UNLCK).expect("given back");
@@ -365,7 +365,7 @@ fn what_was_cut_short_before_it_was_opened_has_no_more_than_that() {
     }
 }
 
-/// Whoever says how files are to be cut has them cut so.
+/// A user who says how files are to be cut has them cut so.
 #[test]
 fn rules_of_ones_own_count_for_more_than_a_trace() {
     let mut scene = Scene::with(Encryption::Aes256Gcm);

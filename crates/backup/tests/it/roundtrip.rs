@@ -28,7 +28,7 @@ fn compare(source: &std::path::Path, target: &std::path::Path) {
     }
 }
 
-/// With times of access, in windows of some files each, into nothing and over what is there.
+/// Restores with times of access, in windows of some files each, into an empty target and over the same files.
 #[test]
 fn what_is_as_the_snapshot_says_is_no_loss_when_it_is_read_back() {
     let dir = tempfile::tempdir().expect("tempdir");

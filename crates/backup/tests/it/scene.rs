@@ -1,4 +1,4 @@
-//! What the tests share: a repository, a tree with every kind of file, and a description of trees to compare.
+//! Tools of the tests: a repository, a tree with every kind of file, and a description of trees to compare.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,17 +15,17 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::{Entropy, InitOptions, KdfCost, OpenOptions, Repository, Secret, SessionKind};
 use parking_lot::Mutex;
 
-/// A new repository in RAM.
+/// Makes a new repository in RAM.
 pub fn repository() -> Repository {
     repository_in(&MemDir::default())
 }
 
-/// A new repository in a folder that the test looks into.
+/// Makes a new repository in a folder that the test looks into.
 pub fn repository_in(dir: &MemDir) -> Repository {
     repository_from(dir, Entropy::system())
 }
 
-/// A new repository that cuts alike whenever `entropy` is the same.
+/// Makes a new repository; its chunkers cut alike for equal `entropy`.
 pub fn repository_from(dir: &MemDir, entropy: Entropy) -> Repository {
     let dir: Arc<dyn Dir> = Arc::new(dir.clone());
     let mut init = InitOptions::new("test", 1);
@@ -41,7 +41,7 @@ pub fn repository_from(dir: &MemDir, entropy: Entropy) -> Repository {
     Repository::open(dir, options, Some(&secret)).expect("open")
 }
 
-/// Raises a flag when this ends, by a failure too: whoever goes on until then would be waited for for ever.
+/// Raises a flag when it is dropped, by a failure too: a thread that goes on until then would run for ever.
 pub struct Raised<'a>(pub &'a AtomicBool);
 
 impl Drop for Raised<'_> {
@@ -50,7 +50,7 @@ impl Drop for Raised<'_> {
     }
 }
 
-/// Collects what failed.
+/// Collects paths that failed, and warnings.
 #[derive(Default)]
 pub struct Log {
     pub errors: Mutex<Vec<(String, String)>>,
@@ -72,7 +72,7 @@ impl Events for Log {
     }
 }
 
-/// Options of a small, quick backup at `secs`.
+/// Returns options of a small, quick backup at `secs`.
 pub fn options(secs: i64) -> backup::Options {
     backup::Options {
         walkers: 3,
@@ -90,7 +90,7 @@ pub fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// An entry of a snapshot.
+/// Returns an entry of a snapshot.
 pub fn entry(repository: &Repository, outcome: &Outcome, path: &Path) -> onefold_backup::Entry {
     let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load");
@@ -152,7 +152,7 @@ pub fn restore_with(
     summary
 }
 
-/// Everything that a restore promises of one path.
+/// Everything that a restore promises for one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Look {
     mode: u32,
@@ -173,7 +173,7 @@ pub fn look(root: &Path) -> BTreeMap<Vec<u8>, Look> {
     seen
 }
 
-/// By descriptors, since some trees are deeper than a path may be long.
+/// Looks by descriptors, since some trees are deeper than a path may be long.
 fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, Look>) {
     let here = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     for entry in std::fs::read_dir(&here).expect("read_dir") {
@@ -206,14 +206,14 @@ fn look_into(folder: &std::fs::File, above: &[u8], seen: &mut BTreeMap<Vec<u8>, 
     }
 }
 
-/// Bytes that do not repeat either, and do not look random: they are cut finely.
+/// Makes bytes that do not repeat and do not look random: they are cut into short chunks.
 pub fn uneven(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = noise(seed, len);
     bytes.iter_mut().for_each(|byte| *byte &= 0x7f);
     bytes
 }
 
-/// Bytes that look random and repeat for the same seed.
+/// Makes bytes that look random and repeat for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -230,7 +230,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A tree with every kind of file that this user may make.
+/// Makes a tree with every kind of file that this user may make.
 pub fn every_kind(root: &Path) {
     plain(root);
     links_and_pipes(root);
@@ -242,7 +242,7 @@ pub fn every_kind(root: &Path) {
     old(root);
 }
 
-/// Folders and regular files.
+/// Makes folders and regular files.
 fn plain(root: &Path) {
     use std::fs;
     let at = |name: &str| root.join(name);
@@ -288,7 +288,7 @@ fn links_and_pipes(root: &Path) {
     sparse(&at("a/sparse"), 40 << 20);
 }
 
-/// Modes and extended attributes.
+/// Sets modes and extended attributes.
 fn attributes(root: &Path) {
     use std::fs;
     let at = |name: &str| root.join(name);
@@ -310,7 +310,7 @@ fn attributes(root: &Path) {
     .expect("xattr");
 }
 
-/// Foreign owners and a device.
+/// Sets foreign owners, and makes a device.
 fn what_only_root_makes(root: &Path) {
     let at = |name: &str| root.join(name);
     std::os::unix::fs::lchown(at("a/dangling"), Some(12), Some(34)).expect("chown");
@@ -326,7 +326,7 @@ fn what_only_root_makes(root: &Path) {
     .expect("node");
 }
 
-/// Times from before 1970.
+/// Sets times from before 1970.
 fn old(root: &Path) {
     let at = |name: &str| root.join(name);
     let old = rustix::fs::Timestamps {
@@ -350,7 +350,7 @@ fn old(root: &Path) {
     }
 }
 
-/// A file of `len` bytes with data at its start, in its middle and in its last page.
+/// Makes a file of `len` bytes with data at its start, in its middle and in its last page.
 pub fn sparse(path: &Path, len: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path).expect("create");
@@ -361,7 +361,7 @@ pub fn sparse(path: &Path, len: u64) {
     file.write_all_at(b"end", len - 3).expect("write");
 }
 
-/// Folders deeper than PATH_MAX with a file in the deepest, made step by step.
+/// Makes folders deeper than PATH_MAX with a file in the deepest, step by step.
 fn deep(root: &Path) {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,5 +1,5 @@
-//! A system that gives fewer bytes than it was asked for and interrupts reads, again and again: everything comes out as
-//! without it.
+//! A system that returns fewer bytes than asked for and interrupts reads, again and again: all results are the same as
+//! without that.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,8 @@ use onefold_store::CheckDepth;
 
 use crate::crash::{NoWait, open, recovers, work};
 
-/// The names of all that is stored, but for snapshots, whose names tell the source's inodes: these are counted.
+/// Returns the names of all stored objects, except snapshots, whose names depend on the source's inodes: these are
+/// counted.
 fn stored(device: &SimDir) -> (BTreeSet<String>, usize) {
     let all = device.paths();
     let (snapshots, others): (BTreeSet<_>, _) = all
@@ -20,7 +21,7 @@ fn stored(device: &SimDir) -> (BTreeSet<String>, usize) {
     (others, snapshots.len())
 }
 
-/// Backups, tags, forgetting and sweeps; what is stored then, and that it checks, repairs and restores.
+/// Backs up, tags, forgets and sweeps; checks, repairs and restores; returns the stored objects.
 fn run(short_reads: bool, dir: &Path) -> (BTreeSet<String>, usize) {
     let source = dir.join("source");
     let device = SimDir::new(1);

@@ -13,7 +13,7 @@ use crate::scene::{back_up, restore_with};
 
 const USER: u32 = 61_234;
 
-/// Runs this as a user who is not root: as this one, or, where that is root, in a thread of another user's.
+/// Runs `run` as a user who is not root: as this user, or, where that is root, in a thread of another user.
 pub fn as_user<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     if !rustix::process::geteuid().is_root() {
         return run();
@@ -35,7 +35,7 @@ pub fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
 }
 
-/// Lets that user in, as the owner of the target.
+/// Opens the target to that user, as its owner.
 pub fn give_to_user(target: &Path) {
     if rustix::process::geteuid().is_root() {
         mode(target.parent().expect("a folder"), 0o755);
@@ -57,7 +57,7 @@ fn what_is_in_shut_folders_is_restored_again_and_deleted() {
         ("hidden", 0o300),
     ];
     if rustix::process::geteuid().is_root() {
-        // Who is not root backs up what the owner may read.
+        // A user who is not root backs up only files that the owner may read.
         for (name, bits) in folders {
             mode(&scene.source.join(name), bits);
         }
@@ -81,8 +81,8 @@ fn what_is_in_shut_folders_is_restored_again_and_deleted() {
         })
     };
     run(false);
-    // By the superuser or the owner: what the snapshot does not have, in folders that are shut, and a shut folder of
-    // its own.
+    // Made by the superuser or the owner: a folder in a shut folder that the snapshot does not have, and a shut folder
+    // that it does not have.
     let extra = scene.target.join("readonly/extra");
     as_user(|| {
         mode(&scene.target.join("readonly"), 0o755);
@@ -106,7 +106,7 @@ fn what_is_in_shut_folders_is_restored_again_and_deleted() {
     assert_eq!(text, "readonly/deeper/file");
 }
 
-/// In one folder, and in one below, that let not even their owner in.
+/// The shut folder is the restored one, or one below it: not even the owner may enter.
 #[test]
 fn a_dry_run_of_a_restore_that_deletes_fails_nowhere_that_the_run_does_not() {
     let mut scene = scene();

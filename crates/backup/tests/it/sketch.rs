@@ -1,5 +1,5 @@
-//! Repositories whose chunker learns from the data: what a backup learnt serves the next, and is missed by nobody when
-//! it is gone.
+//! Repositories whose chunker learns from the data: a backup's sketch serves the next one, and when it is gone no data
+//! is lost.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn open_with(dir: &MemDir, options: OpenOptions) -> Repository {
     Repository::open_agreed(root, config, options, secret).expect("open")
 }
 
-/// One reader, so that files are cut in the same order each time; every file is read.
+/// Backs up with one reader, so that files are cut in the same order each time; every file is read.
 fn back_up(dir: &MemDir, source: &Path, secs: i64) -> (Outcome, Vec<String>) {
     let options = backup::Options {
         walkers: 1,
@@ -60,7 +60,7 @@ fn back_up(dir: &MemDir, source: &Path, secs: i64) -> (Outcome, Vec<String>) {
     )
 }
 
-/// Twenty files of pieces that come again in other places; in version `n` every file has `n` edits.
+/// Makes twenty files of pieces that come again in other places; in version `n` every file has `n` edits.
 fn write(folder: &Path, version: u64) {
     fs::create_dir_all(folder).expect("folder");
     let pieces: Vec<_> = (0..200).map(|seed| noise(seed, 3000)).collect();
@@ -79,7 +79,7 @@ fn write(folder: &Path, version: u64) {
     }
 }
 
-/// Times of the folders above the files, which differ from backup to backup, take some bytes more or less.
+/// Bytes by which backups may differ because of the times of the folders above the files.
 const TIMES_BYTES: u64 = 100;
 
 fn added(outcome: &Outcome) -> u64 {
@@ -90,8 +90,8 @@ fn remove(dir: &MemDir) {
     dir.remove(SKETCH_OBJECT).expect("there was one");
 }
 
-/// The second backup cuts at the places that the first one learnt, so it stores what was cut otherwise then once more;
-/// every later one stores less, and so do all together.
+/// The second backup cuts at the places that the first one learnt, so it stores some data once more; every later one
+/// stores less, and so do all together.
 #[test]
 fn backups_that_know_what_those_before_learnt_store_less() {
     let temporary = tempfile::tempdir().expect("tempdir");

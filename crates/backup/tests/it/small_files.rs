@@ -1,4 +1,4 @@
-//! Small files: many in flight at once, and such as are larger than they say.
+//! Small files: many in flight at once, and files that are larger than they claim.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use onefold_backup::{Error, Events, Progress, restore};
 
 use crate::scene::{back_up, bytes, noise, options, repository, restore_folder, restore_with};
 
-/// Files that hold little or nothing to store take room on their way as others do: whoever stores must not wait for
-/// more of them while whoever reads waits for room.
+/// Files with little or nothing to store take room on their way as others do: the store must not wait for more files
+/// while the readers wait for room.
 #[test]
 fn any_number_of_files_with_nothing_to_store_pass() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -29,7 +29,7 @@ fn any_number_of_files_with_nothing_to_store_pass() {
     assert_eq!(restored, vec![0; 200 << 10]);
 }
 
-/// Files of /proc say that they are empty.
+/// Files of /proc claim to be empty.
 #[test]
 fn a_file_that_says_it_is_empty_is_read_to_its_end() {
     let source = Path::new("/proc/kallsyms");
@@ -38,7 +38,7 @@ fn a_file_that_says_it_is_empty_is_read_to_its_end() {
         crate::untested::not_tested("/proc has no such file here");
         return;
     }
-    // What the kernel loads shows there: it may change while it is compared.
+    // Modules that the kernel loads show there: the file may change while it is compared.
     for _ in 0..20 {
         let (before, restored, after) = (read(), backed_up_and_restored(source), read());
         if before == after {
@@ -65,8 +65,8 @@ fn backed_up_and_restored(file: &Path) -> Vec<u8> {
     fs::read(dir.path().join(file.file_name().expect("a name"))).expect("read")
 }
 
-/// Writes to files when it hears of a line that is no pattern: then the walk has looked at them, and nobody has opened
-/// them.
+/// Writes to files when it is told of a line that is no pattern: then the walk has looked at the files, and no reader
+/// has opened them.
 struct Writer(PathBuf);
 
 impl Events for Writer {

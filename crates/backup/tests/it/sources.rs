@@ -1,4 +1,4 @@
-//! Sources inside other sources, missing ones, and what excludes say of them.
+//! Sources inside other sources, missing sources, and excludes that match sources.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn write_tree(root: &Path, names: &[&str]) {
     }
 }
 
-/// All files and links of a walk of these sources, below `root`, and the paths that failed.
+/// Returns all files and links of a walk of these sources, below `root`, and the paths that failed.
 fn walked(
     root: &Path,
     sources: &[&str],
@@ -88,7 +88,7 @@ fn a_missing_source_inside_another_is_told() {
     assert!(log.errors.lock()[0].0.ends_with("/src/typo"));
 }
 
-/// In a folder of so many names that several threads look at them, too.
+/// The folder has so many names that several threads look at them.
 #[test]
 fn a_source_inside_another_is_found_among_many_names() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -101,7 +101,7 @@ fn a_source_inside_another_is_found_among_many_names() {
     assert_eq!(failed, ["src/0700x", "src/9"]);
 }
 
-/// As with restic: excludes speak of what lies in sources, and not of sources.
+/// Excludes apply to paths in sources, and not to sources, as with restic.
 #[test]
 fn a_source_is_kept_whatever_the_excludes_say_of_it() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -137,7 +137,7 @@ fn a_source_is_kept_whatever_the_excludes_say_of_it() {
         of(&["src", "src/ex"]),
         ["src/ex/c", "src/ex/deep/e", "src/z"]
     );
-    // What leads to a source is not itself asked for.
+    // A folder on the way to a source is not itself wanted.
     assert_eq!(of(&["src", "src/ex/deep"]), ["src/ex/deep/e", "src/z"]);
     assert_eq!(of(&["src/ex/deep"]), ["src/ex/deep/e"]);
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_source_is_kept_whatever_the_excludes_say_of_it() {
     );
 }
 
-/// What stands behind a link is not asked for, but for the source that was named by way of it.
+/// Paths behind a link are not wanted, except the source that was named by way of it.
 #[test]
 fn a_source_behind_a_link_inside_another_is_reached() {
     let dir = tempfile::tempdir().expect("tempdir");
@@ -161,7 +161,7 @@ fn a_source_behind_a_link_inside_another_is_reached() {
     );
 }
 
-/// The root's file system is the one to stay on where the root is the source.
+/// Where the root is the source, its file system is the one to stay on.
 #[test]
 fn the_root_does_not_lead_to_other_file_systems() {
     let options = walk::Options {
@@ -194,7 +194,7 @@ fn the_root_does_not_lead_to_other_file_systems() {
     );
 }
 
-/// More names than one pass over a folder keeps, of which none is wanted.
+/// The folder has more names than one pass keeps, none of which is wanted.
 #[test]
 fn a_marked_folder_of_any_number_of_names_is_passed_over() {
     let dir = tempfile::tempdir().expect("tempdir");

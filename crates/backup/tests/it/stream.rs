@@ -1,4 +1,4 @@
-//! Streams that become one file: what their names may be, and a store that fails while they are silent.
+//! Streams that become one file: their possible names, and a store that fails while a stream is silent.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use onefold_store::{Repository, SessionKind};
 use crate::crash::{init, open};
 use crate::scene::{self, Log, options, uneven};
 
-/// What waits longer than this waits for ever.
+/// A wait that is longer than this counts as endless.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn back_up(
@@ -26,7 +26,7 @@ fn back_up(
     backup::run(repository, input, &options(1), &progress, &log)
 }
 
-/// The producer has sent something and computes, for an hour; meanwhile the repository's disk is full.
+/// The producer has sent something and then computes for an hour; meanwhile the repository's disk is full.
 #[test]
 fn a_failed_store_is_told_though_the_stream_is_silent() {
     let device = SimDir::new(1);
@@ -41,7 +41,7 @@ fn a_failed_store_is_told_though_the_stream_is_silent() {
     let gave_up = &AtomicBool::new(false);
     let outcome = std::thread::scope(|scope| {
         scope.spawn(move || {
-            // Fails where nobody reads any more.
+            // The write fails where the stream is not read any more.
             let _ = producer.write_all(&uneven(1, 8 << 20));
             gave_up.store(done.recv_timeout(PATIENCE).is_err(), SeqCst);
             drop(producer);

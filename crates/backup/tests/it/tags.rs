@@ -1,4 +1,4 @@
-//! Other tags for a snapshot, beside those who delete it.
+//! Changes of a snapshot's tags, beside commands that delete snapshots.
 
 use onefold_backup::Error;
 use onefold_backup::snapshots::{Retag, retag};
@@ -6,7 +6,8 @@ use onefold_io::sim::{Faults, SimDir, When};
 
 use crate::crash::{back_up, init, open};
 
-/// Read before, forgotten and swept in between, it would come back without its containers.
+/// A snapshot that was read before its session, and forgotten and swept in between, would come back without its
+/// containers.
 #[test]
 fn a_snapshot_is_read_for_other_tags_only_in_a_session() {
     let source = tempfile::tempdir().expect("tempdir");
@@ -15,7 +16,7 @@ fn a_snapshot_is_read_for_other_tags_only_in_a_session() {
     init(&device);
     let repository = open(&device, 1).expect("open");
     let (id, ..) = back_up(&repository, source.path(), 1);
-    // Neither can be: what fails is what came first.
+    // Neither step can succeed: the error shows which of them came first.
     device.inject(Faults {
         no_space: When::From(0),
         read_error: When::From(0),
@@ -33,7 +34,7 @@ fn a_snapshot_is_read_for_other_tags_only_in_a_session() {
     assert!(new.is_some_and(|new| new != id));
 }
 
-/// Whoever forgets by rules could take the old one and the new one for two.
+/// A command that forgets by rules could take the old and the new snapshot for two.
 #[test]
 fn tags_change_when_nobody_chooses_snapshots_to_forget() {
     let source = tempfile::tempdir().expect("tempdir");

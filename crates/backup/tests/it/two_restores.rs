@@ -1,5 +1,5 @@
-//! Two restores at once into one folder: whatever one makes under the other's hands, both come to their end, and what
-//! is there is whole.
+//! Two restores at once into one folder: whatever one does to the other's files, both come to their end, and every file
+//! in the folder is complete.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
@@ -15,7 +15,7 @@ use crate::untested::is_root;
 
 const ROUNDS: usize = 3;
 
-/// Large and small files, further names, links and pipes, all owned by somebody else where that can be.
+/// Makes large and small files, further names, links and pipes, all owned by another user where possible.
 fn fill(source: &Path) {
     for n in 0..8 {
         fs::write(source.join(format!("large-{n}")), uneven(n, 1_000_000)).expect("write");
@@ -37,7 +37,7 @@ fn fill(source: &Path) {
     }
 }
 
-/// What all that is there looks like, without how often it is linked: the two may link each other's.
+/// Returns the looks of everything that is there, without link counts: each restore may link to the other's files.
 fn look(root: &Path) -> Vec<(String, u32, u32, i64, Vec<u8>)> {
     let mut seen = Vec::new();
     for folder in [root.to_owned(), root.join("sub")] {

@@ -1,4 +1,4 @@
-//! Files of which a chunk could not be had once, or that a restore did not come to the end of: none is taken for whole.
+//! Files with a chunk that could not be had once, or that a restore did not complete: none passes for complete.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -27,7 +27,7 @@ struct Scene {
     outcome: Outcome,
 }
 
-/// What `fill` makes of a folder with one file of noise, `a`, backed up.
+/// Backs up a folder with one file of noise, `a`, and the files of `fill`.
 fn scene(fill: impl FnOnce(&Path)) -> Scene {
     let place = tempfile::tempdir().expect("tempdir");
     let (source, target) = (place.path().join("source"), place.path().join("target"));
@@ -49,12 +49,12 @@ fn scene(fill: impl FnOnce(&Path)) -> Scene {
 }
 
 impl Scene {
-    /// Restores while a block of the container with the data is not as it was written, and again when it is. Errors of the first.
+    /// Restores with a damaged block in the data's container, and again without; returns the errors of the first time.
     fn restore_twice(&self, overwrite: Overwrite) -> u64 {
         self.restore_twice_and(overwrite, || {})
     }
 
-    /// And looks after each.
+    /// Restores twice, and calls `look` after each.
     fn restore_twice_and(&self, overwrite: Overwrite, look: impl Fn()) -> u64 {
         let options = Options {
             overwrite,
@@ -81,7 +81,7 @@ impl Scene {
         first.errors
     }
 
-    /// Where the most chunks of the data are.
+    /// Returns the container with the most chunks of the data.
     fn container(&self) -> std::sync::Arc<dyn Disk> {
         let session = self
             .repository
@@ -114,7 +114,7 @@ fn set_time(path: &Path, since_1970: Duration) {
         .expect("set");
 }
 
-/// As reproducible builds and some stores of packages have them.
+/// Reproducible builds and some stores of packages set such times.
 #[test]
 fn a_file_of_1970_that_was_half_restored_is_restored_again() {
     for secs in [0, 1] {
@@ -143,7 +143,7 @@ fn a_further_name_that_was_half_copied_is_restored_again() {
     assert!(scene.is_whole("b"));
 }
 
-/// What is in the target's folder.
+/// Returns the names in the target's folder.
 fn names(scene: &Scene) -> Vec<String> {
     let names = fs::read_dir(&scene.target).expect("list");
     let mut names: Vec<_> = names
@@ -181,10 +181,10 @@ fn what_was_there_stays_until_the_whole_of_what_replaces_it_is_there() {
     assert!(seen.borrow()[1] == (whole.clone(), whole, names));
 }
 
-/// The first name looks as the snapshot says, and is not what it has. It cannot be replaced, so neither is a further name of it linked to it.
+/// The first name only looks as the snapshot says, and cannot be replaced: no further name may be linked to it.
 #[test]
 fn no_further_name_leads_to_what_stands_in_place_of_a_first_one_that_failed() {
-    // All in one window, and in many.
+    // Tried with everything in one window, and in many.
     for window_bytes in [64 << 20, 1 << 10] {
         let scene = scene(|source| {
             fs::create_dir(source.join("sub")).expect("mkdir");
@@ -213,7 +213,7 @@ fn no_further_name_leads_to_what_stands_in_place_of_a_first_one_that_failed() {
     }
 }
 
-/// What a restore does while it has begun to write a file.
+/// Runs an action when a restore has begun to write a file.
 struct AtBegin<'a>(&'a str, &'a (dyn Fn() + Sync));
 
 impl Events for AtBegin<'_> {
@@ -233,12 +233,12 @@ impl Events for AtBegin<'_> {
 }
 
 impl Scene {
-    /// Restores, and does something when `path` is begun.
+    /// Restores, and runs an action when `path` is begun. Returns whether the restore came to its end.
     fn restore_and(&self, options: &Options, path: &str, at_begin: &(dyn Fn() + Sync)) -> bool {
         self.restore_until(options, &Progress::default(), path, at_begin)
     }
 
-    /// Whether it came to its end.
+    /// Restores with this progress, as `restore_and` does.
     fn restore_until(
         &self,
         options: &Options,
@@ -268,7 +268,7 @@ impl Scene {
     }
 }
 
-/// Of many chunks, in one window and in many; and of what is copied as it cannot be linked.
+/// The file has many chunks, in one window and in many; or it is copied since it cannot be linked.
 #[test]
 fn an_interruption_leaves_no_half_of_a_file() {
     for window_bytes in [64 << 20, 1 << 10] {
@@ -298,7 +298,7 @@ fn an_interruption_leaves_no_half_of_a_file() {
     }
 }
 
-/// As somebody sees the target, and a restore that is killed leaves it.
+/// Another user looks at the target during a restore, which shows what a killed one leaves.
 #[test]
 fn what_is_not_complete_is_never_seen_under_its_name_or_is_known_by_its_mode() {
     let scene = scene(|source| {
@@ -356,7 +356,7 @@ fn what_a_restore_that_was_killed_has_left_half_written_is_restored_again() {
         let dry = run(true);
         assert_eq!(dry, run(false));
         assert!(scene.is_whole("a"), "{overwrite:?}");
-        // By its mode it is the user's.
+        // Its mode shows that the file is the user's.
         let stays = matches!(overwrite, Overwrite::Never | Overwrite::IfNewer);
         let text = fs::read_to_string(scene.target.join("b")).expect("read");
         assert_eq!(text, if stays { "half" } else { "whole" }, "{overwrite:?}");
@@ -393,7 +393,7 @@ fn what_the_snapshot_has_with_the_mode_of_an_unfinished_one_is_the_users() {
     assert_eq!(at("folder").metadata().expect("stat").mtime_nsec(), changed);
 }
 
-/// Root gives a file and a folder away before their modes are set: a kill in between.
+/// Root gives a file and a folder away before their modes are set: the restore is killed in between.
 #[test]
 fn what_was_given_to_its_owner_and_not_finished_is_restored_again() {
     if !crate::untested::is_root() {
@@ -437,13 +437,13 @@ fn what_was_given_to_its_owner_and_not_finished_is_restored_again() {
     }
 }
 
-/// Too small for all of it, and large enough for some.
+/// The target has room for some of the file, but not for all.
 #[test]
 fn a_full_target_has_no_half_of_a_file() {
     for (bytes, mib) in [(BYTES, 2), (12 << 20, 9)] {
         let scene = scene(|source| {
             let file = File::create(source.join("a")).expect("create");
-            // With a hole no room is taken beforehand.
+            // A file with a hole takes no room beforehand.
             file.set_len(bytes as u64 + (1 << 20)).expect("set_len");
             let content = scene::uneven(1, bytes);
             std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).expect("write");
@@ -460,7 +460,7 @@ fn a_full_target_has_no_half_of_a_file() {
     }
 }
 
-/// Whatever of it was read before, and whichever thread came to the loss first; and what was there stays.
+/// Holds whatever parts were read before, and whichever thread found the loss first; files in the target stay.
 #[test]
 fn of_a_file_that_is_hurt_nothing_is_restored() {
     for window_bytes in [64 << 20, 1 << 10] {
@@ -470,7 +470,7 @@ fn of_a_file_that_is_hurt_nothing_is_restored() {
                     fs::write(source.join(name), scene::uneven(1, BYTES)).expect("write");
                 }
                 fs::hard_link(source.join("a"), source.join("b")).expect("link");
-                // Of no chunk, which might be where the damage is.
+                // This file has no chunk, which might be lost.
                 fs::write(source.join("whole"), "").expect("write");
             });
             fs::create_dir(scene.target.join("c")).expect("mkdir");
@@ -485,7 +485,7 @@ fn of_a_file_that_is_hurt_nothing_is_restored() {
                 let text = fs::read(scene.target.join("d")).expect("read");
                 seen.borrow_mut().push((names(&scene), is_folder, text));
             };
-            // One for each of the names, whatever the windows.
+            // There is one error for each of the names, whatever the windows.
             assert_eq!(scene.restore_twice_with(&options, look), 4);
             let (left, is_folder, text) = seen.borrow_mut().remove(0);
             assert_eq!(left, ["c", "d", "whole"], "{window_bytes}");

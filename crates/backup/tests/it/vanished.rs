@@ -1,4 +1,4 @@
-//! Folders and files that others delete, or hold, while a backup walks.
+//! Folders and files that other programs delete, or hold, while a backup walks.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use onefold_backup::{Progress, walk};
 
 use crate::scene::{self, Log, bytes, options};
 
-/// Called when a folder is about to be listed: deletes what stands behind its name in a file `deletes` beside it.
+/// Called when a folder is about to be listed: deletes the folder that is named in a file `deletes` beside it.
 fn delete_meanwhile(folder: &[u8]) -> Option<usize> {
     let folder = Path::new(OsStr::from_bytes(folder));
     let gone = fs::read_to_string(folder.with_extension("deletes")).ok()?;
@@ -18,7 +18,7 @@ fn delete_meanwhile(folder: &[u8]) -> Option<usize> {
     None
 }
 
-/// Backs up, one folder after the other; the paths that failed.
+/// Backs up, one folder after another; returns the paths that failed.
 fn failed(sources: &[&Path]) -> Vec<String> {
     let repository = scene::repository();
     let log = Log::default();
@@ -48,11 +48,11 @@ fn a_folder_that_is_deleted_before_it_is_opened_or_listed_is_no_error() {
         }
     };
     let source = dir.path().join("s");
-    // `b` between being met and being opened, `c` between being opened and being listed.
+    // `b` is deleted between being found and being opened, `c` between being opened and being listed.
     make(&[("a", "b"), ("c", "c")]);
     assert_eq!(failed(&[&source]), [""; 0]);
     assert!(!source.join("b").exists() && !source.join("c").exists());
-    // What the user named is missed.
+    // A path that the user named is missed.
     make(&[("a", "b")]);
     let b = source.join("b");
     assert_eq!(failed(&[&source, &b]), [b.to_str().expect("a path")]);

@@ -1,4 +1,4 @@
-//! A folder with more subfolders than stand in RAM at once.
+//! A folder with more subfolders than are in RAM at once.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,7 @@ fn all_its_subfolders_come_back_with_what_is_in_them() {
     let summary = scene.restore(Options::default());
     assert_eq!(look(&scene.source), look(&scene.target));
     assert_eq!(summary.dirs as usize, 1 + FOLDERS + 2 * FOLDERS / 100);
-    // A window that one thing fills.
+    // One thing fills each of these windows.
     fs::remove_dir_all(&scene.target).expect("remove");
     let some = Options {
         include: Patterns::new(["folder 21??"]).expect("pattern"),
@@ -79,7 +79,7 @@ fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
     scene.restore(Options::default());
     let mut others = vec!["0 first".into(), "wide/0 first".into(), "zzz".into()];
     others.extend([folder(1300) + " and", folder(FOLDERS)]);
-    // With something in them, with nothing, and with a folder.
+    // Some have files in them, some have nothing, and some have a folder.
     others.extend([2400, 2401, 2300].map(|n| folder(n) + "/other"));
     others.extend(["/more/other", "/more/empty/other"].map(|other| folder(2300) + other));
     for other in &others {
@@ -97,8 +97,8 @@ fn what_the_snapshot_does_not_have_is_deleted_in_each_of_them() {
     assert_eq!(look(&scene.source), look(&scene.target));
 }
 
-/// Their paths are longer than the system takes, so they are made and looked at one by one. Each has a file, and a
-/// further name of the one above.
+/// The paths are longer than the system takes in one call, so the folders are made and looked at one by one. Each has a
+/// file, and a further name of the file above.
 #[test]
 fn folders_in_each_other_come_back_in_many_windows_and_again() {
     use rustix::fs::{AtFlags, Mode, OFlags, linkat, mkdirat, openat};

@@ -1,4 +1,4 @@
-//! Restores in many small windows: the same comes out as in one.
+//! Restores in many small windows: the result is the same as in one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Every kind of file, among them one that takes some windows.
+    /// Makes a scene with every kind of file, among them one that takes some windows.
     fn new() -> Self {
         Self::with(|source| {
             every_kind(source);
             let file = fs::File::create(source.join("long")).expect("create");
-            // Its first window ends behind a hole.
+            // The first window of this file ends behind a hole.
             let write =
                 |bytes: &[u8], at| std::os::unix::fs::FileExt::write_all_at(&file, bytes, at);
             write(&noise(5, 1_000_000), 0).expect("write");
@@ -37,7 +37,7 @@ impl Scene {
         })
     }
 
-    /// What `fill` puts there.
+    /// Backs up the files that `fill` makes.
     pub fn with(fill: impl FnOnce(&Path)) -> Self {
         let dir = tempfile::tempdir().expect("tempdir");
         let (source, target) = (dir.path().join("source"), dir.path().join("target"));
@@ -72,7 +72,7 @@ impl Scene {
 #[test]
 fn files_that_take_many_windows_come_back_and_are_counted_once() {
     let scene = Scene::new();
-    // The second time each replaces what is there.
+    // The second restore replaces the files of the first.
     for _ in 0..2 {
         let summary = scene.restore(Options::default());
         assert_eq!(look(&scene.source), look(&scene.target));
@@ -111,7 +111,7 @@ fn a_dry_run_counts_a_file_that_takes_many_windows_once() {
     assert_eq!(dry, run(false));
 }
 
-/// Goes on with the first window when all is counted.
+/// Lets the first window go on when everything is counted.
 struct UntilCounted<'a>(&'a Progress);
 
 impl Events for UntilCounted<'_> {
@@ -131,7 +131,7 @@ impl Events for UntilCounted<'_> {
     }
 }
 
-/// Percent and the time left are of all that the user has asked for.
+/// Percentage and remaining time relate to everything that the user has asked for.
 #[test]
 fn what_is_to_come_is_known_while_the_first_window_is_restored() {
     let scene = Scene::with(every_kind);
@@ -174,7 +174,7 @@ fn what_is_to_come_is_known_while_the_first_window_is_restored() {
         let load = |counter: &AtomicU64| counter.load(Relaxed);
         let (files, bytes) = (&progress.files_expected, &progress.bytes_expected);
         let expected = (load(files), load(bytes));
-        // The plan knows all where all of it is in the first window.
+        // The plan knows all totals where everything is in the first window: then there is nothing to count.
         if !progress.expected_known.load(Relaxed) {
             continue;
         }
@@ -189,7 +189,8 @@ fn what_is_to_come_is_known_while_the_first_window_is_restored() {
     assert!(counted > 2, "{counted}");
 }
 
-/// What a window before has done is not read again: a huge file would be read through once a window.
+/// Parts that an earlier window has restored are not read again: a huge file would be read through once for each
+/// window.
 #[test]
 fn recipes_of_what_is_done_are_not_read() {
     let repository = repository();

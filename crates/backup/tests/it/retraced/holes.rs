@@ -1,4 +1,4 @@
-//! The same of files with holes: what is verified are their data and the places of their holes.
+//! Retraced files with holes: their data and the places of their holes are verified.
 
 use std::fs::{File, FileTimes};
 use std::ops::Range;
@@ -13,11 +13,11 @@ use rustix::fs::{SeekFrom, seek};
 use super::{MIB, Scene, is_cached, not_tested, put_out, uneven};
 
 const SIZE: u64 = 20 * MIB as u64 + 5;
-/// Where there is data: all kinds of holes, and an end within a block of which the rest is zeros.
+/// Ranges of data: all kinds of holes between them, and an end within a block whose rest is zeros.
 const DATA: [Range<usize>; 2] = [MIB..9 * MIB, 12 * MIB..19 * MIB + 5];
 const BLOCK: usize = 4096;
 
-/// The same bytes at these places, one after the other, and nothing elsewhere.
+/// Writes the same bytes at these places, one after another, and nothing elsewhere.
 fn write(file: &File, data: &[Range<usize>]) {
     file.set_len(SIZE).expect("set_len");
     let all = uneven(1, 20 * MIB);
@@ -29,7 +29,7 @@ fn write(file: &File, data: &[Range<usize>]) {
     }
 }
 
-/// Where the file system says that there is data.
+/// Returns the ranges where the file system says that there is data.
 fn runs(file: &File) -> Vec<Range<u64>> {
     let (mut runs, mut at) = (Vec::new(), 0);
     while let Ok(start) = seek(file, SeekFrom::Data(at)) {
@@ -39,7 +39,7 @@ fn runs(file: &File) -> Vec<Range<u64>> {
     runs
 }
 
-/// Whether it has holes where there is no data.
+/// Whether the file has holes where there is no data.
 fn has_holes(file: &File) -> bool {
     file.sync_all().expect("sync");
     let about = file.metadata().expect("stat");
@@ -60,7 +60,7 @@ impl Scene {
         File::open(self.path(&format!("{folder}/file.xyz"))).expect("open")
     }
 
-    /// One of the same size and time of change.
+    /// Makes a file of the same size and time of change.
     fn like(&self, folder: &str, write: impl FnOnce(&File)) {
         std::fs::create_dir(self.path(folder)).expect("mkdir");
         let path = self.path(&format!("{folder}/file.xyz"));
@@ -77,7 +77,7 @@ impl Scene {
         content
     }
 
-    /// Where the content has data.
+    /// Returns the ranges where the content has data.
     fn data_of(&self, content: &Content) -> Vec<Range<u64>> {
         let session = self.repository.session(SessionKind::Read).expect("session");
         let mut reader = session.reader().expect("reader");
@@ -136,7 +136,7 @@ fn what_has_holes_and_lies_on_the_disk_is_verified_by_its_digest() {
     assert_eq!(scene.has_read("b", &outcome), scene.first);
 }
 
-/// The same data, or even the same bytes, and holes elsewhere; and other data between the same holes.
+/// The files have the same data, or even the same bytes, and holes elsewhere; or other data between the same holes.
 #[test]
 fn what_has_its_holes_elsewhere_is_cut() {
     for (encryption, is_cold) in [
@@ -174,7 +174,7 @@ fn what_has_its_holes_elsewhere_is_cut() {
                 .expect("write");
         });
         for folder in ["moved", "shared", "filled", "ended", "whole", "other"] {
-            // What the newest snapshot has of another looks the same.
+            // The newest snapshot must have the other file, which looks the same.
             scene.back_up("a");
             let path = scene.path(&format!("{folder}/file.xyz"));
             match is_cold {
@@ -190,8 +190,8 @@ fn what_has_its_holes_elsewhere_is_cut() {
     }
 }
 
-/// What was read of holes lies in the page cache like what was read of data. That is no reason to compare before it is
-/// cut.
+/// Holes that were read lie in the page cache like data that was read. That is no reason to compare the file before it
+/// is cut.
 #[test]
 fn what_was_written_with_its_time_kept_and_has_only_its_holes_in_ram_is_read_once() {
     let Some(mut scene) = Scene::with_holes(Encryption::Aes256Gcm) else {
