@@ -204,18 +204,22 @@ pub fn decode_block(
         .map_err(|what| Error::damaged(format!("{object}, block {number}"), Some(offset), what))
 }
 
-/// The same up to its coded bytes: what was sealed, whether it can be decoded or not. Checksum and seal are checked.
-pub(crate) fn unseal_block<'b>(
-    header: &Header,
-    number: u32,
-    stored: &'b mut [u8],
-    offset: u64,
-    sealer: &Sealer,
-) -> Result<(Codec, &'b [u8])> {
-    let object = object_name(header.id);
+/// The stored bytes behind a block's header.
+///
+/// # Errors
+/// Those of [`BlockHeader::decode`].
+pub(crate) fn stored_len(header: &[u8], object: &str, offset: u64) -> Result<usize> {
+    Ok(BlockHeader::decode(header, object, offset)?.stored_len as usize)
+}
+
+/// That a whole stored block is block `number`, with the right length and checksum. Its seal needs a key.
+///
+/// # Errors
+/// Damage, with container, block and offset ([`Error::is_damage`]).
+pub(crate) fn verify_stored(stored: &[u8], number: u32, object: &str, offset: u64) -> Result<u8> {
     let bad =
         |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
-    let block = BlockHeader::decode_unbounded(stored, &object, offset)?;
+    let block = BlockHeader::decode_unbounded(stored, object, offset)?;
     if block.number != number {
         return Err(bad(format!("the header says block {}", block.number)));
     }
@@ -228,16 +232,31 @@ pub(crate) fn unseal_block<'b>(
         )));
     }
     let expected = block_checksum(&stored[..BLOCK_HEADER_BYTES - 8], body);
-    if block.checksum != expected {
-        return Err(bad(format!(
+    match block.checksum == expected {
+        true => Ok(block.codec),
+        false => Err(bad(format!(
             "checksum {:#018x}, expected {expected:#018x}",
             block.checksum
-        )));
+        ))),
     }
-    let codec = Codec::from_code(block.codec).ok_or_else(|| {
-        frame::later_version(&object, offset + 8, &format!("codec {}", block.codec))
-    })?;
-    let identity = block_identity(header.id, number, codec, block.raw_len);
+}
+
+/// The same up to its coded bytes: what was sealed, whether it can be decoded or not. Checksum and seal are checked.
+pub(crate) fn unseal_block<'b>(
+    header: &Header,
+    number: u32,
+    stored: &'b mut [u8],
+    offset: u64,
+    sealer: &Sealer,
+) -> Result<(Codec, &'b [u8])> {
+    let object = object_name(header.id);
+    let bad =
+        |what: String| Error::damaged(format!("{object}, block {number}"), Some(offset), what);
+    let code = verify_stored(stored, number, &object, offset)?;
+    let raw_len = BlockHeader::decode_unbounded(stored, &object, offset)?.raw_len;
+    let codec = Codec::from_code(code)
+        .ok_or_else(|| frame::later_version(&object, offset + 8, &format!("codec {code}")))?;
+    let identity = block_identity(header.id, number, codec, raw_len);
     let coded = sealer.open_in(number, &identity, &mut stored[BLOCK_HEADER_BYTES..]);
     match coded {
         Some(coded) => Ok((codec, coded)),

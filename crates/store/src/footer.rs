@@ -96,6 +96,11 @@ impl Footer {
         })
     }
 
+    /// Whether a sealed table of this checksum is the container's.
+    pub(crate) fn is_table(&self, checksum: u64) -> bool {
+        checksum == self.table_checksum
+    }
+
     /// The table from its sealed bytes.
     ///
     /// # Errors

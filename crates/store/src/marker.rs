@@ -103,7 +103,29 @@ impl<'a> Marker<'a> {
         if roots.is_left_out(id) {
             return Ok(true);
         }
-        let root = match self.repository.root(id) {
+        self.mark_from(id, self.repository.root(id), roots, reader, mark)
+    }
+
+    /// The same of a root that a reader holds and that is forgotten.
+    pub fn mark_held(
+        &mut self,
+        id: &RootId,
+        roots: &dyn Roots,
+        reader: &mut ChunkReader,
+        mark: &mut Taker<'_>,
+    ) -> Result<bool> {
+        self.mark_from(id, self.repository.held_root(id), roots, reader, mark)
+    }
+
+    fn mark_from(
+        &mut self,
+        id: &RootId,
+        root: Result<Vec<u8>>,
+        roots: &dyn Roots,
+        reader: &mut ChunkReader,
+        mark: &mut Taker<'_>,
+    ) -> Result<bool> {
+        let root = match root {
             Ok(root) => root,
             // Forgotten since it was listed.
             Err(error) if error.is_not_found() => return Ok(false),

@@ -23,7 +23,8 @@ pub trait Registry: Send + Sync {
     fn init(&self) -> Result<()>;
 
     /// Makes a session visible, before this returns. `holds` names roots that a reader wants to keep reading, forgotten
-    /// or not: a session that writes holds none.
+    /// or not: a session that writes holds none. A sweep does not wait for one that holds any: it keeps what these refer
+    /// to. So the reader looks, after this, which of them are still there.
     ///
     /// # Errors
     /// [`Error::Io`]: it cannot be made visible, of kind `Denied` in a place that is only read, or `NoSpace`.
@@ -220,32 +221,37 @@ pub struct PinInfo {
 }
 
 impl PinInfo {
-    /// As stored.
-    pub fn encode(&self) -> Vec<u8> {
+    /// As stored, with the roots that the session holds.
+    pub fn encode(&self, holds: &[RootId]) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.process.into());
         put_bytes(&mut out, self.host.as_bytes());
         put_bytes(&mut out, self.activity.as_bytes());
+        holds.iter().for_each(|root| out.extend_from_slice(&root.0));
         frame::encode_frame(PIN, &out)
     }
 
-    /// From a pin's bytes.
+    /// From a pin's bytes, with the roots that the session holds.
     ///
     /// # Errors
     /// Damage of `object` ([`Error::is_damage`]), as of one that is being written; another version's pin
     /// ([`Error::is_other_version`]).
-    pub fn decode(bytes: &[u8], object: &str) -> Result<Self> {
+    pub fn decode(bytes: &[u8], object: &str) -> Result<(Self, Vec<RootId>)> {
         let payload = frame::decode_whole(PIN, bytes, object, 0)?;
         let mut reader = ByteReader::new(payload, object, frame::HEADER_BYTES as u64);
         let process = reader.varint()? as u32;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (host, activity) = (text(reader.bytes()?), text(reader.bytes()?));
-        reader.end()?;
-        Ok(Self {
+        let mut holds = Vec::with_capacity(reader.remaining() / 32);
+        while reader.remaining() > 0 {
+            holds.push(RootId(reader.array()?));
+        }
+        let info = Self {
             process,
             host,
             activity,
-        })
+        };
+        Ok((info, holds))
     }
 
     /// Of a session that has not said anything yet, or nothing that reads.

@@ -27,7 +27,7 @@ use crate::registry::{Held, Lock};
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Granted, Session, SessionKind, SessionState};
 use crate::slots;
-use crate::{Error, Result, condemned};
+use crate::{Error, Result, condemned, replica};
 
 pub use options::{InitOptions, OpenOptions};
 pub(crate) use shared::warn_of_loss;
@@ -51,6 +51,37 @@ impl Repository {
         options: &InitOptions,
         secret: Option<&Secret>,
     ) -> Result<()> {
+        Self::init_with(place, options, secret, None)
+    }
+
+    /// Makes a repository that fingerprints and cuts as this one does, under a password of its own: what has one of the
+    /// two keys can read both. Chunker and encryption are this one's, whatever `options` says.
+    ///
+    /// # Errors
+    /// Those of [`init`](Self::init).
+    pub fn init_like(
+        &self,
+        place: impl IntoPlace,
+        options: &InitOptions,
+        secret: Option<&Secret>,
+    ) -> Result<()> {
+        let config = self.config();
+        let options = InitOptions {
+            chunker: config.chunker.clone(),
+            chunk_bytes_mean: config.chunk_bytes_mean,
+            encryption: config.encryption,
+            ..options.clone()
+        };
+        let master = self.unlocked.as_ref().map(|unlocked| &unlocked.master);
+        Self::init_with(place, &options, secret, master)
+    }
+
+    fn init_with(
+        place: impl IntoPlace,
+        options: &InitOptions,
+        secret: Option<&Secret>,
+        master: Option<&Zeroizing<[u8; 32]>>,
+    ) -> Result<()> {
         let place = place.into_place(&options.entropy);
         let config = Config {
             repository: options.entropy.bytes(),
@@ -66,7 +97,8 @@ impl Repository {
         if options.encryption != Encryption::None {
             let secret = secret
                 .ok_or_else(|| Error::Option("an encrypted repository needs a password".into()))?;
-            let master = Zeroizing::new(options.entropy.bytes());
+            let own = || Zeroizing::new(options.entropy.bytes());
+            let master = master.cloned().unwrap_or_else(own);
             let new = NewSlot {
                 cost: options.kdf_cost,
                 label: &options.label,
@@ -225,15 +257,22 @@ impl Repository {
     /// [`Error::Locked`] for a backup where the index has one opener, and that is another.
     pub fn session(&self, kind: SessionKind) -> Result<Session> {
         let shared = &self.shared;
+        if matches!(kind, SessionKind::Backup | SessionKind::Pinned) {
+            replica::refuse(&*shared.objects)?;
+        }
         let mut info = shared.options.pin.clone();
         if info.activity.is_empty() {
             info.activity = match kind {
                 SessionKind::Backup => "a backup".into(),
-                SessionKind::Read | SessionKind::Pinned => "a reader".into(),
+                SessionKind::Read | SessionKind::Held | SessionKind::Pinned => "a reader".into(),
             };
         }
-        let pin = match shared.place.registry.begin(&info, &[]) {
-            Ok(pin) => Some(pin),
+        let begun = match kind {
+            SessionKind::Held => None,
+            _ => Some(shared.place.registry.begin(&info, &[])),
+        };
+        let pin = match begun.transpose() {
+            Ok(pin) => pin,
             // A read-only place can be read without a pin: nobody can sweep it, either, from here. So can one without
             // room even for an empty file. A dry run of a backup stores nothing there.
             Err(Error::Io(error))
@@ -264,6 +303,8 @@ impl Repository {
         let listed = match kind {
             SessionKind::Backup => shared.containers()?,
             SessionKind::Read | SessionKind::Pinned => shared.containers_past(&mut warn_of_loss)?,
+            // It refers to nothing anew.
+            SessionKind::Held => Vec::new(),
         };
         if let Some(ingested) = ingested {
             self.catch_up(&ingested, &listed, protocol.condemned())?;

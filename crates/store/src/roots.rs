@@ -23,6 +23,8 @@ pub const ROOT: FrameKind = FrameKind {
 };
 /// The longest root, in bytes: with its frame and its seal it is an object that can be read again.
 const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
+/// What the name of a forgotten root ends in: readers may hold it.
+const FORGOTTEN_SUFFIX: &str = "-forgotten";
 /// The folder of all roots.
 pub const ROOT_FOLDER: &str = "snapshots";
 
@@ -86,6 +88,11 @@ impl RootId {
 
     pub(crate) fn object(&self) -> String {
         format!("{ROOT_FOLDER}/{self}")
+    }
+
+    /// The root's name once it is forgotten, until a sweep sees that nobody holds it.
+    pub(crate) fn forgotten_object(&self) -> String {
+        format!("{ROOT_FOLDER}/{self}{FORGOTTEN_SUFFIX}")
     }
 }
 
@@ -195,6 +202,26 @@ pub(crate) fn put(objects: &dyn ObjectStore, id: &RootId, stored: &[u8]) -> Resu
     }
 }
 
+/// Forgets a root: it is none any more, and its bytes stay until a sweep sees that no reader holds it. One that is not
+/// there is no error. Where there is no room to rename it, it goes at once.
+pub(crate) fn forget(objects: &dyn ObjectStore, id: &RootId) -> Result<()> {
+    match objects.rename_new(&id.object(), &id.forgotten_object()) {
+        Err(error) if error.is_not_found() => Ok(()),
+        // It was forgotten before, and came again; or only to delete helps.
+        Err(Error::Io(error)) if matches!(error.kind, ErrorKind::Exists | ErrorKind::NoSpace) => {
+            objects.delete(&id.object())
+        }
+        renamed => renamed,
+    }
+}
+
+/// The names of forgotten roots among those of objects.
+pub(crate) fn forgotten_ids(listed: &[String]) -> Vec<RootId> {
+    let names = listed.iter();
+    let names = names.filter_map(|name| name.strip_suffix(FORGOTTEN_SUFFIX).map(str::to_owned));
+    ids(&names.collect::<Vec<_>>())
+}
+
 /// The names of roots among those of objects.
 pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
     let id = |name: &String| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
@@ -203,11 +230,29 @@ pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
 
 /// A root's bytes, as they were before they were sealed.
 pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
-    read_twice_at_most(objects, &id.object(), || read_once(objects, keys, id))
+    read_as(objects, keys, id, id.object())
 }
 
-fn read_once(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
-    let object = id.object();
+/// The same of a root that was forgotten.
+pub(crate) fn read_forgotten(
+    objects: &dyn ObjectStore,
+    keys: &Keys,
+    id: &RootId,
+) -> Result<Vec<u8>> {
+    read_as(objects, keys, id, id.forgotten_object())
+}
+
+fn read_as(objects: &dyn ObjectStore, keys: &Keys, id: &RootId, object: String) -> Result<Vec<u8>> {
+    let read = || read_once(objects, keys, id, object.clone());
+    read_twice_at_most(objects, &object, read)
+}
+
+fn read_once(
+    objects: &dyn ObjectStore,
+    keys: &Keys,
+    id: &RootId,
+    object: String,
+) -> Result<Vec<u8>> {
     let stored = objects.get(&object)?;
     let found = RootId(*blake3::hash(&stored).as_bytes());
     if found != *id {
@@ -248,6 +293,24 @@ impl Repository {
         self.shared.root(id)
     }
 
+    /// A root's bytes, of one that a [`Hold`](crate::Hold) keeps: it may be forgotten.
+    ///
+    /// # Errors
+    /// Those of [`root`](Self::root).
+    pub fn held_root(&self, id: &RootId) -> Result<Vec<u8>> {
+        match self.shared.root(id) {
+            Err(error) if error.is_not_found() => {
+                read_forgotten(&*self.shared.objects, &self.shared.keys, id).map_err(|other| {
+                    match other {
+                        other if other.is_not_found() => error,
+                        other => other,
+                    }
+                })
+            }
+            read => read,
+        }
+    }
+
     /// All roots, sorted.
     ///
     /// # Errors
@@ -264,6 +327,7 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another does.
     pub fn lock_roots(&self) -> Result<RootsLock> {
+        crate::replica::refuse(&*self.shared.objects)?;
         let held = match self.shared.place.registry.lock(Lock::Snapshots) {
             // To forget is what helps then; and nobody puts a root in another's place.
             Err(error) if error.is_no_space() => None,

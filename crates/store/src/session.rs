@@ -34,6 +34,8 @@ pub enum SessionKind {
     Backup,
     /// Only reads: does without a pin where it can have none.
     Read,
+    /// Only reads what a [`Hold`](crate::Hold) keeps, and has no pin of its own.
+    Held,
     /// Reads, and counts on its pin: puts a root that refers to what another does, or a key, or tells the index of what
     /// is there.
     Pinned,

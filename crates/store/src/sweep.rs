@@ -130,6 +130,7 @@ impl Repository {
         going.extend(copied);
         let not_rescued = sweep.protocol.inherited().minus(&going.clone().into());
         sweep.delete(going, not_rescued, session, observer)?;
+        self.clear_forgotten()?;
         sweep.report.freed_bytes = sweep.report.freed_bytes.saturating_sub(written);
         Ok(sweep.report)
     }

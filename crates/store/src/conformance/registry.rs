@@ -78,10 +78,16 @@ fn is_lost<T>(result: crate::Result<T>) -> bool {
 
 fn a_session_is_seen_while_it_lives((place, other): &(Place, Place)) {
     assert!(other.registry.living().unwrap().is_empty());
+    let holds: Vec<_> = (0..300).map(|number| root(number).0).collect();
+    let reader = place.registry.begin(&info("a mount"), &holds).unwrap();
+    for by in [place, other] {
+        assert_eq!(by.registry.living().unwrap()[0].holds, holds);
+    }
+    drop(reader);
     let pin = place.registry.begin(&info("a backup"), &[]).unwrap();
     for _ in 0..2 {
         let living = other.registry.living().unwrap();
-        assert_eq!(living.len(), 1);
+        assert_eq!((living.len(), living[0].holds.len()), (1, 0));
         assert_eq!(
             (&living[0].name[..], &living[0].info),
             (pin.name(), &info("a backup"))

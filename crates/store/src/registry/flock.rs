@@ -22,6 +22,8 @@ use crate::{Error, Result, RootId, roots};
 
 /// The folder of all pins.
 pub const PIN_FOLDER: &str = "sessions";
+/// A pin is not longer, in bytes: it names a quarter of a million roots.
+const PIN_BYTES_MAX: u64 = 8 << 20;
 /// The folder of all locks.
 pub const LOCKS_FOLDER: &str = "locks";
 
@@ -54,10 +56,11 @@ impl Registry for FlockRegistry {
         Ok(())
     }
 
-    fn begin(&self, info: &PinInfo, _holds: &[RootId]) -> Result<Box<dyn Pin>> {
-        let file = PinFile::set(&*self.root, info, &self.entropy)?;
+    fn begin(&self, info: &PinInfo, holds: &[RootId]) -> Result<Box<dyn Pin>> {
+        let file = PinFile::set(&*self.root, info, holds, &self.entropy)?;
         let own = Arc::clone(&self.own);
-        own.lock().insert(file.name().to_owned(), info.clone());
+        let said = (info.clone(), holds.to_vec());
+        own.lock().insert(file.name().to_owned(), said);
         let objects = Arc::clone(&self.objects);
         Ok(Box::new(FlockPin { file, objects, own }))
     }
@@ -98,8 +101,10 @@ impl FlockRegistry {
     }
 }
 
-/// Names of sessions, and what they say of themselves.
-type OwnSessions = Arc<Mutex<HashMap<String, PinInfo>>>;
+/// What a session says of itself, and the roots that it holds.
+type Said = (PinInfo, Vec<RootId>);
+/// What sessions say, by their names.
+type OwnSessions = Arc<Mutex<HashMap<String, Said>>>;
 
 struct FlockPin {
     file: PinFile,
@@ -163,8 +168,8 @@ pub(crate) fn decide(objects: &dyn ObjectStore, plan: &Plan<'_>) -> Result<()> {
         let pin = plan.pin.ok_or_else(no_pin)?;
         pin.publish(root, stored)?;
     }
-    let removed = &mut plan.remove.iter().map(RootId::object);
-    removed.try_for_each(|object| objects.delete(&object))
+    let removed = &mut plan.remove.iter();
+    removed.try_for_each(|root| roots::forget(objects, root))
 }
 
 fn no_pin() -> Error {
@@ -184,7 +189,12 @@ impl PinFile {
     /// # Errors
     /// [`Error::Io`] where no file can be made there: of kind [`ErrorKind::Denied`], or [`ErrorKind::NoSpace`] where
     /// there is no room even for an empty one.
-    pub fn set(root: &dyn Dir, info: &PinInfo, entropy: &Entropy) -> Result<Self> {
+    pub fn set(
+        root: &dyn Dir,
+        info: &PinInfo,
+        holds: &[RootId],
+        entropy: &Entropy,
+    ) -> Result<Self> {
         let dir = root.subdir(PIN_FOLDER)?;
         loop {
             let name = format!("{:016x}", entropy.u64());
@@ -200,9 +210,9 @@ impl PinFile {
                 name,
                 guard: Some(guard),
             };
-            match disk.write_at(&info.encode(), 0) {
-                // The lock is the pin; what it says of itself is for people. A full disk can still be read, checked and
-                // swept.
+            match disk.write_at(&info.encode(holds), 0) {
+                // The lock is the pin; what it says of itself is for people, and a sweep waits for one that says of no
+                // root that it holds it. A full disk can still be read, checked and swept.
                 Err(error) if error.kind != ErrorKind::NoSpace => return Err(error.into()),
                 _ => return Ok(pin),
             }
@@ -239,15 +249,15 @@ impl Drop for PinFile {
 
 /// All sessions that live, with what they say of themselves. Pins of dead processes are removed. One that does not read
 /// is listed all the same.
-fn living(root: &dyn Dir, own: &HashMap<String, PinInfo>) -> Result<Vec<Living>> {
+fn living(root: &dyn Dir, own: &HashMap<String, Said>) -> Result<Vec<Living>> {
     let Some(dir) = if_there(root.open_subdir(PIN_FOLDER))? else {
         return Ok(Vec::new());
     };
     let mut living = Vec::new();
     let is_pin = |entry: &DirEntry| !entry.is_dir && hex_number(&entry.name, 16).is_some();
     for entry in dir.list()?.into_iter().filter(is_pin) {
-        if let Some(info) = own.get(&entry.name) {
-            living.push(active(entry.name, info.clone()));
+        if let Some(said) = own.get(&entry.name) {
+            living.push(active(entry.name, said.clone()));
             continue;
         }
         match dir.lock(&entry.name, LockKind::Exclusive) {
@@ -257,32 +267,33 @@ fn living(root: &dyn Dir, own: &HashMap<String, PinInfo>) -> Result<Vec<Living>>
             // Held by nobody: dead. Removed while we hold it, so that no one mistakes it for alive.
             Ok(Some(_guard)) => remove_if_there(&*dir, &entry.name)?,
             Ok(None) => {
-                let info = info_of(&*dir, &entry.name);
-                living.push(active(entry.name, info));
+                let said = said_by(&*dir, &entry.name);
+                living.push(active(entry.name, said));
             }
         }
     }
     Ok(living)
 }
 
-fn active(name: String, info: PinInfo) -> Living {
+fn active(name: String, (info, holds): Said) -> Living {
     Living {
         name,
         info,
         state: PinState::Active,
         seen: Vec::new(),
-        holds: Vec::new(),
+        holds,
         is_stale: false,
     }
 }
 
-/// What a living session says of itself, as far as it has written that yet.
-fn info_of(dir: &dyn Dir, name: &str) -> PinInfo {
-    let read = || -> Result<PinInfo> {
+/// What a living session says of itself, as far as it has written that yet: until then it holds nothing, and is waited
+/// for.
+fn said_by(dir: &dyn Dir, name: &str) -> Said {
+    let read = || -> Result<Said> {
         let disk = dir.open(name)?;
-        let mut bytes = vec![0; disk.len()?.min(4096) as usize];
+        let mut bytes = vec![0; disk.len()?.min(PIN_BYTES_MAX) as usize];
         disk.read_at(&mut bytes, 0)?;
         PinInfo::decode(&bytes, name)
     };
-    read().unwrap_or_else(|_| PinInfo::unknown())
+    read().unwrap_or_else(|_| (PinInfo::unknown(), Vec::new()))
 }

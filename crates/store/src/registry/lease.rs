@@ -273,8 +273,8 @@ impl Core {
         }
         // A request to put one of them may still be under way: from now on it counts for nothing.
         forgotten::put(&*self.objects, &change.remove)?;
-        let objects: Vec<_> = change.remove.iter().map(RootId::object).collect();
-        self.objects.delete_all(&objects)
+        let removed = &mut change.remove.iter();
+        removed.try_for_each(|root| roots::forget(&*self.objects, root))
     }
 }
 

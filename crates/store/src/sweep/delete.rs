@@ -18,6 +18,14 @@ use crate::roots::RootId;
 use crate::session::Session;
 use crate::{Error, Result, condemned, container};
 
+/// The roots from which a sweep marks.
+pub(super) struct AllRoots {
+    /// Those that count.
+    pub(super) listed: Vec<RootId>,
+    /// Those that were forgotten, and that readers hold.
+    pub(super) held: Vec<RootId>,
+}
+
 impl Sweep<'_> {
     /// Condemns what is `going`, waits out the sessions that may refer to it, and deletes all that is condemned, but for
     /// what new roots refer to and what was `not_rescued`. `session` wrote what takes the place of what goes.
@@ -154,15 +162,27 @@ impl Sweep<'_> {
             return session.finish();
         }
         self.protocol.roots_locked();
-        self.marked.extend(self.list_roots(observer)?);
+        let all = self.list_roots(observer)?;
+        self.marked.extend(all.listed.into_iter().chain(all.held));
         self.roots_listed();
         let not_rescued = self.protocol.inherited().minus(&list.clone().into());
         self.delete(list, not_rescued, session, observer)
     }
 
     /// Lists roots while nobody changes them: a listing is no moment, and a root that is put in another's place could
-    /// be missed under both names. Where the lock is held the observer waits.
-    pub(super) fn list_roots(&self, observer: &mut dyn SweepObserver) -> Result<Vec<RootId>> {
+    /// be missed under both names. Where the lock is held the observer waits. What readers hold is asked for after that:
+    /// whoever is not seen to hold a root now looks later whether it is still there.
+    pub(super) fn list_roots(&self, observer: &mut dyn SweepObserver) -> Result<AllRoots> {
+        let listed = self.listed_roots(observer)?;
+        let mut held = self.repository.held_roots()?;
+        held.retain(|root| listed.binary_search(root).is_err());
+        Ok(AllRoots {
+            listed,
+            held: held.into_iter().collect(),
+        })
+    }
+
+    fn listed_roots(&self, observer: &mut dyn SweepObserver) -> Result<Vec<RootId>> {
         if self.lock.is_none() {
             return self.repository.roots();
         }
@@ -196,7 +216,9 @@ impl Sweep<'_> {
                 let is_waited_for = waited_for
                     .as_ref()
                     .is_none_or(|all| all.contains(&one.name));
-                !is_own && is_waited_for && !self.is_known_to(one)
+                // What a reader holds is marked.
+                let is_reader = !one.holds.is_empty();
+                !is_own && is_waited_for && !is_reader && !self.is_known_to(one)
             });
             let is_over = |one: &Living| one.is_stale || one.state != PinState::Active;
             for one in living.extract_if(.., |one| is_over(one)) {
@@ -228,8 +250,12 @@ impl Sweep<'_> {
         self.protocol.roots_locked();
         // One that is removed while we come to it was given another name, perhaps: that is listed then.
         loop {
-            let mut new = self.list_roots(observer)?;
+            let AllRoots {
+                listed: mut new,
+                mut held,
+            } = self.list_roots(observer)?;
             new.retain(|id| !self.marked.contains(id));
+            held.retain(|id| !self.marked.contains(id));
             // After the roots: what they refer to was there before they were.
             let listed = shared.containers()?;
             let mut marker = Marker::new(self.repository, &listed, &[]);
@@ -243,6 +269,14 @@ impl Sweep<'_> {
                 if let Some((_, error)) = marker.damaged.pop() {
                     return Err(error);
                 }
+            }
+            for id in held {
+                // One that is nowhere was forgotten by hand.
+                marker.mark_held(&id, self.roots, &mut self.reader, &mut marks.taker())?;
+                if let Some((_, error)) = marker.damaged.pop() {
+                    return Err(error);
+                }
+                self.marked.insert(id);
             }
             unresolved.extend(marker.unresolved.into_keys());
             if all_read {

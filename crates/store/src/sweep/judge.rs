@@ -105,6 +105,7 @@ impl Sweep<'_> {
         observer: &mut dyn SweepObserver,
     ) -> Result<Marked> {
         let all = self.list_roots(observer)?;
+        let total = (all.listed.len() + all.held.len()) as u64;
         let repository = self.repository;
         let (listed, condemned) = (self.protocol.listed(), self.protocol.inherited());
         let (listed, condemned) = (listed.as_slice(), condemned.as_slice());
@@ -115,13 +116,23 @@ impl Sweep<'_> {
         }
         .preferring_others_than(condemned);
         self.marked.clear();
-        for (i, id) in all.iter().enumerate() {
+        for (id, done) in all.listed.iter().chain(&all.held).zip(0..) {
             observer.progress(Progress {
                 stage: "marking",
-                done: i as u64,
-                total: all.len() as u64,
+                done,
+                total,
             });
-            if marker.mark(id, self.roots, &mut self.reader, &mut marks.taker())? {
+            let mark = match done < all.listed.len() as u64 {
+                true => Marker::mark,
+                false => Marker::mark_held,
+            };
+            if mark(
+                &mut marker,
+                id,
+                self.roots,
+                &mut self.reader,
+                &mut marks.taker(),
+            )? {
                 self.marked.insert(*id);
             }
             if let Some((_, error)) = marker.damaged.pop() {

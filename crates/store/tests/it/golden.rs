@@ -204,7 +204,7 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     repository.0.put_sketch(&frequent()).unwrap();
     let repository = LocalObjects::new(repository.1, Entropy::seeded(1));
     made.insert("sketch".into(), repository.get(SKETCH_OBJECT).unwrap());
-    let pin = PinFile::set(&*dir, &info(), &Entropy::seeded(1)).unwrap();
+    let pin = PinFile::set(&*dir, &info(), &[], &Entropy::seeded(1)).unwrap();
     let bytes = objects.get(&format!("{PIN_FOLDER}/{}", pin.name()));
     made.insert("session".into(), bytes.unwrap());
     made
@@ -306,7 +306,7 @@ fn golden_passing_files_read_and_are_still_written_so() {
     assert_eq!(ingested, ids(&[0x0102, 0xfe, 0xfd]));
     assert_eq!(
         PinInfo::decode(&kept["session"], "session").unwrap(),
-        info()
+        (info(), Vec::new())
     );
     let root = load(&passing_repository(&kept));
     let found = open(&root, Compression::Off).sketch().unwrap();

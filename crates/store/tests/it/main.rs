@@ -12,6 +12,7 @@ mod forged;
 mod forged_blocks;
 mod golden;
 mod guarded;
+mod held;
 mod index_deleted;
 mod index_limits;
 mod index_shared;
