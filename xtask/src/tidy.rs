@@ -25,10 +25,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("lab", &["io", "chunk"]),
     ("volume", &["io", "chunk", "index"]),
     ("export", &["io", "volume"]),
+    ("mount", &["io", "chunk", "store", "backup"]),
     (
         "onefold",
         &[
-            "io", "chunk", "index", "papers", "store", "backup", "lab", "volume", "export",
+            "io", "chunk", "index", "papers", "store", "backup", "lab", "volume", "export", "mount",
         ],
     ),
 ];

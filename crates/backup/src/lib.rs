@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod content;
+pub mod copy;
 pub mod diff;
 pub mod dump;
 mod entry;
@@ -31,6 +32,7 @@ mod sample;
 pub mod snapshot;
 pub mod snapshots;
 pub mod tree;
+pub mod vfs;
 pub mod walk;
 pub mod way;
 mod wire;

@@ -74,12 +74,24 @@ pub fn for_each(
 /// # Errors
 /// The snapshot is not there, damaged, or of another version.
 pub fn load(repository: &Repository, id: RootId) -> Result<Named> {
-    let snapshot = Snapshot::decode(&repository.root(&id)?)?;
+    named(id, &repository.root(&id)?)
+}
+
+fn named(id: RootId, root: &[u8]) -> Result<Named> {
+    let snapshot = Snapshot::decode(root)?;
     Ok(Named {
         id,
         tree: snapshot.tree_id(),
         snapshot,
     })
+}
+
+/// Loads one snapshot that a [`Hold`](onefold_store::Hold) keeps: it may be forgotten.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_held(repository: &Repository, id: RootId) -> Result<Named> {
+    named(id, &repository.held_root(&id)?)
 }
 
 /// Loads one snapshot as [`load`] does; returns `None` where it was forgotten since it was listed.

@@ -80,6 +80,27 @@ impl MetadataStream {
         }
     }
 
+    /// The next leaf in order, whole.
+    pub fn push_leaf(&mut self, leaf: Leaf) -> Result<()> {
+        self.leaf(leaf)
+    }
+
+    /// The next leaf in order, which is stored already, in place of one that begins with the same entry.
+    pub fn keep_leaf(&mut self, like: &LeafRef, chunk: ChunkRef) -> Result<()> {
+        self.flush()?;
+        self.leaves.push(LeafRef {
+            chunk,
+            ..like.clone()
+        });
+        Ok(())
+    }
+
+    /// All leaves so far.
+    pub fn leaves(&mut self) -> Result<&[LeafRef]> {
+        self.flush()?;
+        Ok(&self.leaves)
+    }
+
     /// Stores a recipe chunk.
     pub fn store(&mut self, bytes: &[u8]) -> Result<ChunkRef> {
         let mut refs = Vec::with_capacity(1);
