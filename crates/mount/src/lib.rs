@@ -1,7 +1,7 @@
 //! Snapshots as a folder: [`vfs`](onefold_backup::vfs) over FUSE, without libfuse.
 //!
-//! What always holds: nothing can be written; what is in a snapshot never changes, so the kernel may keep all of it; what
-//! is damaged is an error (EIO) of the file that it is in, and of no other.
+//! Invariants: nothing can be written; what is in a snapshot never changes, so the kernel may keep all of it; damage is
+//! an error (EIO) of the file that it is in, and of no other.
 #![forbid(unsafe_code)]
 
 mod answers;

@@ -65,8 +65,8 @@ pub fn mount(vfs: Arc<Vfs>, folder: &Path, options: Options) -> io::Result<Mount
     Ok(Mounted { session, folder })
 }
 
-/// Leaves the terminal that started this process: it may close, and whoever reads what the process prints is not to wait
-/// for its end.
+/// Leaves the terminal that started this process: the terminal may close, and whoever reads what the process prints is
+/// not to wait for its end.
 pub fn leave_terminal() {
     let _ = nix::unistd::setsid();
     let null = std::fs::File::options()

@@ -256,6 +256,7 @@ pub enum Verb {
     Diff(verbs::diff::Args),
     Dump(verbs::dump::Args),
     Restore(verbs::restore::Args),
+    Mount(verbs::mount::Args),
     Forget(verbs::forget::Args),
     Prune(verbs::prune::Args),
     Check(verbs::check::Args),

@@ -152,6 +152,7 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         Verb::Stats(_) => ("stats", NOTHING),
         Verb::Estimate(_) => ("estimate", NOTHING),
         Verb::List(_) => ("list", NOTHING),
+        Verb::Mount(_) => ("mount", NOTHING),
         Verb::Cat(_) => ("cat", NOTHING),
         Verb::Unlock(_) => ("unlock", NOTHING),
         Verb::WithLock(_) => (

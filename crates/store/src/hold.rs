@@ -1,10 +1,10 @@
 //! Roots that a reader keeps reading for a long time, forgotten or not, while sweeps go on beside it.
 //!
-//! A session without a hold is waited for by sweeps; one with a hold is not. What it holds is marked like what is not
+//! Sweeps wait for a session without a hold, and not for one with a hold. What it holds is marked like what is not
 //! forgotten, so its chunks stay; they may be moved, and are found as anybody finds what a sweep has moved.
 //!
-//! Always holds: a root is held only if it was there, not forgotten, after the hold became visible, or was held by the
-//! hold that this one follows. A sweep that did not see the hold lists such a root, and one that sees it marks the root.
+//! Invariant: a root is held only if it was there, not forgotten, after the hold became visible, or if the hold that
+//! this one follows had it. A sweep that did not see the hold lists such a root, and one that sees it marks the root.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,8 @@
 //! Chunks of contents that were read last, and those that are asked for ahead.
 //!
-//! Always holds: a chunk is read by one thread at a time, the others wait for it; RAM is a budget, and so is what is
-//! under way. What was asked for ahead and fails is nobody's error: whoever needs the chunk reads it, and hears why not.
+//! Invariants: one thread at a time reads a chunk, and the others wait for it; what is kept and what is under way are
+//! bounded in bytes. What was asked for ahead and fails is nobody's error: whoever needs the chunk reads it, and hears
+//! why not.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

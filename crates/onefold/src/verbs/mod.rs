@@ -14,6 +14,7 @@ pub mod key;
 pub mod list;
 pub mod ls;
 pub mod man;
+pub mod mount;
 pub mod prune;
 pub mod repair;
 pub mod restore;
@@ -50,6 +51,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Stats(args) => stats::run(args, global, out),
         Verb::Key(args) => key::run(args, global, out),
         Verb::List(args) => list::run(args, global, out),
+        Verb::Mount(args) => mount::run(args, global, out),
         Verb::Cat(args) => cat::run(args, global, out),
         Verb::Unlock(args) => unlock::run(args, global, out),
         Verb::WithLock(args) => with_lock::run(args, global, out),

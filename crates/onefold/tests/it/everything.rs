@@ -18,7 +18,7 @@ use crate::rig::{Random, Rig, seeded};
 
 /// What must be the same of an inode, whatever its kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Look {
+pub struct Look {
     mode: u32,
     owner: (u32, u32),
     mtime: (i64, i64),
@@ -32,10 +32,10 @@ struct Look {
     is_sparse: bool,
 }
 
-type Looks = BTreeMap<Vec<u8>, Look>;
+pub type Looks = BTreeMap<Vec<u8>, Look>;
 
 /// Everything below `root`.
-fn look(root: &Path) -> Looks {
+pub fn look(root: &Path) -> Looks {
     let mut looks = Looks::new();
     look_into(&File::open(root).expect("open"), b"", &mut looks);
     let mut firsts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
@@ -95,7 +95,7 @@ fn is_root() -> bool {
 
 /// In `plain` what every program can compare, in `special` what is neither file nor folder nor link, in `deep` a path
 /// that is longer than the system takes.
-fn generate(root: &Path, random: &mut Random) {
+pub fn generate(root: &Path, random: &mut Random) {
     let plain = root.join("plain");
     for n in 0..40 {
         let folder = plain.join(format!("d{}/e{}", random.below(4), random.below(3)));
@@ -149,7 +149,7 @@ fn names_that_are_no_text(plain: &Path) {
 }
 
 /// Holes at the start, between data, and at the end; and nothing but a hole.
-fn sparse(path: &Path, random: &mut Random) {
+pub fn sparse(path: &Path, random: &mut Random) {
     let file = File::create(path).expect("create");
     file.write_all_at(&random.bytes(5_000), 1 << 20)
         .expect("write");
@@ -266,7 +266,7 @@ fn times(root: &Path, random: &mut Random) {
 
 /// Runs a program of the system that must find nothing to say.
 #[track_caller]
-fn silently(command: &mut Command) {
+pub fn silently(command: &mut Command) {
     let output = command.output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -277,7 +277,7 @@ fn silently(command: &mut Command) {
 }
 
 #[track_caller]
-fn assert_same(found: &Looks, expected: &Looks) {
+pub fn assert_same(found: &Looks, expected: &Looks) {
     let show = |path: &[u8]| String::from_utf8_lossy(&path[..path.len().min(300)]).into_owned();
     for (path, look) in expected {
         let found = found

@@ -32,6 +32,7 @@ mod messages;
 mod missing_folders;
 #[path = "../../../backup/tests/it/mount.rs"]
 mod mount;
+mod mounted;
 mod moved_sources;
 mod no_file;
 mod odd_names;
