@@ -1,6 +1,7 @@
 //! Engine `log` against a naive twin: random work, reopening, crashes at every point, an index that answers anything it
 //! was ever told, a full device, damage.
 
+mod crashes;
 mod ever_said;
 
 use std::collections::HashSet;
@@ -146,12 +147,22 @@ impl Twin {
     }
 }
 
+/// What an act leaves of a twin's older versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Act {
+    /// They may come back after a crash.
+    Work,
+    /// They may not.
+    Commit,
+}
+
 /// One random thing that a front would do.
-fn act(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random, contents: u64) -> Result<()> {
+fn act(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random, contents: u64) -> Result<Act> {
     match random.below(20) {
         0 | 1 => {
             engine.commit()?;
             twin.commit();
+            return Ok(Act::Commit);
         }
         2 => {
             let (lbn, chunks) = (random.below(LBNS), random.below(40));
@@ -176,7 +187,7 @@ fn act(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random, contents: u
             write(engine, &writes)?;
         }
     }
-    Ok(())
+    Ok(Act::Work)
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! Crashes at every write and every sync of a run: of groups, zones, map runs and their merges, files of zones and of
+//! relocations, manifests, cleaning, and of the recovery behind each.
+//!
+//! `ONEFOLD_TEST_SCALE=6` makes more than 10,000 of them, in some minutes; the test says how many (`--nocapture`).
+
+use super::*;
+
+/// Some work, remembered at each point, with what a crash there may leave.
+struct Run {
+    dir: SimDir,
+    said: EverSaid,
+    /// Of each act the point behind its last one, and what may be found before that.
+    moments: Vec<(u64, Twin)>,
+}
+
+impl Run {
+    fn new(seed: u64, acts: u64) -> Self {
+        let (dir, said) = (SimDir::new(seed), ever_said(seed));
+        let mut engine = create(&dir, 20, &said);
+        let (mut twin, mut random) = (Twin::new(), Random(seed));
+        // Levels of the map have some runs, and zones some garbage.
+        for _ in 0..60 {
+            act(&mut engine, &mut twin, &mut random, 900).expect("no faults");
+        }
+        dir.keep_history();
+        let mut moments = Vec::new();
+        for _ in 0..acts {
+            let before = twin.clone();
+            let done = act(&mut engine, &mut twin, &mut random, 900).expect("no faults");
+            let allowed = match done {
+                Act::Commit => before,
+                Act::Work => twin.clone(),
+            };
+            moments.push((dir.counts().points, allowed));
+        }
+        let counters = engine.stats().counters;
+        for name in ["checkpoints", "zones freed", "relocations", "map runs"] {
+            let is_there = counters
+                .iter()
+                .any(|(known, count)| *known == name && *count > 0);
+            assert!(is_there, "seed {seed}: {name} in {counters:?}");
+        }
+        Self { dir, said, moments }
+    }
+
+    fn points(&self) -> u64 {
+        self.moments.last().map_or(0, |(end, _)| *end)
+    }
+
+    /// A twin of what a crash at a point may leave.
+    fn allowed(&self, point: u64) -> Twin {
+        let at = self.moments.partition_point(|(end, _)| *end <= point);
+        self.moments[at.min(self.moments.len() - 1)].1.clone()
+    }
+
+    /// The index as it is now: what other images tell it is not for this one.
+    fn index(&self) -> EverSaid {
+        let said = self.said.lock();
+        Arc::new(parking_lot::Mutex::new((said.0.clone(), said.1.clone())))
+    }
+
+    /// Opens what a crash leaves, looks at everything, and goes on with some of the images. Returns how many crashes
+    /// that were.
+    fn crash(&self, point: u64, luck: u64, why: &str) -> u64 {
+        let image = self
+            .dir
+            .crash_image_at(point, luck)
+            .expect("history was kept");
+        let why = format!("{why}, point {point}, luck {luck}");
+        let mut random = Random(point * 31 + luck);
+        let mut crashes = 1;
+        if random.one_in(32) {
+            crashes += self.crash_while_opening(&image, point, &why, &mut random);
+        }
+        let (mut twin, said) = (self.allowed(point), self.index());
+        let mut engine = open(&image, &said).unwrap_or_else(|error| panic!("{why}: {error}"));
+        twin.assert_possible(&engine, &why);
+        if random.one_in(8) {
+            for _ in 0..10 {
+                act(&mut engine, &mut twin, &mut random, 900).expect("no faults any more");
+            }
+            twin.assert_newest(&engine);
+        }
+        crashes
+    }
+
+    /// Opening crashes, at each of its points.
+    fn crash_while_opening(
+        &self,
+        image: &SimDir,
+        point: u64,
+        why: &str,
+        random: &mut Random,
+    ) -> u64 {
+        let again = image.fork();
+        again.keep_history();
+        drop(open(&again, &self.index()).unwrap_or_else(|error| panic!("{why}: {error}")));
+        let points = again.counts().points;
+        for opening_point in 0..points {
+            let luck = random.below(4);
+            let left = again
+                .crash_image_at(opening_point, luck)
+                .expect("history was kept");
+            let why = format!("{why}, then point {opening_point} of opening, luck {luck}");
+            let engine =
+                open(&left, &self.index()).unwrap_or_else(|error| panic!("{why}: {error}"));
+            self.allowed(point).assert_possible(&engine, &why);
+        }
+        points
+    }
+}
+
+#[test]
+fn nothing_committed_is_lost_in_a_crash_at_every_point_of_a_run() {
+    let scale: u64 = std::env::var("ONEFOLD_TEST_SCALE")
+        .ok()
+        .and_then(|scale| scale.parse().ok())
+        .unwrap_or(1);
+    let (mut crashes, mut points) = (0, 0);
+    for seed in 0..scale {
+        let run = Run::new(100 + seed, 60);
+        let why = format!("seed {}", 100 + seed);
+        // The short form takes some of the points, and one kind of luck at each.
+        let (step, lucks) = if scale > 1 { (1, 3) } else { (5, 1) };
+        for point in (0..run.points()).step_by(step) {
+            let all = [2 + point, 0, 1];
+            for luck in &all[..lucks] {
+                crashes += run.crash(point, *luck, &why);
+            }
+        }
+        points += run.points();
+    }
+    println!("{crashes} crashes at {points} points of {scale} runs, none lost anything");
+    assert!(crashes > 50 * scale, "{crashes}");
+}
