@@ -1,6 +1,7 @@
 //! `cargo xtask bench volume`: block devices beside their peers, in turns in one run.
 
 mod fio;
+mod limits;
 mod transport;
 
 use std::path::PathBuf;
@@ -10,8 +11,20 @@ use std::path::PathBuf;
 pub struct VolumeArgs {
     /// What a transport costs: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the file
     /// itself.
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present_any = ["ram", "recovery"])]
     pub transport: bool,
+    /// RAM of the engine log whose data device is full of random chunks, against its budget.
+    #[arg(long)]
+    pub ram: bool,
+    /// Time to open a depot of the engine log after a kill, with `--mib` of log.
+    #[arg(long)]
+    pub recovery: bool,
+    /// Chunks for `--ram`, a power of two: 67108864 fill 256 GiB. Extents of the map for `--recovery`.
+    #[arg(long, default_value_t = 1 << 22)]
+    pub chunks: u64,
+    /// The budget for `--ram`, in MiB.
+    #[arg(long, default_value_t = 64)]
+    pub ram_mib: u64,
     /// Folder of the file that is served; on the disk that counts.
     #[arg(long, default_value = ".")]
     pub folder: PathBuf,
@@ -34,5 +47,14 @@ pub struct VolumeArgs {
 
 /// Runs the benchmark and prints its tables.
 pub fn run(args: &VolumeArgs) -> Result<(), String> {
-    transport::run(args)
+    if args.ram {
+        limits::ram(args)?;
+    }
+    if args.recovery {
+        limits::recovery(args)?;
+    }
+    match args.transport {
+        true => transport::run(args),
+        false => Ok(()),
+    }
 }

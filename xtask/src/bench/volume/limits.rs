@@ -1,0 +1,33 @@
+//! What the engine `log` takes at most: RAM beside its budget, and time to open after a kill. The program that measures
+//! is an example of the crate `volume`, built for release.
+
+use std::process::Command;
+
+use super::VolumeArgs;
+use crate::bench::report;
+
+/// RAM for a map of random chunks that fill the data device.
+pub fn ram(args: &VolumeArgs) -> Result<(), String> {
+    let ram_mib = args.ram_mib.to_string();
+    run(args, &["ram", &args.chunks.to_string(), &ram_mib])
+}
+
+/// Time to open a depot whose log is as long as it may be.
+pub fn recovery(args: &VolumeArgs) -> Result<(), String> {
+    run(
+        args,
+        &["recovery", &args.mib.to_string(), &args.chunks.to_string()],
+    )
+}
+
+fn run(args: &VolumeArgs, what: &[&str]) -> Result<(), String> {
+    println!("{}", report::machine_line(&report::machine()));
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "--package", "onefold-volume"]);
+    command.args(["--example", "log_limits", "--"]);
+    let status = command.arg(&args.folder).args(what).status();
+    match status.map_err(|error| format!("cargo: {error}"))?.success() {
+        true => Ok(()),
+        false => Err("the limit is not kept".into()),
+    }
+}
