@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onefold_export::attach::{Attached, Place, Via};
 use onefold_export::control::{self, Answer, Control, Handler};
@@ -107,7 +107,7 @@ pub fn listen(
 
 /// Until somebody has the device detached, or a signal comes and nobody uses the device.
 fn wait(shared: &Shared, out: &Out) {
-    let mut told = false;
+    let (mut told, mut settled) = (false, Instant::now());
     while !shared.has_gone.load(SeqCst) {
         if signal::raised() {
             match shared.detach() {
@@ -117,6 +117,7 @@ fn wait(shared: &Shared, out: &Out) {
             }
             told = true;
         }
+        shared.source.settle_each_minute(&mut settled);
         std::thread::sleep(LOOK_AGAIN);
     }
 }

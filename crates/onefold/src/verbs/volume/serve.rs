@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use onefold_export::Listener;
 use onefold_export::control::Control;
@@ -113,7 +113,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         server.listen(listener)?;
     }
     tell(args, &devices, &listeners, out)?;
+    let mut settled = Instant::now();
     while !signal::raised() {
+        source.settle_each_minute(&mut settled);
         std::thread::sleep(LOOK_AGAIN);
     }
     listeners.iter().for_each(|listener| listener.close());

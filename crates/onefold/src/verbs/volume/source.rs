@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use onefold_export::RawDevice;
 use onefold_io::FileDir;
@@ -159,6 +160,21 @@ impl Source {
                 Some(depot) => Ok(work(depot)?),
                 None => Err(Error::Failed("the depot is closed".into())),
             },
+        }
+    }
+
+    /// Makes the next opening short, once a minute: what was written since stands in the journal alone. `last` is when it
+    /// was done last.
+    pub fn settle_each_minute(&self, last: &mut Instant) {
+        if last.elapsed() < Duration::from_secs(60) {
+            return;
+        }
+        *last = Instant::now();
+        if let Self::Depot(depot) = self
+            && let Some(depot) = &*depot.lock()
+        {
+            // Whoever flushes is told of a failure.
+            let _ = depot.settle();
         }
     }
 
