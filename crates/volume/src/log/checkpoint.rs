@@ -57,6 +57,14 @@ impl LogEngine {
         self.checkpoint_without(&[])
     }
 
+    /// A checkpoint, where anything changed since the last one.
+    pub(super) fn checkpoint_if_changed(&mut self) -> Result<()> {
+        match self.log_bytes > 0 || self.has_pending() {
+            true => self.checkpoint(),
+            false => self.check_usable(),
+        }
+    }
+
     /// A checkpoint whose manifest leaves out zones that cleaning has emptied. Readers know them until it is durable.
     pub(super) fn checkpoint_without(&mut self, emptied: &[ZoneId]) -> Result<()> {
         self.close_group()?;

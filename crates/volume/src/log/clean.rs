@@ -1,9 +1,15 @@
 //! Cleaning: zones with much garbage are emptied by copying what lives, and freed.
 //!
-//! Order: checkpoint (the log position leaves the victims behind, and all mappings are in runs) → mark from the maps →
-//! copies and their tables written → data synced → manifest replaced, with relocations in place of the victims → victims
-//! freed → index told. The steps run on the writer's thread, so no hit can name a victim meanwhile. A crash before the
-//! manifest leaves copies in zones that no manifest lists: they are free.
+//! ```text
+//! plan  checkpoint: all mappings are in runs, and the log goes on behind the victims
+//!       mark from the maps; the zones with the most garbage are condemned: no hit names them any more
+//! step  copies of some victims' chunks and their tables written ─▶ data synced ─▶ manifest with relocations in place of
+//!       the victims ─▶ victims freed ─▶ index told
+//! ```
+//!
+//! One mark serves many steps. What is written between them names no victim: hits in condemned zones are refused, and
+//! new chunks lie elsewhere. So a victim's chunks can only become fewer, and a step copies some that died at worst. A
+//! crash before the manifest leaves copies in zones that no manifest lists: they are free.
 
 use std::collections::HashSet;
 
@@ -17,8 +23,32 @@ use crate::{Collected, Effort, Error, Result};
 const STEP_COPIES: u32 = 2;
 /// Zones that one step frees at most.
 const STEP_VICTIMS: usize = 16;
+/// Zones that one mark condemns at most.
+const PLAN_VICTIMS: usize = 1024;
 /// A zone is worth copying while it has at least this much garbage, in percent.
 const GARBAGE_PERCENT_MIN: u64 = 4;
+
+/// Condemned zones that are not emptied yet.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// The one with the most garbage last.
+    victims: Vec<Victim>,
+    condemned: HashSet<ZoneId>,
+}
+
+impl Plan {
+    /// Whether a hit in the zone is refused.
+    pub fn condemns(&self, zone: ZoneId) -> bool {
+        self.condemned.contains(&zone)
+    }
+
+    fn of(victims: Vec<Victim>) -> Self {
+        Self {
+            condemned: victims.iter().map(|victim| victim.zone).collect(),
+            victims,
+        }
+    }
+}
 
 impl LogEngine {
     /// Cleans: one step of bounded work, or all that has garbage worth it.
@@ -26,14 +56,13 @@ impl LogEngine {
         self.check_usable()?;
         let mut collected = Collected::default();
         loop {
-            let relocations = self.shared.zones.read().relocations.len();
-            if relocations >= self.sizes.relocations_max {
-                let rewritten = self.rewrite_maps();
-                self.fail(rewritten)?;
-            }
-            self.checkpoint()?;
-            let victims = self.find_victims()?;
+            let mut victims = self.next_victims();
             if victims.is_empty() {
+                self.make_plan()?;
+                victims = self.next_victims();
+            }
+            if victims.is_empty() {
+                self.plan = Plan::default();
                 break;
             }
             let (freed, copied) = self.empty(victims)?;
@@ -45,6 +74,45 @@ impl LogEngine {
             }
         }
         Ok(collected)
+    }
+
+    /// Takes the next victims of the plan: as many as free zones have room for their living chunks.
+    fn next_victims(&mut self) -> Vec<Victim> {
+        let layout = self.shared.layout;
+        let zone_pages = u64::from(layout.groups_end() - 1);
+        let free = self.shared.zones.read().free();
+        let copies_max = u64::from(free.saturating_sub(1).min(STEP_COPIES));
+        let room = copies_max * (zone_pages - u64::from(layout.chunk_pages));
+        let (mut copied, mut count) = (0, 0);
+        for victim in self.plan.victims.iter().rev().take(STEP_VICTIMS) {
+            copied += victim.live_pages(&layout);
+            if copied > room {
+                break;
+            }
+            count += 1;
+            // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.
+        }
+        let taken = self.plan.victims.len() - count..;
+        let copied: u64 = (self.plan.victims[taken.clone()].iter())
+            .map(|victim| victim.live_pages(&layout))
+            .sum();
+        match count as u64 > copied.div_ceil(zone_pages) {
+            true => self.plan.victims.split_off(taken.start),
+            false => Vec::new(),
+        }
+    }
+
+    /// Looks for garbage, and condemns the zones that have the most.
+    fn make_plan(&mut self) -> Result<()> {
+        self.plan = Plan::default();
+        let relocations = self.shared.zones.read().relocations.len();
+        if relocations >= self.sizes.relocations_max {
+            let rewritten = self.rewrite_maps();
+            self.fail(rewritten)?;
+        }
+        self.checkpoint()?;
+        self.plan = Plan::of(self.find_victims()?);
+        Ok(())
     }
 
     /// Marks zones, some at a time, until there are victims or all were marked.
@@ -108,7 +176,7 @@ impl LogEngine {
         Ok(marks)
     }
 
-    /// The tracked zones with the most garbage, as many as free zones have room for their living chunks.
+    /// The tracked zones with the most garbage, the one with the most last.
     fn choose(&mut self, marks: &Marks) -> Vec<Victim> {
         let layout = self.shared.layout;
         let zones = self.shared.zones.read();
@@ -119,29 +187,19 @@ impl LogEngine {
             .filter(|(id, _)| Some(*id) != open)
             .map(|(_, info)| garbage(u64::from(info.live_pages)))
             .sum();
+        let is_worth_it = |live: u64| garbage(live) * 100 >= zone_pages * GARBAGE_PERCENT_MIN;
         let mut candidates: Vec<(u64, ZoneId, ZoneNo)> = (marks.live_pages())
+            .filter(|(_, live)| is_worth_it(*live))
             .filter_map(|(id, live)| Some((live, id, zones.get(id)?.no)))
             .collect();
         candidates.sort_unstable();
-        let copies_max = zones.free().saturating_sub(1).min(STEP_COPIES);
-        let mut room = u64::from(copies_max) * (zone_pages - u64::from(layout.chunk_pages));
-        let mut victims = Vec::new();
-        for (live, zone, no) in candidates {
-            let is_worth_it = garbage(live) * 100 >= zone_pages * GARBAGE_PERCENT_MIN;
-            if victims.len() == STEP_VICTIMS || live > room || !is_worth_it {
-                break;
-            }
-            room -= live;
-            let live = marks.living(zone);
-            victims.push(Victim { zone, no, live });
-        }
-        // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.
-        let copied: u64 = victims
-            .iter()
-            .map(|victim| victim.live.len() as u64 * u64::from(layout.chunk_pages))
-            .sum();
-        let gains = victims.len() as u64 > copied.div_ceil(zone_pages);
-        if gains { victims } else { Vec::new() }
+        candidates.truncate(PLAN_VICTIMS);
+        let victims = candidates.into_iter().rev().map(|(_, zone, no)| Victim {
+            zone,
+            no,
+            live: marks.living(zone),
+        });
+        victims.collect()
     }
 
     /// Copies what lives, commits, frees. Returns pages freed (net) and copied.
@@ -182,6 +240,9 @@ impl LogEngine {
             self.totals.index_failures += 1;
         }
         let copied = copier.moved.len() as u64 * u64::from(layout.chunk_pages);
+        let freed = emptied.len() as u64 * u64::from(layout.groups_end() - 1);
+        let garbage = freed.saturating_sub(copied);
+        self.totals.garbage_left = self.totals.garbage_left.saturating_sub(garbage);
         let net = emptied.len().saturating_sub(copier.rows.len()) as u64;
         self.totals.pages_copied += copied;
         self.totals.zones_freed += emptied.len() as u64;

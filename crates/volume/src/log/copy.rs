@@ -15,8 +15,15 @@ use crate::{Error, Result};
 pub(super) struct Victim {
     pub zone: ZoneId,
     pub no: ZoneNo,
-    /// First pages of living chunks, in order.
-    pub live: Vec<u32>,
+    /// First pages of chunks that lived at the mark, in order. A zone has fewer pages than 2^16.
+    pub live: Vec<u16>,
+}
+
+impl Victim {
+    /// Pages of its living chunks.
+    pub fn live_pages(&self, layout: &Layout) -> u64 {
+        self.live.len() as u64 * u64::from(layout.chunk_pages)
+    }
 }
 
 impl LogEngine {
@@ -36,14 +43,14 @@ impl LogEngine {
             .collect();
         let mut reads: Vec<ReadAt<'_>> = (victim.live.iter().zip(&mut buffers))
             .map(|(page, buffer)| ReadAt {
-                offset: layout.page_offset(victim.no, *page),
+                offset: layout.page_offset(victim.no, u32::from(*page)),
                 buf: buffer,
             })
             .collect();
         self.shared.data.read_many_at(&mut reads)?;
         let mut chunks = Vec::with_capacity(buffers.len());
-        for (page, buffer) in victim.live.iter().zip(buffers) {
-            for (page, bytes) in (*page..).zip(buffer.chunks_exact(PAGE_BYTES)) {
+        for (page, buffer) in victim.live.iter().map(|page| u32::from(*page)).zip(buffers) {
+            for (page, bytes) in (page..).zip(buffer.chunks_exact(PAGE_BYTES)) {
                 let found = page_check(
                     Address {
                         zone: victim.zone,
@@ -59,8 +66,8 @@ impl LogEngine {
                     });
                 }
             }
-            let hash = hashes.get(page).copied().unwrap_or(NO_HASH);
-            chunks.push((Row { page: *page, hash }, buffer));
+            let hash = hashes.get(&page).copied().unwrap_or(NO_HASH);
+            chunks.push((Row { page, hash }, buffer));
         }
         Ok(chunks)
     }

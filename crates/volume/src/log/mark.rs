@@ -101,12 +101,12 @@ impl Marks {
     }
 
     /// First pages of a tracked zone's living chunks, in order.
-    pub fn living(&self, zone: ZoneId) -> Vec<u32> {
+    pub fn living(&self, zone: ZoneId) -> Vec<u16> {
         let Some(bits) = self.bits.get(&zone) else {
             return Vec::new();
         };
-        let pages = 0..bits.len() as u32 * 64;
-        let is_set = |page: &u32| bits[*page as usize / 64] >> (page % 64) & 1 == 1;
+        let pages = 0..=(bits.len() * 64 - 1) as u16;
+        let is_set = |page: &u16| bits[usize::from(*page) / 64] >> (page % 64) & 1 == 1;
         pages.filter(is_set).collect()
     }
 }

@@ -120,11 +120,11 @@ impl Engine for LogEngine {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        LogEngine::checkpoint(self)
+        self.checkpoint_if_changed()
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        LogEngine::checkpoint(&mut self)
+        self.checkpoint_if_changed()
     }
 
     fn reader(&self) -> Arc<dyn ChunkReader> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 
+use super::clean::Plan;
 use super::figures::Totals;
 use super::group::{Entry, GroupContent, encode_group, header_pages_max};
 use super::hash_index::HashIndex;
@@ -34,6 +35,8 @@ pub struct LogEngine {
     pub(super) relocation_list: u64,
     /// Whether relocations changed since their file was written.
     pub(super) relocations_changed: bool,
+    /// Zones that cleaning is going to empty.
+    pub(super) plan: Plan,
     /// The place at which the next mark goes on with zones in turn.
     pub(super) mark_turn: ZoneNo,
     /// The zone that groups are appended to.
@@ -109,6 +112,7 @@ impl LogEngine {
             zone_list: beginning.zone_list,
             relocation_list: beginning.relocation_list,
             relocations_changed: false,
+            plan: Plan::default(),
             mark_turn: ZoneNo(0),
             zone: None,
             begin: Some(beginning.begin),
@@ -135,6 +139,11 @@ impl LogEngine {
     /// The zone that is being filled.
     pub(super) fn open_zone_id(&self) -> Option<ZoneId> {
         self.zone.as_ref().map(|zone| zone.id)
+    }
+
+    /// Whether something was written that is in no group yet.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.entries.is_empty()
     }
 
     pub(super) fn check_usable(&self) -> Result<()> {
@@ -253,7 +262,7 @@ impl LogEngine {
 
     /// The chunk, if the zone that the index named is there and its rows hold the hash.
     fn known_elsewhere(&mut self, hash: &ChunkHash, answer: Option<ZoneId>) -> Option<Address> {
-        let zone = answer?;
+        let zone = answer.filter(|zone| !self.plan.condemns(*zone))?;
         let no = self.shared.zones.read().get(zone).map(|info| info.no);
         let is_open = self.open_zone_id() == Some(zone);
         let page = match no.filter(|_| !is_open) {
