@@ -13,9 +13,9 @@ use crate::{
 
 /// All kinds: `strata`, the default, and the published ones.
 ///
-/// These are made for as many keys as the budget serves well: 1.4 bytes a key in BloomStore and SkimpyStash, 10 in
-/// BufferHash. More keys than that make them slower, and in BufferHash, ChunkStash and Sparse may be forgotten; Tablets
-/// take 2.3 bytes a key, whatever the budget. All keep the shape that they were made with.
+/// The published kinds are made for the number of keys that suits the budget: 1.4 bytes a key in BloomStore and
+/// SkimpyStash, 10 in BufferHash. More keys make them slower, and BufferHash, ChunkStash and Sparse may forget some;
+/// Tablets take 2.3 bytes a key at any budget. All keep the shape that they were made with.
 pub const KINDS: &[IndexKind] = &[
     STRATA,
     CHUNKSTASH,
@@ -27,7 +27,7 @@ pub const KINDS: &[IndexKind] = &[
     SPARSE,
 ];
 
-/// Debnath 2010.
+/// ChunkStash: Debnath, Sengupta, Li 2010.
 pub const CHUNKSTASH: IndexKind = IndexKind {
     name: "chunkstash",
     knobs: &[Knob {
@@ -48,7 +48,7 @@ pub const CHUNKSTASH: IndexKind = IndexKind {
     delete: |dir| delete(dir, &["stash-log", "stash-retired", "stash-lock"], &[]),
 };
 
-/// Lu's dissertation, §4.4.
+/// BloomStore: Lu's dissertation, §4.4.
 pub const BLOOMSTORE: IndexKind = IndexKind {
     name: "bloomstore",
     knobs: &[
@@ -91,7 +91,7 @@ pub const BLOOMSTORE: IndexKind = IndexKind {
     },
 };
 
-/// Debnath 2011.
+/// SkimpyStash: Debnath, Sengupta, Li 2011.
 pub const SKIMPYSTASH: IndexKind = IndexKind {
     name: "skimpystash",
     knobs: &[Knob {
@@ -111,7 +111,7 @@ pub const SKIMPYSTASH: IndexKind = IndexKind {
     delete: |dir| delete(dir, &["skimpy-log", "skimpy-journal", "skimpy-lock"], &[]),
 };
 
-/// Anand 2010.
+/// BufferHash: Anand and others 2010.
 pub const BUFFERHASH: IndexKind = IndexKind {
     name: "bufferhash",
     knobs: &[],
@@ -126,7 +126,7 @@ pub const BUFFERHASH: IndexKind = IndexKind {
     },
 };
 
-/// An embedded database with a filter and container prefetch, as in Zhu 2008.
+/// A B-tree: an embedded database with a filter and container prefetch, as in Zhu 2008.
 pub const BTREE: IndexKind = IndexKind {
     name: "btree",
     knobs: &[],
@@ -139,7 +139,7 @@ pub const BTREE: IndexKind = IndexKind {
 };
 const BTREE_FILES: &[&str] = &["btree", "btree-lock"];
 
-/// Min 2010 (PRUNE).
+/// Tablets: Min and others 2010 (PRUNE).
 pub const TABLETS: IndexKind = IndexKind {
     name: "tablets",
     knobs: &[
@@ -164,7 +164,7 @@ pub const TABLETS: IndexKind = IndexKind {
     },
 };
 
-/// Lillibridge 2009; inexact where the budget is small.
+/// Sparse indexing: Lillibridge and others 2009; inexact where the budget is small.
 pub const SPARSE: IndexKind = IndexKind {
     name: "sparse",
     knobs: &[],
@@ -176,7 +176,7 @@ pub const SPARSE: IndexKind = IndexKind {
     delete: |dir| delete(dir, &["sparse-log", "sparse-lock"], &[]),
 };
 
-/// Keys for which the budget is enough at so many bytes each.
+/// The number of keys for which the budget is enough at `bytes_a_key` bytes each.
 fn keys(at: &OpenIndex, bytes_a_key: f64) -> u64 {
     (at.ram_budget_bytes as f64 / bytes_a_key) as u64
 }
@@ -219,8 +219,8 @@ fn tablets(at: OpenIndex) -> Result<Box<dyn ChunkIndex>> {
     Ok(Box::new(Tablets::open(at.dir, options)?))
 }
 
-/// Deletes files of these names, and of these beginnings and a number. A file that is replaced is made under its name
-/// with `-tmp` behind it. What somebody keeps in a folder stays, under another name.
+/// Deletes files with these names, and with one of these prefixes and a number. The temporary file of a replacement has
+/// the suffix `-tmp`. All other files stay, because the folder may have a user's files.
 fn delete(dir: &dyn Dir, names: &[&str], numbered: &[&str]) -> Result<()> {
     let is_ours = |name: &str| {
         names.contains(&name.strip_suffix("-tmp").unwrap_or(name))

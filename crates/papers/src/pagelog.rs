@@ -1,8 +1,8 @@
-//! A log of frames, each from a page boundary: what `tablets` and `sparse` append to.
+//! A log of frames, each from a page boundary, to which `tablets` and `sparse` append.
 //!
-//! Always holds: a frame's payload begins with its own page and with how many pages were durable when it was written.
-//! So at open a frame that is not whole can be told apart: it is the torn end and cut off, unless a whole frame behind
-//! it knew it to be durable, which is damage.
+//! Always holds: a frame's payload begins with the number of its own page and the number of durable pages when it was
+//! written. At open, a frame that is not whole is therefore either the torn end, which is cut off, or damage, if a
+//! whole frame behind it knew it to be durable.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use onefold_io::{Disk, ErrorKind, ReadAt};
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{Error, Result};
 
-/// Page and durable pages.
+/// Bytes before the content of a payload: page 4, durable pages 4.
 const HEAD_BYTES: usize = 8;
-/// No frame is longer.
+/// Largest payload of a frame, in bytes.
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 /// A log of frames on a disk, each from a page boundary.
@@ -24,21 +24,21 @@ pub struct PageLog {
     kind: FrameKind,
     pages: u32,
     durable: u32,
-    /// Bytes appended since it was opened.
+    /// Bytes appended since the log was opened.
     pub bytes_written: u64,
 }
 
-/// Pages of the log: the first, and how many.
+/// A run of pages of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// The first.
+    /// Number of the first page.
     pub page: u32,
-    /// How many.
+    /// Number of pages.
     pub pages: u32,
 }
 
 impl PageLog {
-    /// Opens the log on `disk` and shows all frames to `visit`, in their order.
+    /// Opens the log on `disk` and passes all frames to `visit`, in their order.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &str,
@@ -85,7 +85,8 @@ impl PageLog {
         Ok(log)
     }
 
-    /// The frame at `page` and the pages that it knew to be durable, if it is whole and stands where it should.
+    /// The frame at `page` with the number of pages that it knew to be durable; `None` where it is not whole or was
+    /// written for another page.
     fn frame(&self, page: u32) -> Result<Option<(Vec<u8>, u32)>> {
         let read = read_frame(
             &*self.disk,
@@ -105,7 +106,8 @@ impl PageLog {
         }
     }
 
-    /// Appends a frame; durable after the next sync. One that is longer than what is read again, 64 MiB, is refused.
+    /// Appends a frame, durable after the next sync. A payload above 64 MiB is refused, because it could not be read
+    /// again.
     pub fn append(&mut self, payload: &[u8]) -> Result<Extent> {
         let bytes = (HEAD_BYTES + payload.len()) as u64;
         if bytes > PAYLOAD_BYTES_MAX {
@@ -128,8 +130,8 @@ impl PageLog {
         Ok(extent)
     }
 
-    /// Reads runs of whole frames, one read each, in one batch. Shows each frame to `visit`, with the place of its run
-    /// in `extents`.
+    /// Reads runs of whole frames, one read each, in one batch. Passes each frame to `visit`, with the position of its
+    /// run in `extents`.
     pub fn read_many(
         &self,
         extents: &[Extent],
@@ -184,7 +186,7 @@ impl PageLog {
         Ok(())
     }
 
-    /// Pages that it has.
+    /// The number of pages in the log.
     pub fn pages(&self) -> u32 {
         self.pages
     }

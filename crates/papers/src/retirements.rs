@@ -1,19 +1,19 @@
-//! Which containers are gone, and what of that the last checkpoint does not know: for indexes that keep a journal.
+//! Retired containers, and the changes since the last checkpoint: for indexes that keep a journal.
 
 use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
 
-/// Which containers are gone, and what of that the last checkpoint does not know.
+/// Retired containers, and the changes since the last checkpoint.
 #[derive(Default)]
 pub struct Retirements {
     gone: HashSet<ContainerId>,
-    /// Whether it is gone, of those that were retired or told of again since the last checkpoint.
+    /// Containers that were retired (`true`) or came back (`false`) since the last checkpoint.
     unsaid: HashMap<ContainerId, bool>,
 }
 
 impl Retirements {
-    /// As a journal has it.
+    /// The state as read from a journal, in which `gone` are retired.
     pub fn of(gone: HashSet<ContainerId>) -> Retirements {
         Retirements {
             gone,
@@ -21,17 +21,17 @@ impl Retirements {
         }
     }
 
-    /// Those that are gone now.
+    /// The containers that are retired now.
     pub fn gone(&self) -> &HashSet<ContainerId> {
         &self.gone
     }
 
-    /// Whether it is gone.
+    /// Whether the container is retired.
     pub fn contains(&self, container: &ContainerId) -> bool {
         self.gone.contains(container)
     }
 
-    /// They are gone.
+    /// Marks containers as retired.
     pub fn retire(&mut self, containers: &[ContainerId]) {
         for container in containers {
             if self.gone.insert(*container) {
@@ -40,37 +40,38 @@ impl Retirements {
         }
     }
 
-    /// Something is said to be in it: if it was gone, it is back.
+    /// Notes an insertion into the container: a retired one is back by it.
     pub fn told(&mut self, container: ContainerId) {
         if !self.gone.is_empty() && self.gone.remove(&container) {
             self.unsaid.insert(container, false);
         }
     }
 
-    /// What the last checkpoint does not know: `true` for those that are gone, `false` for those that are back.
+    /// The changes that the last checkpoint does not have: `true` for retired containers, `false` for those that are
+    /// back.
     pub fn unsaid(&self) -> impl Iterator<Item = (ContainerId, bool)> + '_ {
         self.unsaid
             .iter()
             .map(|(container, gone)| (*container, *gone))
     }
 
-    /// How many the last checkpoint does not know.
+    /// The number of changes that the last checkpoint does not have.
     pub fn unsaid_len(&self) -> usize {
         self.unsaid.len()
     }
 
-    /// A checkpoint knows all.
+    /// Notes that a checkpoint has all changes.
     pub fn said(&mut self) {
         self.unsaid.clear();
     }
 
-    /// All is to be said anew, in a journal that has nothing of it.
+    /// Makes all retired containers changes again, for a new journal.
     pub fn unsay(&mut self) {
         let gone = self.gone.iter().map(|container| (*container, true));
         self.unsaid.extend(gone);
     }
 
-    /// Forgets those that nothing speaks of, and says so: what is told of them again is not gone.
+    /// Forgets retired containers outside of `spoken_of`, as a change: a later insertion into one is no return.
     pub fn retain(&mut self, spoken_of: &HashSet<ContainerId>) {
         let forgotten = self
             .gone
@@ -79,7 +80,7 @@ impl Retirements {
             .extend(forgotten.map(|container| (container, false)));
     }
 
-    /// RAM, in bytes.
+    /// RAM of both sets, in bytes.
     pub fn ram_bytes(&self) -> usize {
         // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
         (self.gone.capacity() * 9 + self.unsaid.capacity() * 17) * 8 / 7

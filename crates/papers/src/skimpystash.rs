@@ -6,10 +6,11 @@
 //! flash  log of record pages; each record leads to the page of the bucket's record before it
 //! ```
 //!
-//! RAM a key: 1 + 4/l bytes, l keys a bucket. A lookup of a present key follows l/2 pages on the mean, since neighbours
-//! of a bucket hardly ever share a page; of an absent one none, or all l pages where the filter errs. Always holds: a
-//! record's link is the page of the newest record of its bucket in an earlier page, so the chain leads from newer to
-//! older. The directory is made from the log at open. The log only grows; the paper's compaction is not here.
+//! RAM a key: 1 + 4/l bytes with l keys a bucket. A lookup of a present key follows l/2 pages in the mean, since
+//! neighbours of a bucket hardly ever share a page; of an absent one none, or all l pages where the filter errs. Always
+//! holds: a record's link is the page of the newest record of its bucket in an earlier page, so the chain leads from
+//! newer to older. The directory is made from the log at open. The log only grows; the paper's compaction is not
+//! implemented.
 
 use std::sync::Arc;
 
@@ -24,12 +25,12 @@ use onefold_index::{ContainerId, IndexStats, Location, Result};
 
 const BATCH: usize = 256;
 
-/// How a SkimpyStash is made; may differ from opening to opening.
+/// Options of a SkimpyStash, which may differ from opening to opening.
 #[derive(Clone, Copy, Debug)]
 pub struct SkimpyStashOptions {
-    /// Keys for which the directory is made. More keys make longer chains and fuller filters.
+    /// Number of keys for which the directory is made. More keys make longer chains and fuller filters.
     pub keys_expected: u64,
-    /// Keys a bucket on the mean, l: a key costs 1 + 4/l bytes.
+    /// Mean number of keys in a bucket, l: a key costs 1 + 4/l bytes.
     pub bucket_keys: u32,
 }
 
@@ -37,9 +38,9 @@ pub struct SkimpyStashOptions {
 pub struct SkimpyStash {
     log: FlashLog,
     buffer: RecordPage,
-    /// Page plus one of the newest record of each bucket, or 0.
+    /// For each bucket, the page of its newest record plus one, or 0.
     newest: Vec<u32>,
-    /// `filter_bytes` a bucket.
+    /// Filters of all buckets, `filter_bytes` each.
     filters: Vec<u8>,
     filter_bytes: usize,
     entries: u64,
@@ -50,8 +51,8 @@ impl InTurns<SkimpyStash> {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a page that was durable and is not whole;
+    /// [`Error::Held`](onefold_index::Error::Held) where another opener has the store open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a durable page that is not whole;
     /// [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SkimpyStashOptions) -> Result<InTurns<SkimpyStash>> {
         SkimpyStash::open_one(dir, options).map(InTurns::new)
@@ -96,7 +97,7 @@ impl SkimpyStash {
         ((u128::from(word(key, 0)) * self.newest.len() as u128) >> 64) as usize
     }
 
-    /// Bits of a key in its bucket's filter: 8 bits a key, so 5 or 6 are best.
+    /// The bits of a key in its bucket's filter: with 8 bits a key, 5 or 6 are best.
     fn bits(&self, key: &Fingerprint) -> impl Iterator<Item = usize> + use<> {
         let (start, step) = (word(key, 2), word(key, 3) | 1);
         let (bits, first) = (
@@ -113,7 +114,7 @@ impl SkimpyStash {
             .all(|bit| self.filters[bit / 8] >> (bit % 8) & 1 == 1)
     }
 
-    /// Lets the directory know the records of a page.
+    /// Enters the records of a page into the directory.
     fn enter(&mut self, page: &RecordPage, number: u32) {
         for record in page.records() {
             let bucket = self.bucket_of(&record.key);
@@ -126,7 +127,7 @@ impl SkimpyStash {
     }
 
     fn put(&mut self, record: Record) -> Result<()> {
-        // still full where it could not be written before
+        // the buffer is still full where it could not be written before
         self.write_if_full()?;
         let link = self.newest[self.bucket_of(&record.key)];
         self.buffer.put(Record { link, ..record });
@@ -165,7 +166,7 @@ impl SkimpyStash {
                 }
                 self.stats.false_reads += 1;
                 let bucket = self.bucket_of(key);
-                // all records of a bucket in one page lead to the same page; towards older ones, always
+                // all records of a bucket in one page lead to the same page, an older one
                 let before = page
                     .records()
                     .find(|record| self.bucket_of(&record.key) == bucket)
@@ -181,7 +182,7 @@ impl Locate for SkimpyStash {
         (&self.log, &mut self.stats)
     }
 
-    /// What is said of each key, and where. The chains of a batch of keys are followed together, a page of each at a
+    /// Looks up the newest record of each key. The chains of a batch of keys are followed together, a page of each at a
     /// time.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found: Vec<Located> = keys

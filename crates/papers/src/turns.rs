@@ -1,4 +1,4 @@
-//! Callers take turns: the published indexes change themselves when they are asked, so each stands behind a lock.
+//! Callers take turns: a lookup changes the published indexes, so each stands behind a lock.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -10,46 +10,46 @@ use onefold_index::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use onefold_io::ErrorKind;
 use parking_lot::{Mutex, MutexGuard};
 
-/// An index of one caller at a time; its methods are those of [`ChunkIndex`].
+/// An index for one caller at a time; its methods are those of [`ChunkIndex`].
 pub trait OneCaller: Send {
-    /// As [`ChunkIndex::lookup`].
+    /// See [`ChunkIndex::lookup`].
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
-    /// As [`ChunkIndex::say`].
+    /// See [`ChunkIndex::say`].
     fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
 
-    /// As [`ChunkIndex::insert`].
+    /// See [`ChunkIndex::insert`].
     fn insert(&mut self, entries: &[(Fingerprint, Location)]) -> Result<()> {
         entries
             .iter()
             .try_for_each(|(key, location)| self.say(key, Some(location.container)))
     }
 
-    /// As [`ChunkIndex::remove`].
+    /// See [`ChunkIndex::remove`].
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
 
-    /// As [`ChunkIndex::retire`].
+    /// See [`ChunkIndex::retire`].
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
-    /// As [`ChunkIndex::checkpoint`].
+    /// See [`ChunkIndex::checkpoint`].
     fn checkpoint(&mut self) -> Result<()>;
 
-    /// As [`ChunkIndex::iterate`].
+    /// See [`ChunkIndex::iterate`].
     fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)
     -> Result<()>;
 
-    /// As [`ChunkIndex::ram_bytes`].
+    /// See [`ChunkIndex::ram_bytes`].
     fn ram_bytes(&self) -> usize;
 
-    /// As [`ChunkIndex::stats`].
+    /// See [`ChunkIndex::stats`].
     fn stats(&self) -> IndexStats;
 }
 
 /// An index whose callers take turns.
 pub struct InTurns<I> {
-    /// Ends before the index does.
+    /// The timer, declared first so that it ends before the index does.
     timer: Option<Timer>,
     index: Arc<Mutex<I>>,
 }
@@ -63,15 +63,15 @@ impl<I> InTurns<I> {
         }
     }
 
-    /// The index, for one caller.
+    /// Locks the index for one caller.
     pub(crate) fn lock(&self) -> MutexGuard<'_, I> {
         self.index.lock()
     }
 }
 
 impl<I: Send + 'static> InTurns<I> {
-    /// The same index, with a thread that calls `act` every `interval_ms` milliseconds, as one of its callers, until
-    /// the index is dropped. What `act` fails with is logged: it is done again the next time.
+    /// The same index with a thread that calls `act` every `interval_ms` milliseconds, like any other caller, until the
+    /// index is dropped. An error of `act` is logged, and the next call tries again.
     pub(crate) fn with_timer(
         mut self,
         interval_ms: u64,
@@ -83,7 +83,7 @@ impl<I: Send + 'static> InTurns<I> {
     }
 }
 
-/// A thread that does the same thing again and again, until it is dropped.
+/// A thread that repeats one action until it is dropped.
 struct Timer {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -115,7 +115,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // one that panicked has said so
+            // a panic of the thread was reported by the thread
             let _ = thread.join();
         }
     }

@@ -11,9 +11,9 @@ use onefold_io::Disk;
 use super::page::{PAGE_BYTES, check_page_of, seal_page_of};
 use crate::{ContainerId, Error, Result};
 
-/// bytes of a page's header: checksum 8, records 1, spans 1
+/// Bytes of a page's header: checksum 8, records 1, spans 1.
 pub const HEADER_BYTES: usize = 10;
-/// bytes of a span in a page: container 8, records and the tombstone bit 1
+/// Bytes of a span in a page: container 8, records and the tombstone bit 1.
 const SPAN_BYTES: usize = 9;
 const FINGERPRINT_BYTES: usize = 32;
 /// Largest number of records on a page: a count fits seven bits, and the eighth bit of its byte says "removed".

@@ -1,5 +1,5 @@
-//! The published indexes and filters beside their papers' figures: what `cargo xtask bench papers` and
-//! `cargo xtask bench sampling` run.
+//! The published indexes and filters beside their papers' figures: the program behind `cargo xtask bench papers` and
+//! `cargo xtask bench sampling`.
 #![forbid(unsafe_code)]
 
 mod papers;
@@ -16,17 +16,17 @@ mod sampling;
 
 use clap::Parser;
 
-/// What to measure.
+/// The benchmark to run.
 #[derive(Parser)]
 enum Bench {
     /// The papers' indexes under the papers' workloads, on a modelled flash.
     Papers(papers::PapersArgs),
-    /// What a sampled ChunkStash loses on backups of versions of real data.
+    /// The duplicates that a sampled ChunkStash loses on backups of versions of real data.
     Sampling(sampling::SamplingArgs),
 }
 
 fn main() {
-    // `cargo bench` says so to every program that it runs
+    // `cargo bench` passes this to every program that it runs
     let args = std::env::args_os().filter(|arg| arg != "--bench");
     let done = match Bench::parse_from(args) {
         Bench::Papers(args) => papers::run(&args),

@@ -1,10 +1,10 @@
 //! `cargo xtask bench papers`: the papers' indexes under the papers' workloads, on a modelled flash with the papers'
 //! costs.
 //!
-//! Every index is driven as a dedup store does (look up, insert what is new), then asked for absent keys and for
-//! present ones at random. "lost" is the part of the stream's duplicates that was not recognized (sampling alone may
-//! lose some). Times are the device's, modelled (25/200/1500 µs; one thing at a time, or as many as `--device` says),
-//! plus 1 µs of CPU a key; so a busy machine does not matter. RAM is what the index holds.
+//! Every index is driven as by a dedup store (look up, insert new keys), then asked for absent keys and for present
+//! ones at random. "lost" is the share of the stream's duplicates that were not recognized (sampling alone may lose
+//! some). Times are the device's, modelled (25/200/1500 µs; one thing at a time, or as many as `--device` says), plus 1
+//! µs of CPU a key, so a busy machine does not matter. RAM is what the index holds.
 
 mod configurations;
 
@@ -17,15 +17,15 @@ use self::configurations::Open;
 
 use super::report::{Table, machine, machine_line};
 
-/// CPU of a key, in microseconds: so that a lookup that reads nothing costs something.
+/// CPU time of a key in microseconds, so that a lookup without reads costs something.
 const CPU_US: f64 = 1.0;
 /// Bytes of a record, for write amplification.
 const RECORD_BYTES: f64 = 64.0;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PapersArgs {
-    /// Part of the papers' data sets.
+    /// Share of the papers' data sets, above 0; 1 is full scale.
     #[arg(long, default_value_t = 0.1)]
     pub scale: f64,
     /// Seed of the workloads.

@@ -2,8 +2,8 @@
 //! devices.
 //!
 //! PRUNE: the same 100 GB twice (9.9 M chunks), the fingerprints on a disk of 10,000 turns; sets, tablets, cached RAM
-//! and the disk's stroke are all scaled by the same part, so that the number of tablets stays. All else that a backup
-//! does takes what PRUNE's fastest one took (81.7 MB/s); the single table has as much RAM as the tablets. ChunkStash:
+//! and the disk's stroke are all scaled by the same factor, so that the number of tablets stays. The rest of a backup
+//! takes as long as in PRUNE's fastest one (81.7 MB/s); the single table has as much RAM as the tablets. ChunkStash:
 //! two full backups of 4.1 M chunks (its data set 2), of which the second has a sixteenth of new runs; index time
 //! alone. Times are modelled, plus 1 µs of CPU a key.
 
@@ -22,14 +22,14 @@ use super::report::Table;
 type Error = Box<dyn std::error::Error>;
 
 const CPU_US: f64 = 1.0;
-/// PRUNE, §5.3: 13 bits of target pattern.
+/// Mean chunk in bytes for 13 bits of target pattern: PRUNE, §5.3.
 const CHUNK_BYTES: f64 = 10_100.0;
 const PRUNE_CHUNKS: f64 = 9_900_000.0;
-/// Bytes a microsecond: PRUNE's fastest backup (§5.6).
+/// Bytes a microsecond of a backup without its index: PRUNE's fastest (§5.6).
 const REST: f64 = 81.7;
 const TABLET_BYTES: f64 = 1_572_864.0;
 const STASH_CHUNKS: f64 = 4_100_000.0;
-/// Chunks that are new, or repeated, together.
+/// Number of chunks that are new, or repeated, together.
 const RUN: u64 = 64;
 
 /// Runs the comparisons whose name contains `only` (prune, chunkstash) at `scale` and prints "paper | here".
@@ -123,8 +123,8 @@ fn prune_row(
     Ok(row)
 }
 
-/// A B-tree as ChunkStash's rival: RAM a key for its pages, the records of its write buffer, and whether full ones wait
-/// in the cache.
+/// A B-tree as ChunkStash's rival: RAM a key for its pages, the records of its write buffer, and whether full buffers
+/// wait in the cache.
 struct Rival {
     name: &'static str,
     cache: f64,
@@ -132,9 +132,9 @@ struct Rival {
     writes_late: bool,
 }
 
-/// As this code is used; then what BerkeleyDB had on the papers' machines and redb has not: pages that are written when
-/// the cache is full, and the system's page cache around it, into which the index of data set 2 fits whole (4.1 M
-/// records of 64 bytes are 262 MB).
+/// The first rival is this code as it is used. The others have what BerkeleyDB had on the papers' machines and redb
+/// lacks: pages that are written when the cache is full, and the system's page cache around it, into which the index of
+/// data set 2 fits whole (4.1 M records of 64 bytes are 262 MB).
 const RIVALS: [Rival; 7] = [
     Rival {
         name: "4 B/key of pages, durable by 1023 keys",
@@ -263,7 +263,7 @@ struct Part {
 }
 
 impl Part {
-    /// Chunks a microsecond.
+    /// Chunks a microsecond, CPU time included.
     fn speed(self) -> f64 {
         1.0 / (self.us + CPU_US)
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask bench sampling FOLDER FOLDER …`: what ChunkStash loses where it has a slot for one key in n only, and
-//! sparse indexing beside it, on backups of real data.
+//! `cargo xtask bench sampling FOLDER FOLDER …`: the duplicates that ChunkStash loses where only one key in n has a
+//! slot, and sparse indexing beside it, on backups of real data.
 //!
-//! Each folder is a backup, in the order given: versions of the same thing. Its files are cut and fingerprinted in the
-//! order of their names, looked up batch by batch, and what is not found is stored. A duplicate that was not found is
+//! Each folder is a backup, in the given order: versions of the same data. Its files are cut and fingerprinted in the
+//! order of their names, looked up batch by batch, and missing chunks are stored. A duplicate that was not found is
 //! lost: it is stored again. Device time is modelled, as in [`super::papers`].
 
 use std::collections::HashSet;
@@ -18,10 +18,10 @@ use super::report::{Table, machine, machine_line};
 
 const BATCH: usize = 512;
 const CONTAINER_CHUNKS: u64 = 1023;
-/// A file's first bytes; what is behind them is left out.
+/// Bytes of a file that are read; the rest is left out.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SamplingArgs {
     /// Backups, in order.
@@ -29,13 +29,13 @@ pub struct SamplingArgs {
     /// Mean chunk, in bytes.
     #[arg(long, default_value_t = 8192)]
     pub mean: usize,
-    /// The prefetch cache, in MiB, for every sample alike.
+    /// The prefetch cache in MiB, the same for every sample.
     #[arg(long, default_value_t = 4)]
     pub cache_mib: usize,
 }
 
 type Error = Box<dyn std::error::Error>;
-/// A chunk and its length.
+/// Chunks with their lengths in bytes.
 type Chunks = Vec<(Fingerprint, u32)>;
 
 /// Runs the benchmark and prints its table.
@@ -106,7 +106,7 @@ fn chunkstash(
     Ok(Box::new(ChunkStash::open(dir, options)?))
 }
 
-/// Sparse indexing of that sample, which does not become sparser, whatever the table takes.
+/// Options of sparse indexing with that sample, which never doubles, whatever RAM the table takes.
 pub fn sparse(unique: usize, sample: u32, cache_bytes: usize) -> SparseOptions {
     SparseOptions {
         sample,
@@ -116,7 +116,7 @@ pub fn sparse(unique: usize, sample: u32, cache_bytes: usize) -> SparseOptions {
     }
 }
 
-/// Opens an index.
+/// Opens an index in a folder.
 type Open<'a> = &'a dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex>>;
 
 fn row(
@@ -179,7 +179,7 @@ fn row(
     ])
 }
 
-/// Duplicates, and those that were stored again.
+/// The number of duplicates, and of those that were stored again.
 #[derive(Default)]
 struct Loss {
     duplicates: u64,
@@ -189,7 +189,7 @@ struct Loss {
     us: f64,
 }
 
-/// The chunks of all files below `folder`, in the order of their names.
+/// Appends the chunks of all files below `folder`, in the order of their names.
 fn cut_folder(folder: &Path, chunker: &mut dyn Chunker, into: &mut Chunks) -> std::io::Result<()> {
     let mut names: Vec<PathBuf> = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))

@@ -1,15 +1,14 @@
 //! The chain of Bloom filters of a partition: in RAM one after the other, on flash bit-sliced, so that one AND of rows
-//! asks all of them.
+//! tests all of them.
 //!
 //! ```text
 //! unit   slice 0 … slice S−1, a page each; written whole, to the other of its two places
 //! slice  header 64 │ pointer:u32 × M │ row × R, M bits each: bit i of row r is bit r of the slice's part of filter i
 //! ```
 //!
-//! A key has all its bits in one slice, so a lookup reads one page of a chain and not the 2 to 8 that it has: the
-//! slices are the sub-partitions of the conclusion's hierarchical partitioning, with one write buffer for all of them.
-//! Always holds: pointers rise within a unit; of a unit's two places the one with the higher generation that is whole
-//! counts.
+//! A key has all its bits in one slice, so a lookup reads one page of a chain and not all of its 2 to 8: the slices are
+//! the sub-partitions of the conclusion's hierarchical partitioning, with one write buffer for all of them. Always
+//! holds: pointers rise within a unit; of a unit's two places the whole one with the higher generation counts.
 
 use onefold_chunk::Fingerprint;
 
@@ -18,27 +17,27 @@ use onefold_index::strata::page::{PAGE_BYTES, check_page, seal_page};
 use onefold_index::{Error, Result};
 
 const HEADER_BYTES: usize = 64;
-/// Bytes of a filter that are its pointer (§4.4.1).
+/// Bytes of a filter that hold its pointer (§4.4.1).
 pub const POINTER_BYTES: usize = 4;
 
-/// How filters are made, the same for all partitions.
+/// The layout of filters, the same for all partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Filters a chain unit, M.
+    /// Filters in a chain unit, M.
     pub chain_max: u32,
-    /// Bytes a filter, δ, pointer included.
+    /// Bytes of a filter, δ, pointer included.
     pub filter_bytes: u32,
-    /// Slices a unit, S.
+    /// Slices of a unit, S.
     pub slices: u32,
-    /// Bits of a filter that lie in one slice, R.
+    /// Bits of a filter in one slice, R.
     pub rows: u32,
-    /// Bits of a key, k.
+    /// Bits that a key sets, k.
     pub hashes: u32,
 }
 
 impl Shape {
-    /// The fewest slices, or `slices` of them if that is more. `None` where not even a row fits beside the pointers, or
-    /// a unit has no filter.
+    /// The shape with the fewest slices, or with `slices` of them if that is more. `None` where not even a row fits
+    /// beside the pointers, or a unit has no filter.
     pub fn new(
         chain_max: u32,
         filter_bytes: u32,
@@ -68,14 +67,14 @@ impl Shape {
         })
     }
 
-    /// Pages that `filters` filters take up one after the other, at least one and at most a unit's.
+    /// The number of pages that `filters` filters take up one after the other, at least one and at most a unit's.
     pub fn pages_of(&self, filters: u32) -> u32 {
         (filters * self.filter_bytes)
             .div_ceil(PAGE_BYTES as u32)
             .clamp(1, self.slices)
     }
 
-    /// The slice of `key`.
+    /// The number of the slice of `key`.
     pub fn slice_of(&self, key: &Fingerprint) -> u32 {
         ((u128::from(word(key, 1)) * u128::from(self.slices)) >> 64) as u32
     }
@@ -107,33 +106,33 @@ impl Shape {
     }
 }
 
-/// The page that a filter in RAM leads to.
+/// The page to which a filter in RAM leads.
 pub fn pointer_of(filter: &[u8]) -> u32 {
     u32::from_le_bytes(filter[..POINTER_BYTES].try_into().expect("four bytes"))
 }
 
-/// What each slice of a unit says of the unit.
+/// The head of a unit, which each of its slices repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct UnitHead {
-    /// The partition.
+    /// Number of the partition.
     pub partition: u32,
-    /// Which of the partition's units, from 0.
+    /// Position of the unit in its partition's chain, from 0.
     pub ordinal: u32,
-    /// Rises with each writing.
+    /// Number of the writing, which rises each time.
     pub generation: u64,
-    /// Filters in it.
+    /// Number of filters in the unit.
     pub filters: u32,
-    /// The units before speak of all pages of the partition before this one.
+    /// First page of the partition that the units before do not cover.
     pub since: u32,
 }
 
-/// One page of a unit, checked.
+/// One page of a unit whose checks succeeded.
 pub struct Slice {
     bytes: Vec<u8>,
 }
 
 impl Slice {
-    /// Checks the page that was read from page `page` of `path`.
+    /// Checks the bytes that were read from page `page` of `path`.
     pub fn check(bytes: Vec<u8>, shape: &Shape, path: &str, page: u32) -> Result<Slice> {
         check_page(&bytes, path, page)?;
         let slice = Slice { bytes };
@@ -148,14 +147,14 @@ impl Slice {
         Ok(slice)
     }
 
-    /// An empty one.
+    /// A slice without filters.
     pub fn empty() -> Slice {
         Slice {
             bytes: vec![0; PAGE_BYTES],
         }
     }
 
-    /// What it says of its unit.
+    /// The head of the slice's unit.
     pub fn head(&self) -> UnitHead {
         let four =
             |at: usize| u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"));
@@ -170,13 +169,13 @@ impl Slice {
         }
     }
 
-    /// Pages that filter `i` leads to.
+    /// The page to which filter `i` leads.
     pub fn pointer(&self, i: u32) -> u32 {
         let at = HEADER_BYTES + 4 * i as usize;
         u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("four bytes"))
     }
 
-    /// The pages that may hold `key`, the newest first: an AND of its rows.
+    /// Appends the pages that may hold `key` to `into`, newest first, by an AND of its rows.
     pub fn ask(&self, shape: &Shape, key: &Fingerprint, into: &mut Vec<u32>) {
         let row_bytes = shape.chain_max.div_ceil(8) as usize;
         let mut all = [0xffu8; PAGE_BYTES / 8];
@@ -192,7 +191,7 @@ impl Slice {
         into.extend((0..filters).rev().filter(is_set).map(|i| self.pointer(i)));
     }
 
-    /// Appends filter `filter` as number `i`: its part for slice number `number`.
+    /// Appends the part of `filter` for slice `number`, as filter `i` of the unit.
     pub fn append(&mut self, shape: &Shape, number: u32, i: u32, filter: &[u8]) {
         let at = HEADER_BYTES + 4 * i as usize;
         self.bytes[at..at + 4].copy_from_slice(&filter[..POINTER_BYTES]);
@@ -206,7 +205,7 @@ impl Slice {
         }
     }
 
-    /// Completes it as page `page` of its file.
+    /// Completes the slice as page `page` of its file.
     pub fn seal(&mut self, head: UnitHead, page: u32) -> &[u8] {
         self.bytes[8..12].copy_from_slice(&head.partition.to_le_bytes());
         self.bytes[12..16].copy_from_slice(&head.ordinal.to_le_bytes());
@@ -234,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The bit-sliced form answers as the filters one by one do.
+    /// The bit-sliced form gives the same answers as the filters one by one.
     #[test]
     fn slices_answer_as_filters_in_ram_do() {
         for (chain_max, filter_bytes) in [(96, 64), (128, 64), (64, 128), (10, 32), (256, 64)] {

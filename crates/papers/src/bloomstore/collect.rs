@@ -1,23 +1,23 @@
-//! Garbage collection, as in a log-structured file system (§4.4.2): the oldest pages first; what is live moves to the
-//! end, the rest goes.
+//! Garbage collection, as in a log-structured file system (§4.4.2): from the oldest page on, live records move to the
+//! end, and the rest is dropped.
 //!
 //! Always holds: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal
-//! at the head has nothing older left to hide, so it goes. Pages before the head count for nothing at once, and their
-//! space is free after the checkpoint that makes the moved records durable.
+//! at the head has no older record left to hide, so it is dropped. Pages before the head count for nothing at once, and
+//! their space is free after the checkpoint that makes the moved records durable.
 
 use super::{BloomStore, Search};
 use crate::flashlog::{At, Candidates, Kind, Locate};
 use onefold_chunk::Fingerprint;
 use onefold_index::Result;
 
-/// Of so many pages that are written one is looked at for superseded records: a look reads a page of each unit of the
-/// chain, and some pages of records.
+/// One written page in this many is sampled for superseded records: sampling reads a page of each unit of the chain,
+/// and some pages of records.
 const SAMPLED_PAGES: u32 = 4;
 
 impl BloomStore {
-    /// Of a page that is about to be written, looks whether one record supersedes an older one on flash, and counts so
-    /// many records as garbage as it stands for. No lookup is needed for a record to be said again (a sweep moves
-    /// chunks), so this is how the store knows.
+    /// Samples one record of a page that is about to be written: where it supersedes an older one on flash, as many
+    /// records count as garbage as the sample stands for. A key can be inserted again without a lookup (a sweep moves
+    /// chunks), so only this tells the store.
     pub(super) fn sample_superseded(&mut self, number: usize) -> Result<()> {
         let (page, buffer) = (self.log.range().end, &self.partitions[number].buffer);
         if !page.is_multiple_of(SAMPLED_PAGES) || buffer.len() == 0 {
@@ -25,14 +25,14 @@ impl BloomStore {
         }
         let records = buffer.len();
         let sampled = buffer.record((page / SAMPLED_PAGES) as usize % records);
-        // a removal counts as garbage already, and so does what it removes
+        // a removal counts as garbage already, and so does the record that it removes
         if matches!(sampled.kind, Kind::Says(Some(_))) && self.is_on_flash(number, &sampled.key)? {
             self.garbage += records as u64 * u64::from(SAMPLED_PAGES);
         }
         Ok(())
     }
 
-    /// Whether a page of the log says anything of the key.
+    /// Whether a page of the log has a record of the key.
     fn is_on_flash(&mut self, number: usize, key: &Fingerprint) -> Result<bool> {
         let before = self.stats;
         let mut found = [None];
@@ -45,20 +45,20 @@ impl BloomStore {
         };
         let keys = std::slice::from_ref(key);
         let searched = self.search(keys, &mut found, vec![&mut search]);
-        // no lookup of a caller's
+        // this lookup is not counted: no caller asked for it
         self.stats = before;
         searched.map(|()| found[0].is_some())
     }
 
-    /// So many containers are gone: about as many records of them, in the mean, are garbage.
+    /// Counts the records of `gone` retired containers as garbage, by the mean number of records in a container.
     pub(super) fn retired_garbage(&mut self, gone: u64) {
         let live = self.entries.saturating_sub(self.garbage);
         self.garbage += live / self.containers.max(1) * gone.min(self.containers);
         self.containers = self.containers.saturating_sub(gone);
     }
 
-    /// Collects if the estimate of garbage says so, until the estimate is half of what is allowed, or all was seen
-    /// once.
+    /// Collects pages if the estimate of garbage exceeds the limit, until it is half of the limit, or all pages were
+    /// seen once.
     pub(super) fn collect_garbage(&mut self) -> Result<()> {
         let allowed = (self.entries as f64 * self.options.garbage_max) as u64;
         if self.garbage <= allowed {
@@ -83,7 +83,7 @@ impl BloomStore {
         self.release_units()
     }
 
-    /// Moves the live records of the first page.
+    /// Moves the live records of the first page to the end.
     fn collect_page(&mut self) -> Result<()> {
         let page = self.log.range().start;
         let records = self.log.read(page)?;
@@ -99,7 +99,7 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Gives back units, but the last of a partition, that speak of collected pages alone.
+    /// Releases units that speak of collected pages alone, except the last unit of a partition.
     fn release_units(&mut self) -> Result<()> {
         let head = self.log.range().start;
         for number in 0..self.partitions.len() {

@@ -5,10 +5,10 @@
 //! flash  log of record pages, 64 keys each │ a chain of filters a partition, one filter a page, bit-sliced
 //! ```
 //!
-//! RAM a key: 4096/(64·M) for write buffers, δ/(64·M) for active filters, and what pool and pre-filter are given: 0.5
-//! bytes at M = 128, 0.67 at 96. A lookup that RAM does not answer reads a page of the chain and then the pages that
-//! the chain names, newest first; each step of a whole batch of keys is one batch of reads, so that the chain reads of
-//! many keys are in flight at once (what §4.4.1 leaves as future work).
+//! RAM a key: 4096/(64·M) for write buffers, δ/(64·M) for active filters, and the pool and pre-filter as configured:
+//! 0.5 bytes at M = 128, 0.67 at 96. A lookup that RAM does not answer reads a page of the chain and then the pages
+//! that the chain names, newest first; each step of a whole batch of keys is one batch of reads, so that the chain
+//! reads of many keys are in flight at once (which §4.4.1 leaves as future work).
 //!
 //! Always holds: a partition's pages and filters are in the order of writing, so the newest answer is found first; a
 //! filter is in the pool or on flash, never in both. A chain longer than M grows another unit, and a lookup of an
@@ -33,40 +33,39 @@ use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
 use onefold_index::{ContainerId, Filter, IndexStats, Location, Result};
 
-/// Keys whose reads are in flight together: bounds the RAM of a lookup to some MiB.
+/// Number of keys whose reads are in flight together: bounds the RAM of a lookup to some MiB.
 const BATCH: usize = 256;
 
-/// How a BloomStore is made; `partitions`, `chain_max`, `filter_bytes` and `sub_partitions` of one that exists stay as
-/// they were.
+/// Options of a BloomStore. An existing store keeps its `partitions`, `chain_max`, `filter_bytes` and `sub_partitions`.
 #[derive(Clone, Debug)]
 pub struct BloomStoreOptions {
-    /// Keys for which the chains are to have at most `chain_max` filters; makes the number of partitions. More keys
+    /// Number of keys for which chains have at most `chain_max` filters; decides the number of partitions. More keys
     /// make longer chains.
     pub keys_expected: u64,
-    /// Filters a chain, M (§4.5.3: 96).
+    /// Largest number of filters in a chain, M (§4.5.3: 96).
     pub chain_max: u32,
-    /// Bytes a filter, δ, its pointer of 4 bytes included (§4.5.3: 64, or 128 where most keys are present).
+    /// Bytes of a filter, δ, its pointer of 4 bytes included (§4.5.3: 64, or 128 where most keys are present).
     pub filter_bytes: u32,
-    /// Sub-partitions that share a write buffer, each with a part of the chain of its own; at least as many as make
-    /// each part fit into a page.
+    /// Number of sub-partitions that share a write buffer, each with its own part of the chain; raised until each part
+    /// fits into a page.
     pub sub_partitions: u32,
-    /// A lookup reads as many pages of a chain's unit as its filters take up, ⌈filters·δ/4096⌉ as §4.4.1 does, and not
-    /// only that of the key's slice. The answer is the same: for comparisons.
+    /// Whether a lookup reads all pages of a chain's unit, ⌈filters·δ/4096⌉ as in §4.4.1, and not only that of the
+    /// key's slice. The answer is the same: for comparisons.
     pub reads_whole_chains: bool,
-    /// RAM for filters that are not yet on flash, shared by all partitions.
+    /// RAM in bytes for filters that are not yet on flash, shared by all partitions.
     pub pool_bytes: usize,
-    /// RAM for the pre-filter, 0 for none (§4.4.3: 4 bits a key).
+    /// RAM in bytes for the pre-filter, 0 for none (§4.4.3: 4 bits a key).
     pub prefilter_bytes: usize,
-    /// Collect when about this part of all records is garbage.
+    /// Share of garbage among all records above which garbage is collected.
     pub garbage_max: f64,
-    /// Milliseconds that an insertion may stay in a write buffer without being durable; a thread of the store's own
-    /// sees to it (§4.4.1: a configurable timeout, such as 1 ms).
+    /// Milliseconds that an insertion may stay in a write buffer without being durable, ensured by a thread of the
+    /// store (§4.4.1: a configurable timeout, such as 1 ms).
     pub flush_interval_ms: Option<u64>,
 }
 
 impl BloomStoreOptions {
-    /// The dissertation's best for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: what write buffers
-    /// leave goes to the pre-filter (4 bits a key) and the rest to the pool.
+    /// The dissertation's best options for `keys_expected` keys, M = 96 and δ = 64, within `ram_bytes`: RAM beside
+    /// write buffers goes to the pre-filter (4 bits a key), and the rest to the pool.
     pub fn new(keys_expected: u64, ram_bytes: usize) -> BloomStoreOptions {
         let options = BloomStoreOptions {
             keys_expected,
@@ -82,8 +81,8 @@ impl BloomStoreOptions {
         options.within(ram_bytes, 4.0)
     }
 
-    /// These within `ram_bytes`: what write buffers leave goes to a pre-filter of `prefilter_bits` bits a key, and the
-    /// rest to the pool.
+    /// These options within `ram_bytes`: RAM beside write buffers goes to a pre-filter of `prefilter_bits` bits a key,
+    /// and the rest to the pool.
     pub fn within(self, ram_bytes: usize, prefilter_bits: f64) -> BloomStoreOptions {
         let buffers = self.partitions() as usize * (4096 + self.filter_bytes as usize);
         let rest = ram_bytes.saturating_sub(buffers);
@@ -95,7 +94,7 @@ impl BloomStoreOptions {
         }
     }
 
-    /// Partitions, P.
+    /// The number of partitions, P.
     pub fn partitions(&self) -> u32 {
         let keys = RECORDS as u64 * u64::from(self.chain_max.max(1));
         self.keys_expected.div_ceil(keys).clamp(1, 1 << 24) as u32
@@ -111,7 +110,7 @@ pub struct BloomStore {
     partitions: Vec<Partition>,
     held_bytes: usize,
     prefilter: Option<BlockedBloom>,
-    /// About how many records are superseded, removed or of retired containers.
+    /// Estimated number of records that are superseded, removed or of retired containers.
     garbage: u64,
     last_container: Option<ContainerId>,
     containers: u64,
@@ -125,20 +124,20 @@ struct Partition {
     active: Box<[u8]>,
     /// Filters that are not yet on flash, oldest first, `filter_bytes` each.
     held: Vec<u8>,
-    /// The chain's units, oldest first.
+    /// Places of the chain's units, oldest first.
     units: Vec<Place>,
-    /// Filters in the last unit.
+    /// Number of filters in the last unit.
     filters: u32,
-    /// The ordinal of the last unit, plus one.
+    /// The last unit's position in the chain, plus one.
     ordinals: u32,
     /// The page behind that of the last filter in the units before the last, and in the last.
     since: (u32, u32),
 }
 
-/// What is still to be read for a key.
+/// The reads that a key still needs.
 struct Search {
     candidates: Candidates,
-    /// Units that are still to be asked.
+    /// Number of units that are still to be asked.
     units: usize,
 }
 
@@ -146,10 +145,10 @@ impl InTurns<BloomStore> {
     /// Opens the store in `dir`, or begins one.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a shape that is damaged or of more than eight times the
-    /// RAM, or a page that was durable and is not whole; [`Error::Budget`](onefold_index::Error::Budget) for a chain
-    /// that fits no page, or a pre-filter of more than 8 GiB; [`Error::Io`](onefold_index::Error::Io).
+    /// [`Error::Held`](onefold_index::Error::Held) where another opener has the store open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a shape that is damaged or needs more than eight times the
+    /// RAM, or a durable page that is not whole; [`Error::Budget`](onefold_index::Error::Budget) for a chain that fits
+    /// no page, or a pre-filter of more than 8 GiB; [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<InTurns<BloomStore>> {
         let interval_ms = options.flush_interval_ms;
         let store = InTurns::new(BloomStore::open_one(dir, options)?);
@@ -159,10 +158,10 @@ impl InTurns<BloomStore> {
         }
     }
 
-    /// Makes durable what waits in write buffers, as the timeout does (§4.4.1). Returns whether anything waited.
+    /// Makes the insertions in write buffers durable, as the timeout does (§4.4.1). Returns whether there were any.
     ///
     /// # Errors
-    /// Those of [`checkpoint`](onefold_index::ChunkIndex::checkpoint).
+    /// Errors of [`checkpoint`](onefold_index::ChunkIndex::checkpoint).
     pub fn flush_waiting(&self) -> Result<bool> {
         self.lock().flush_waiting()
     }
@@ -172,11 +171,11 @@ impl InTurns<BloomStore> {
         self.lock().ram_parts()
     }
 
-    /// Collects all pages that are there now; durable after the next checkpoint.
+    /// Collects all present pages; durable after the next checkpoint.
     ///
     /// # Errors
     /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) for a page that is
-    /// not what was written: it and those behind it are not collected.
+    /// not what was written: this page and those behind it are not collected.
     pub fn collect_all(&mut self) -> Result<()> {
         self.lock().collect_all()
     }
@@ -187,7 +186,7 @@ impl BloomStore {
         recover::open(dir, options)
     }
 
-    /// Makes durable what waits in write buffers.
+    /// Makes the insertions in write buffers durable; returns whether there were any.
     fn flush_waiting(&mut self) -> Result<bool> {
         let waits = self.is_dirty;
         if waits {
@@ -230,7 +229,7 @@ impl BloomStore {
     fn put_record(&mut self, record: Record) -> Result<()> {
         let number = self.partition_of(&record.key);
         if self.partitions[number].buffer.is_full() {
-            // it could not be written before
+            // the buffer is still full where it could not be written before
             self.seal(number)?;
         }
         let partition = &mut self.partitions[number];
@@ -244,7 +243,7 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Pages that may hold the key by filters that are not yet on flash, oldest first.
+    /// The pages that may hold the key by the filters not yet on flash, oldest first.
     fn held_candidates(&self, number: usize, key: &Fingerprint) -> Vec<u32> {
         let filters = &self.partitions[number].held;
         filters
@@ -254,8 +253,8 @@ impl BloomStore {
             .collect()
     }
 
-    /// Writes the buffer as a page; its filter goes to the pool, and where that is full, filters of the fullest
-    /// partition to flash.
+    /// Writes the buffer as a page. Its filter goes to the pool; where that is full, filters of the fullest partition
+    /// go to flash.
     fn seal(&mut self, number: usize) -> Result<()> {
         self.sample_superseded(number)?;
         let partition = &mut self.partitions[number];
@@ -275,9 +274,9 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Appends a partition's filters in the pool to its chain. Those that cannot be written stay in the pool.
+    /// Appends a partition's filters in the pool to its chain. Filters that cannot be written stay in the pool.
     fn flush_chain(&mut self, number: usize) -> Result<()> {
-        // after a crash pages are live again that were collected since the last checkpoint
+        // after a crash, pages collected since the last checkpoint are live again
         let head = self.log.durable_head();
         let filter_bytes = self.shape.filter_bytes as usize;
         let held = std::mem::take(&mut self.partitions[number].held);
@@ -295,7 +294,7 @@ impl BloomStore {
         written
     }
 
-    /// Takes those off `rest` that are written.
+    /// Removes the written filters from `rest`.
     fn append_to_chain(&mut self, number: usize, rest: &mut &[&[u8]]) -> Result<()> {
         let partition = &mut self.partitions[number];
         while !rest.is_empty() {
@@ -327,7 +326,7 @@ impl BloomStore {
         Ok(())
     }
 
-    /// Reads candidates, then the next older unit of the chain, then its candidates, of all searches at once.
+    /// For all searches at once: reads candidate pages, then the next older unit of the chain, then its candidates.
     fn search(
         &mut self,
         keys: &[Fingerprint],

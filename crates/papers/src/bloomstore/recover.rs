@@ -1,5 +1,5 @@
-//! Opening: the shape, the chains that are whole, filters for the pages that no chain speaks of, and the journal into
-//! the write buffers.
+//! Opening a store: reads the shape and the whole chains, makes filters for pages that no chain covers, and applies the
+//! journal to the write buffers.
 
 use std::sync::Arc;
 
@@ -67,8 +67,7 @@ fn empty_partition(shape: &Shape) -> Partition {
 }
 
 impl BloomStore {
-    /// Takes the units that speak of all pages from the first on, one after the other; what comes behind a gap is given
-    /// up.
+    /// Takes the units that cover all pages from the first on without a gap; units behind a gap are given up.
     fn adopt(&mut self, number: usize, found: Vec<Found>) {
         let head = self.log.range().start;
         let partition = &mut self.partitions[number];
@@ -88,8 +87,8 @@ impl BloomStore {
         partition.units.shrink_to_fit();
     }
 
-    /// Reads pages: all where a pre-filter must be filled, otherwise those from the first on that some partition has no
-    /// filter for, and the last of each partition; then applies the journal.
+    /// Reads pages: all where a pre-filter must be filled, otherwise those from the first on for which some partition
+    /// has no filter, and the last page of each partition; then applies the journal.
     fn scan(&mut self) -> Result<()> {
         let range = self.log.range();
         let mut until = vec![0u64; self.partitions.len()];
@@ -148,11 +147,12 @@ fn newest(page: &RecordPage) -> u64 {
     page.records().map(|record| record.seq).max().unwrap_or(0)
 }
 
-/// A store that is there may have eight times the partitions of the one that `options` would make, or of this one: a
-/// write buffer of 4 KiB each. One that claims more, made with far more RAM or damaged, is made anew.
+/// Partitions that every store may have, a write buffer of 4 KiB each. An existing store may have eight times the
+/// partitions of a store by `options`, or eight times this number. A store that claims more, because of far more RAM or
+/// damage, must be made anew.
 const LEAST_PARTITIONS: u32 = 256;
 
-/// Partitions and shape of the store that is there, or those that `options` ask for.
+/// The number of partitions and the shape of the existing store, or those that `options` ask for.
 fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> {
     let too_large = || Error::Budget {
         budget_bytes: 4096,
@@ -173,7 +173,7 @@ fn shape_of(dir: &dyn Dir, options: &BloomStoreOptions) -> Result<(u32, Shape)> 
         && (1..4096).contains(&chain_max)
         && (5..=4096).contains(&filter_bytes)
         && (1..=64).contains(&hashes)
-        // a unit is written from RAM, a page a slice
+        // a unit is written from RAM, a page for each slice
         && slices <= options.sub_partitions.max(1024);
     let shape = || {
         Shape::new(

@@ -1,5 +1,5 @@
-//! The file of chain units, `bloom-chains`: each unit has two places of S pages and is written to the one that does not
-//! count.
+//! The file of chain units, `bloom-chains`: each unit has two places of S pages and is written to the place that does
+//! not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use onefold_index::strata::page::PAGE_BYTES;
 
 const CHAINS: &str = "bloom-chains";
 
-/// A unit's place: its number × 2 + which of the two.
+/// The place of a unit: its number × 2, plus 0 or 1 for the two places.
 pub type Place = u32;
 
-/// A unit that was found whole.
+/// A whole unit in the file.
 pub struct Found {
-    /// Where it is.
+    /// Place of the unit.
     pub place: Place,
-    /// What it says.
+    /// Head of the unit.
     pub head: UnitHead,
-    /// The page of its last filter.
+    /// The page of the unit's last filter.
     pub last: u32,
 }
 
@@ -33,13 +33,13 @@ pub struct Units {
     next: u32,
     free: Vec<u32>,
     generation: u64,
-    /// Bytes written.
+    /// Bytes written since the file was opened.
     pub bytes_written: u64,
 }
 
 impl Units {
-    /// Opens the file and tells the newest whole form of each unit, by partition and ordinal. What speaks of pages from
-    /// `end` on, which were lost, is undone.
+    /// Opens the file and returns the newest whole form of each unit, by partition and position. Units that speak of
+    /// pages from `end` on, which were lost, do not count.
     pub fn open(
         dir: &dyn onefold_io::Dir,
         shape: Shape,
@@ -88,7 +88,7 @@ impl Units {
         Ok((units, found))
     }
 
-    /// Head and last pointer of what stands at `place`, if all of its slices are of one writing.
+    /// The head and the last pointer of the unit at `place`; `None` where its slices are not of one writing.
     fn read_head(&self, place: Place) -> Result<Option<(UnitHead, u32)>> {
         let end = (u64::from(place) + 1) * u64::from(self.shape.slices) * PAGE_BYTES as u64;
         if self.disk.len()? < end {
@@ -116,12 +116,12 @@ impl Units {
         Ok(self.disk.write_at(&[0; PAGE_BYTES], at)?)
     }
 
-    /// The page of slice `slice` at `place`.
+    /// The page number of slice `slice` at `place`.
     pub fn page(&self, place: Place, slice: u32) -> u32 {
         place * self.shape.slices + slice
     }
 
-    /// A place for a new unit.
+    /// Allocates a place for a new unit.
     pub fn allocate(&mut self) -> Place {
         let unit = self.free.pop().unwrap_or_else(|| {
             self.next += 1;
@@ -130,12 +130,12 @@ impl Units {
         unit * 2
     }
 
-    /// Gives a place back: its unit speaks of collected pages alone.
+    /// Releases the place of a unit that speaks of collected pages alone.
     pub fn release(&mut self, place: Place) {
         self.free.push(place / 2);
     }
 
-    /// Slices by their pages, in one batch.
+    /// Reads slices by their page numbers, in one batch.
     pub fn read(&self, pages: &[u32]) -> Result<Vec<Slice>> {
         read_many(&*self.disk, pages)?
             .into_iter()
@@ -144,8 +144,8 @@ impl Units {
             .collect()
     }
 
-    /// Writes the unit at `old` with `filters` appended (or a new one), to its other place, which it returns. Reads: S
-    /// where it was there; writes: S.
+    /// Writes the unit at `old` with `filters` appended (or a new unit) to its other place, which it returns. Reads: S
+    /// for an existing unit; writes: S.
     pub fn write(
         &mut self,
         old: Place,
@@ -183,7 +183,7 @@ impl Units {
         Ok(place)
     }
 
-    /// Makes all that was written durable.
+    /// Makes all writes durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.disk.sync()?)
     }

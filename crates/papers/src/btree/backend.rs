@@ -1,4 +1,4 @@
-//! The B-tree library's file on a [`Disk`] of ours, so that it runs on real, simulated and modelled devices alike.
+//! The file of the B-tree library on one of our [`Disk`]s, so that it runs on real, simulated and modelled devices.
 
 use std::io;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use redb::StorageBackend;
 
 use onefold_index::Error;
 
-/// What was done to a backend since it was opened.
+/// Counters of a backend since it was opened.
 #[derive(Default)]
 pub struct Traffic {
-    /// Reads, each of a page or of some neighbouring ones.
+    /// Reads, each of one page or of some neighbouring pages.
     pub reads: AtomicU64,
     /// Bytes written.
     pub bytes_written: AtomicU64,
 }
 
-/// A [`Disk`] as the B-tree library wants its file.
+/// A [`Disk`] with the interface that the B-tree library needs.
 pub struct DiskBackend {
-    /// Where the bytes are.
+    /// The disk that stores the bytes.
     pub disk: Arc<dyn Disk>,
-    /// What is counted.
+    /// Counters of reads and writes.
     pub traffic: Arc<Traffic>,
 }
 
@@ -58,11 +58,11 @@ impl StorageBackend for DiskBackend {
     }
 }
 
-/// What the library says, in our words: our own errors come back as they were.
+/// Turns an error of the library into ours; our own errors come back unchanged.
 pub fn failed(error: impl Into<redb::Error>) -> Error {
     let (kind, what, source) = match error.into() {
         redb::Error::Corrupted(what) => return damaged(what),
-        // They were made before the file had its name.
+        // Tables are created before the file gets its name.
         missing @ redb::Error::TableDoesNotExist(_) => return damaged(missing.to_string()),
         redb::Error::Io(io) if io.kind() == io::ErrorKind::InvalidData => {
             return damaged(io.to_string());

@@ -1,5 +1,5 @@
-//! `btree`: fingerprints in the B-tree of an embedded database (redb), the role that BerkeleyDB plays in the papers
-//! (PRUNE's "single" and ChunkStash's rival).
+//! `btree`: fingerprints in the B-tree of an embedded database (redb), in the role of BerkeleyDB in the papers (PRUNE's
+//! "single" and ChunkStash's rival).
 //!
 //! ```text
 //! RAM    write buffer │ pages of the tree │ Bloom filter, if wanted │ fingerprints of whole containers, if wanted
@@ -7,13 +7,13 @@
 //! ```
 //!
 //! With neither filter nor prefetch, each lookup of a key that is not in the cached pages reads a leaf, and each
-//! insertion reads and writes one: keys have no order. The filter spares nearly all reads for absent keys; prefetch
-//! reads, after a hit, all fingerprints of the container that was hit, in one read of some pages. With both it is the
-//! index of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
+//! insertion reads and writes one: keys have no order. The filter saves nearly all reads for absent keys; prefetch
+//! reads, after a hit, all fingerprints of the same container, in one read of some pages. With both this is the index
+//! of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
 //!
-//! Always holds: the write buffer goes into the tree by one transaction, durable at once or at the next checkpoint, so
-//! a crash loses whole buffers or nothing, and never splits what the two tables say. A fingerprint is a neighbour of
-//! the one container that `entries` names. One opener at a time.
+//! Always holds: the write buffer goes into the tree in one transaction, durable at once or at the next checkpoint, so
+//! a crash loses whole buffers or nothing, and the two tables always agree. A fingerprint is a neighbour of the one
+//! container that `entries` names. One opener at a time.
 
 mod backend;
 mod prefetch;
@@ -39,46 +39,48 @@ use onefold_index::{ContainerId, Filter, IndexStats, Location, Result};
 
 const FILE: &str = "btree";
 const TMP: &str = "btree-tmp";
-/// Where each chunk is.
+/// The table of each chunk's container.
 const ENTRIES: TableDefinition<&[u8; 32], u64> = TableDefinition::new("entries");
-/// What joined and left each container, flush by flush; the last bit of the second number is set where they left.
+/// Fingerprints that joined or left a container, flush by flush; the last bit of the second number is set where they
+/// left.
 const NEIGHBOURS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("neighbours");
-/// `flushes`: how many there were. Kept where neighbours are.
+/// The table of counts: `flushes` is the number of flushes, kept where neighbours are.
 const COUNTS: TableDefinition<&str, u64> = TableDefinition::new("counts");
 const FLUSHES: &str = "flushes";
-/// Records of the write buffer: the papers' container.
+/// Records in the write buffer: the papers' container.
 const BUFFER_RECORDS: usize = 1023;
-/// RAM of a record in it: a slot of a table that is half full, and a place in the order.
+/// RAM of a record in the write buffer, in bytes: a slot of a table that is half full, and a place in the order.
 const BUFFER_RECORD_BYTES: usize = 2 * (size_of::<(Fingerprint, Said)>() + 1 + 32);
-/// Keys that the filter takes in at once when it is made again.
+/// Keys that are added at once when the filter is made again.
 const BATCH: usize = 512;
 
-/// What the library has one map of free pages for, and that map: an allocator that counted said so.
+/// Bytes of the file for which the library has one map of free pages, and the bytes of that map, as counted by an
+/// allocator.
 const REGION_BYTES: usize = 4 << 30;
 const REGION_MAPS_BYTES: usize = 144 << 10;
 
-/// How a B-tree works.
+/// Options of a B-tree.
 #[derive(Clone, Copy, Debug)]
 pub struct BTreeOptions {
-    /// RAM for pages of the tree.
+    /// RAM for pages of the tree, in bytes.
     pub cache_bytes: usize,
-    /// RAM of the Bloom filter, made again at open by one pass over the tree; 0 for none.
+    /// RAM of the Bloom filter in bytes, 0 for none. It is made again at open by one pass over the tree.
     pub filter_bytes: usize,
     /// Keys for which the filter's bits are chosen.
     pub keys_expected: u64,
-    /// RAM for fingerprints of containers that were hit; 0 for none. Whether neighbours are kept at all is decided when
-    /// the index is made.
+    /// RAM in bytes for fingerprints of containers with hits; 0 for none. Whether neighbours are stored at all is
+    /// decided when the index is made.
     pub prefetch_bytes: usize,
-    /// Records of the write buffer, at least 1: 1023 are the papers' container.
+    /// Number of records in the write buffer, at least 1: 1023 are the papers' container.
     pub buffer_records: usize,
-    /// Full write buffers become durable at the next checkpoint, not at once: until then their pages wait in the cache,
-    /// as far as it goes.
+    /// Whether full write buffers become durable at the next checkpoint, not at once: until then their pages wait in
+    /// the cache, as far as it has room.
     pub writes_late: bool,
 }
 
 impl BTreeOptions {
-    /// All three parts within `ram_budget_bytes`: a byte a key for the filter at most, then equal parts for pages and
-    /// prefetch.
+    /// Options for all three parts within `ram_budget_bytes`: at most a byte a key for the filter, then equal parts for
+    /// pages and prefetch.
     pub fn new(keys_expected: u64, ram_budget_bytes: usize) -> BTreeOptions {
         let rest = ram_budget_bytes.saturating_sub(BUFFER_RECORDS * BUFFER_RECORD_BYTES);
         let filter_bytes = (keys_expected as usize).min(rest / 2).max(64);
@@ -109,15 +111,15 @@ pub struct BTree {
     _alone: Box<dyn LockGuard>,
 }
 
-/// Who joined and who left a container in one flush.
+/// The fingerprints that joined or left each container in one flush.
 type Moves = BTreeMap<(ContainerId, bool), Vec<u8>>;
 
 impl InTurns<BTree> {
-    /// Opens the index in `dir`, or begins an empty one. The whole file is read once: its pages are checked, as the
-    /// library expects it of a file that may be damaged.
+    /// Opens the index in `dir`, or begins an empty one. The whole file is read once to check its pages, because the
+    /// library expects undamaged ones.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
+    /// [`Error::Held`](onefold_index::Error::Held) where another opener has the index open;
     /// [`Error::Damaged`](onefold_index::Error::Damaged) for a page that is not what was written;
     /// [`Error::Budget`](onefold_index::Error::Budget) for a filter of more than 8 GiB;
     /// [`Error::Io`](onefold_index::Error::Io).
@@ -218,7 +220,7 @@ impl BTree {
         Ok(found)
     }
 
-    /// Reads all fingerprints of a container.
+    /// Reads all fingerprints of a container into RAM.
     fn prefetch(&mut self, container: ContainerId) -> Result<()> {
         let room = self.prefetched.room(&container);
         if !self.keeps_neighbours || room == 0 {
@@ -230,7 +232,7 @@ impl BTree {
             .range((container.0, 0)..=(container.0, u64::MAX))
             .map_err(failed)?;
         let (mut keys, mut gone) = (Vec::new(), HashSet::new());
-        // from the newest: what left in a later flush did not join in an earlier one
+        // from the newest flush on: a fingerprint that left in a later flush did not join for good in an earlier one
         for part in parts.rev() {
             let (place, bytes) = part.map_err(failed)?;
             let fingerprints = bytes.value().chunks_exact(32).map(fingerprint);
@@ -244,14 +246,14 @@ impl BTree {
                 return Ok(());
             }
         }
-        // one that left and came back stands in two parts
+        // a fingerprint that left and came back stands in two parts
         keys.sort_unstable_by_key(|key: &Fingerprint| key.0);
         keys.dedup();
         self.prefetched.insert(container, keys);
         Ok(())
     }
 
-    /// What a full write buffer is committed with.
+    /// The durability with which a full write buffer is committed.
     fn durability(&self) -> Durability {
         match self.options.writes_late {
             true => Durability::None,
@@ -259,7 +261,7 @@ impl BTree {
         }
     }
 
-    /// Brings the write buffer into the tree; with `Immediate` all that came before is durable, too.
+    /// Commits the write buffer to the tree; with `Immediate` all earlier commits become durable, too.
     fn flush(&mut self, durability: Durability) -> Result<()> {
         let is_waiting = self.options.writes_late && matches!(durability, Durability::Immediate);
         if self.order.is_empty() && !is_waiting {
@@ -317,7 +319,7 @@ impl BTree {
     }
 }
 
-/// An empty tree, complete under its name or not there: a crash between leaves a file that nobody reads.
+/// Creates an empty tree, whole under its name or not at all: a crash leaves at most a temporary file.
 fn begin(dir: &dyn Dir, options: BTreeOptions) -> Result<Arc<dyn Disk>> {
     rename_over(dir, TMP, FILE, |disk| {
         let (db, _) = database(disk, options.cache_bytes)?;
@@ -376,7 +378,7 @@ impl OneCaller for BTree {
         }
     }
 
-    /// One pass over the whole tree.
+    /// Retires containers by one pass over the whole tree.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()> {
         self.flush(self.durability())?;
         let gone: HashSet<u64> = containers.iter().map(|container| container.0).collect();
@@ -423,7 +425,7 @@ impl OneCaller for BTree {
     fn ram_bytes(&self) -> usize {
         let buffer = self.buffer.capacity() * 8 / 7 * (size_of::<(Fingerprint, Said)>() + 1)
             + self.order.capacity() * 32;
-        // the library fills what it was given, and has beside it a line a page and the maps of free pages
+        // the library fills its cache, and has beside it an entry for each page and the maps of free pages
         let regions = 1 + self.disk.len().unwrap_or(0) as usize / REGION_BYTES;
         size_of::<BTree>()
             + self.options.cache_bytes / 64 * 65

@@ -1,8 +1,8 @@
-//! Whole containers' fingerprints in RAM, least recently used out first (DDFS's locality-preserved caching, Zhu 2008
+//! Fingerprints of whole containers in RAM, replaced by least recent use (DDFS's locality-preserved caching, Zhu 2008
 //! §4.3).
 //!
-//! Always holds: each fingerprint that is here lies in the container that it is said to lie in; who changes that
-//! forgets the container.
+//! Always holds: each cached fingerprint lies in the container that the cache names; a caller that changes that must
+//! forget the container.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,15 +10,16 @@ use onefold_chunk::Fingerprint;
 
 use onefold_index::ContainerId;
 
-/// RAM a fingerprint: in its container's list, and in the table with its container, a control byte and room.
+/// RAM of a fingerprint in bytes: in its container's list, and in the table with its container, a control byte and
+/// room.
 const KEY_BYTES: usize = 32 + (40 + 1) * 2;
-/// RAM a container: its lines in two maps.
+/// RAM of a container in bytes: its entries in two maps.
 const CONTAINER_BYTES: usize = 128;
 
-/// So many containers that are too large are remembered.
+/// Largest number of containers that are remembered as too large.
 const TOO_LARGE_MAX: usize = 4096;
 
-/// Containers' fingerprints in RAM, within a budget in bytes, least recently used out first.
+/// Fingerprints of containers in RAM, within a budget in bytes, replaced by least recent use.
 pub struct Prefetched {
     budget_bytes: usize,
     used_bytes: usize,
@@ -44,7 +45,7 @@ impl Prefetched {
         }
     }
 
-    /// The container of `key`, if that was prefetched.
+    /// The container of `key`, if its fingerprints were prefetched.
     pub fn get(&mut self, key: &Fingerprint) -> Option<ContainerId> {
         let container = *self.owners.get(key)?;
         let (used, _) = self.containers.get_mut(&container)?;
@@ -55,7 +56,7 @@ impl Prefetched {
         Some(container)
     }
 
-    /// How many keys of one container fit; none of one that is known to have more.
+    /// The number of keys of one container that fit; 0 for a container that is known to have more.
     pub fn room(&self, container: &ContainerId) -> usize {
         match self.too_large.contains(container) {
             true => 0,
@@ -71,7 +72,7 @@ impl Prefetched {
         self.too_large.insert(container);
     }
 
-    /// Takes in all `keys` of `container`, if they fit at all.
+    /// Adds all `keys` of `container`, if they fit.
     pub fn insert(&mut self, container: ContainerId, keys: Vec<Fingerprint>) {
         self.forget(&container);
         let bytes = cost(&keys);
@@ -91,7 +92,7 @@ impl Prefetched {
         self.containers.insert(container, (self.uses, keys));
     }
 
-    /// Forgets a container.
+    /// Forgets the container's fingerprints.
     pub fn forget(&mut self, container: &ContainerId) {
         self.too_large.remove(container);
         if let Some((used, keys)) = self.containers.remove(container) {
@@ -105,7 +106,7 @@ impl Prefetched {
         }
     }
 
-    /// RAM, in bytes.
+    /// RAM of the cache, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.used_bytes
     }

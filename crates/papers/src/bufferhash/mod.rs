@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A table has pages of 64 slots, and a key two slots in it, by two hashes (cuckoo hashing, [`table`]): a key that
-//! finds both taken moves another to its other slot, which moves a third. A table is full when no such way ends in an
-//! empty slot: with two slots a key that is at about half of its slots, as the paper has it. RAM a key: with C tables a
-//! partition, 65/(0.5·C) bytes for the table that fills, and the filters: 10 at C = 16 and 16 bits a key, ten times the
-//! others'. A lookup reads one page for most present keys, and seldom any for absent ones.
+//! finds both taken moves another key to its other slot, which moves a third. A table is full when no such way ends in
+//! an empty slot: with two slots a key this happens at about half of its slots, as in the paper. RAM a key: with C
+//! tables a partition, 65/(0.5·C) bytes for the table in RAM, and the filters: 10 at C = 16 and 16 bits a key, ten
+//! times the other indexes'. A lookup reads one page for most present keys, and seldom any for absent ones.
 //!
 //! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than
-//! expected make more tables and more filters; where those no longer fit into the budget the oldest table of all is
-//! dropped, as in the paper, and what only it knew is forgotten: first-in, first-out, so what is forgotten of a key was
-//! said before all that is known of it. Filters are made from the log at open.
+//! expected make more tables and more filters; where these exceed the budget, the oldest table of all is dropped, as in
+//! the paper, and keys in it alone are forgotten. Tables are dropped first-in, first-out, so a forgotten record is
+//! older than all remaining ones of its key. Filters are made from the log at open.
 
 mod table;
 
@@ -38,7 +38,8 @@ use onefold_index::{ContainerId, Error, Filter, IndexStats, Location, Result};
 const BATCH: usize = 256;
 const PARTITIONS_MAX: u32 = 1 << 20;
 const TABLE_PAGES: usize = 32;
-/// A store that is there may take eight times the pages in RAM of the one that the options would make, or of this one.
+/// Pages in RAM that every store may have. An existing store may take eight times the pages of a store by the options,
+/// or eight times this number.
 const LEAST_PAGES: u64 = 256;
 const SHAPE: &str = "bufferhash-shape";
 const SHAPE_FRAME: FrameKind = FrameKind {
@@ -46,25 +47,24 @@ const SHAPE_FRAME: FrameKind = FrameKind {
     version: 1,
 };
 
-/// How a BufferHash is made. One that exists keeps the partitions and the table that it was made with, whatever the
-/// options say.
+/// Options of a BufferHash. An existing store keeps its number of partitions and the size of its tables.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferHashOptions {
-    /// Keys for which a partition is to have `tables` tables.
+    /// Number of keys for which a partition has `tables` tables.
     pub keys_expected: u64,
-    /// Pages a table.
+    /// Pages of a table.
     pub table_pages: u32,
-    /// Tables a partition, C.
+    /// Tables of a partition, C.
     pub tables: u32,
     /// Bits of a filter for each key.
     pub filter_bits: u32,
-    /// RAM that is kept by dropping the oldest tables; one table that fills and a filter of each partition may be more
-    /// than it.
+    /// RAM in bytes that is kept by dropping the oldest tables. One table in RAM and a filter of each partition may
+    /// exceed it.
     pub ram_budget_bytes: usize,
 }
 
 impl BufferHashOptions {
-    /// The paper's: 16 tables a partition, of 32 pages here, and 16 bits a key; nothing is dropped.
+    /// The paper's options: 16 tables a partition, of 32 pages here, and 16 bits a key; no table is dropped.
     pub fn new(keys_expected: u64) -> BufferHashOptions {
         BufferHashOptions {
             keys_expected,
@@ -75,7 +75,7 @@ impl BufferHashOptions {
         }
     }
 
-    /// The options for a budget in bytes: 78 % of it for tables that fill, what filters of 16 tables a partition leave.
+    /// Options for a budget in bytes: 78 % of it for tables in RAM, the rest beside filters of 16 tables a partition.
     pub fn within(ram_budget_bytes: usize) -> BufferHashOptions {
         let pages = ram_budget_bytes / 100 * 78 / PAGE_BYTES;
         let table_pages = pages.clamp(1, TABLE_PAGES);
@@ -122,13 +122,13 @@ impl Partition {
     }
 }
 
-/// Partitions and pages of a table of the store that is there, or those that `options` ask for.
+/// The number of partitions and of pages in a table: those of the existing store, or those that `options` ask for.
 fn shape_of(dir: &dyn Dir, options: &BufferHashOptions) -> Result<[u32; 2]> {
     let shape = read_or_write_shape(dir, SHAPE, SHAPE_FRAME, || {
         Ok([options.partitions() as u32, options.table_pages.max(1)])
     })?;
     let [partitions, table_pages] = shape;
-    // More is one that was made with far more RAM, or damage: it is made anew.
+    // A larger shape is that of a store made with far more RAM, or damage: the store must be made anew.
     let asked = options.partitions() * u64::from(options.table_pages.max(1));
     let is_sane = (1..=PARTITIONS_MAX).contains(&partitions)
         && (1..=1 << 16).contains(&table_pages)
@@ -157,9 +157,9 @@ impl InTurns<BufferHash> {
     /// Opens the store in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a shape that is damaged or of more than eight
-    /// times the RAM, or a page that was durable and is not whole; [`Error::Budget`] where its tables take more than
-    /// the budget; [`Error::Io`].
+    /// [`Error::Held`] where another opener has the store open; [`Error::Damaged`] for a shape that is damaged or needs
+    /// more than eight times the RAM, or a durable page that is not whole; [`Error::Budget`] where its tables take more
+    /// than the budget; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: BufferHashOptions) -> Result<InTurns<BufferHash>> {
         BufferHash::open_one(dir, options).map(InTurns::new)
     }
@@ -186,7 +186,8 @@ impl BufferHash {
         };
         let mut until = vec![0u64; store.partitions.len()];
         let range = store.log.range();
-        // a table that a crash left half written is not one: its records are in the journal, or were not acknowledged
+        // a table that a crash left half written does not count: its records are in the journal, or were not
+        // acknowledged
         for first in range.step_by(table_pages as usize) {
             let numbers: Vec<u32> = (first..first + table_pages)
                 .filter(|number| *number < store.log.range().end)
@@ -223,12 +224,13 @@ impl BufferHash {
         Ok(store)
     }
 
-    /// Not by the word that filters take their blocks from: a partition's keys are to be spread over all of them.
+    /// The partition of a key, by another word than filters use for blocks: each partition's keys should use all
+    /// blocks.
     fn partition_of(&self, key: &Fingerprint) -> usize {
         ((u128::from(word(key, 3)) * self.partitions.len() as u128) >> 64) as usize
     }
 
-    /// Lets RAM know a table.
+    /// Adds a table's filter to its partition.
     fn enter(&mut self, owner: usize, pages: &[RecordPage], first: u32) -> Result<()> {
         let keys: Vec<Fingerprint> = pages
             .iter()
@@ -246,7 +248,7 @@ impl BufferHash {
         Ok(())
     }
 
-    /// Forgets the oldest tables, but for one, until all tables that fill and the filters fit into the budget.
+    /// Drops the oldest tables, except one, until all tables in RAM and the filters fit into the budget.
     fn keep_budget(&mut self) {
         let pages = Table::bytes_of(self.options.table_pages as usize);
         let fixed = size_of::<BufferHash>()
@@ -262,8 +264,8 @@ impl BufferHash {
         }
     }
 
-    /// Forgets the table at the head of the log, whose space is free after the next checkpoint; the RAM that this
-    /// frees.
+    /// Drops the table at the head of the log, whose space is free after the next checkpoint. Returns the bytes of RAM
+    /// that this frees.
     fn drop_oldest(&mut self) -> Option<usize> {
         let head = self.log.range().start;
         let next = head + self.options.table_pages;
@@ -291,7 +293,7 @@ impl BufferHash {
         Ok(())
     }
 
-    /// Writes the table that fills, all pages of it, and begins the next.
+    /// Writes all pages of the table in RAM, and begins the next table.
     fn close_table(&mut self, number: usize) -> Result<()> {
         let empty = Table::new(0);
         let mut table = std::mem::replace(&mut self.partitions[number].table, empty);
@@ -310,7 +312,7 @@ impl BufferHash {
             .iter_mut()
             .try_for_each(|page| self.log.append(page, number as u32).map(|_| ()));
         if appended.is_err() {
-            // half a table is none
+            // half a table does not count
             self.log.take_back(first);
         }
         appended?;
@@ -323,7 +325,7 @@ impl Locate for BufferHash {
         (&self.log, &mut self.stats)
     }
 
-    /// What is said of each key, and where; the reads of a batch of keys go out together.
+    /// Looks up the newest record of each key; the reads of a batch of keys go out together.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found = vec![None; keys.len()];
         let mut searches: Vec<Candidates> = Vec::new();

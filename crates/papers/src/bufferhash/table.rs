@@ -1,12 +1,12 @@
-//! The hash table of a partition that fills: cuckoo hashing with two slots a key (Pagh and Rodler; Lu's dissertation,
+//! The hash table of a partition in RAM: cuckoo hashing with two slots a key (Pagh and Rodler; Lu's dissertation,
 //! §4.2.1).
 //!
-//! Always holds: a key stands in one of its two slots, so on flash it stands in the page of one of them. Nothing moves
-//! unless there is a way to an empty slot: a key that finds no place leaves the table as it was.
+//! Always holds: a key stands in one of its two slots, so on flash it stands in the page of one of them. No key moves
+//! unless there is a way to an empty slot: a key that finds no place leaves the table unchanged.
 //!
-//! A way goes from the slot that is wanted to the other slot of the key in it, and on. It ends in an empty slot, or
-//! comes back to where it was; of the two slots of a new key at most one way must end. With one key a slot and two
-//! slots a key that begins to fail where half of the slots are taken. Measured over a thousand tables of 2048 slots,
+//! A way goes from the wanted slot to the other slot of the key in it, and on. It ends in an empty slot, or returns to
+//! a slot that it has passed; for the two slots of a new key, at most one way must end. With one key a slot and two
+//! slots a key this begins to fail where half of the slots are taken. Measured over a thousand tables of 2048 slots,
 //! the fill at the first failure is 0.50 in the mean (a test prints it).
 
 use onefold_chunk::Fingerprint;
@@ -16,11 +16,11 @@ use crate::flashlog::{RECORDS, Record, RecordPage};
 use onefold_index::strata::log::Said;
 use onefold_index::strata::page::PAGE_BYTES;
 
-/// A table in RAM: which key is in which slot, and the pages that are written once it is full.
+/// A table in RAM: the key in each slot, and the pages that are written once the table is full.
 pub struct Table {
-    /// The records of 64 slots each.
+    /// The pages, with the records of 64 slots each.
     pages: Vec<RecordPage>,
-    /// Of each slot, the place of its record in its page plus one, or 0.
+    /// For each slot, the position of its record in the page plus one, or 0.
     slots: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ fn slots_of(key: &Fingerprint, slots: usize) -> [usize; 2] {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub fn new(pages: usize) -> Table {
         Table {
             pages: vec![RecordPage::new(); pages],
@@ -47,18 +47,18 @@ impl Table {
         pages * (PAGE_BYTES + size_of::<RecordPage>() + RECORDS)
     }
 
-    /// RAM, in bytes.
+    /// RAM of the table, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let pages = self.pages.iter().map(RecordPage::ram_bytes).sum::<usize>();
         pages + self.pages.capacity() * size_of::<RecordPage>() + self.slots.capacity()
     }
 
-    /// Keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.pages.iter().map(RecordPage::len).sum()
     }
 
-    /// What is said of `key`.
+    /// The newest record of `key`, if the table has one.
     pub fn find(&self, key: &Fingerprint) -> Option<Said> {
         let pages = pages_of(key, self.pages.len());
         pages.iter().find_map(|page| self.pages[*page].find(key))
@@ -69,18 +69,18 @@ impl Table {
         &self.pages
     }
 
-    /// The pages, to be written.
+    /// The pages, for writing.
     pub fn pages_mut(&mut self) -> &mut [RecordPage] {
         &mut self.pages
     }
 
-    /// Empties it and keeps its RAM.
+    /// Empties the table and keeps its RAM.
     pub fn clear(&mut self) {
         self.pages.iter_mut().for_each(RecordPage::clear);
         self.slots.fill(0);
     }
 
-    /// Adds a record, or replaces the one of its key; `false` where the table is full, and as it was.
+    /// Adds a record, or replaces the one of its key; `false` where the table is full, which is then unchanged.
     pub fn put(&mut self, record: Record) -> bool {
         let slots = slots_of(&record.key, self.slots.len());
         let of_key = |slot: &usize| {
@@ -95,7 +95,7 @@ impl Table {
         let Some(way) = way else {
             return false;
         };
-        // from the empty slot on, each takes in the key of the one before
+        // from the empty slot on, each slot takes the key of the slot before
         for step in way.windows(2).rev() {
             let moved = self.take(step[0]);
             self.enter(step[1], moved);
@@ -104,13 +104,13 @@ impl Table {
         true
     }
 
-    /// Slots from `slot` on to an empty one, where the key in each has the next one as its other slot; `None` where the
-    /// way comes back to itself.
+    /// The slots from `slot` on to an empty one, where the key in each has the next slot as its other one; `None` where
+    /// the way comes back to itself.
     fn way_from(&self, slot: usize) -> Option<Vec<usize>> {
         let mut way = vec![slot];
         let mut last = slot;
         while let Some(record) = self.record_in(last) {
-            // a way through as many slots as there are has met one twice
+            // a way longer than the number of slots has met one twice
             if way.len() > self.slots.len() {
                 return None;
             }
@@ -132,7 +132,7 @@ impl Table {
         self.slots[slot] = page.len() as u8;
     }
 
-    /// Takes the record of `slot` out; the last one of its page comes to its place there.
+    /// Removes the record of `slot`; the last record of its page moves to the free position.
     fn take(&mut self, slot: usize) -> Record {
         let page = &mut self.pages[slot / RECORDS];
         let (place, last) = (std::mem::take(&mut self.slots[slot]), page.len() as u8);
@@ -165,8 +165,8 @@ mod tests {
         }
     }
 
-    /// A table that displaces nothing is full far sooner: a key finds both of its slots taken by chance when some ten
-    /// are in.
+    /// A table that moves no keys is full far sooner: a key finds both of its slots taken by chance after some ten
+    /// keys.
     #[test]
     fn it_is_filled_to_about_half_of_its_slots() {
         let (mut keys, mut tables) = (0, 0);
@@ -183,7 +183,7 @@ mod tests {
         assert!((0.45..0.56).contains(&fill), "{fill}");
     }
 
-    /// Against a map: what was put is found, whatever moved for it, and a key that found no place changed nothing.
+    /// Against a map: every key is found, whatever moved, and a key that found no place changed nothing.
     #[test]
     fn it_finds_what_a_map_has() {
         let mut random = Random(7);

@@ -1,28 +1,27 @@
-//! Which pages of the log hold the metadata of a container: what comes into the cache with a hit, and how many keys of
-//! the container came before one.
+//! The pages of the log that hold a container's metadata: they come into the cache with a hit. Also the number of a
+//! container's keys before each of its keys.
 //!
-//! Always holds: what a page says is entered in the order of the log, so the containers are in the order of their
-//! pages.
+//! Always holds: records are entered in the order of the log, so the containers are in the order of their pages.
 
 use onefold_index::ContainerId;
 
 /// The containers of the log, as runs of its pages: 8 bytes each.
 #[derive(Default)]
 pub(super) struct Containers {
-    /// First and last page of each, in the order of the log; neighbours may share a page.
+    /// First and last page of each container, in the order of the log; neighbours may share a page.
     runs: Vec<[u32; 2]>,
-    /// The last one, and how many keys of it were entered.
+    /// The last container, and the number of its keys so far.
     last: Option<(ContainerId, u64)>,
 }
 
 impl Containers {
-    /// Forgets all.
+    /// Forgets all containers.
     pub(super) fn clear(&mut self) {
         self.runs.clear();
         self.last = None;
     }
 
-    /// Enters a key of `container`, which page `page` has. Returns how many keys of that container stand before it.
+    /// Enters a key of `container` on page `page`. Returns the number of keys of this container before it.
     pub(super) fn enter(&mut self, container: ContainerId, page: u32) -> u64 {
         match (&mut self.last, self.runs.last_mut()) {
             (Some((last, keys)), Some([_, end])) if *last == container => {
@@ -38,7 +37,7 @@ impl Containers {
         }
     }
 
-    /// The pages of all containers that page `page` has keys of; the page alone where there are none.
+    /// The pages of all containers that have keys on page `page`; the page alone where there are none.
     pub(super) fn pages_of(&self, page: u32) -> std::ops::Range<u32> {
         let from = self.runs.partition_point(|[_, end]| *end < page);
         let of_page = self.runs[from..]
@@ -50,7 +49,7 @@ impl Containers {
         both[0]..both[1] + 1
     }
 
-    /// RAM, in bytes.
+    /// RAM of the runs, in bytes.
     pub(super) fn ram_bytes(&self) -> usize {
         self.runs.capacity() * 8
     }

@@ -1,4 +1,4 @@
-//! Which log pages come into the cache with a hit, and when: the metadata of the containers of a batch's keys are read
+//! The log pages that come into the cache with a hit: the metadata of the containers of a batch's keys is read
 //! together.
 
 use std::ops::Range;
@@ -12,11 +12,11 @@ use onefold_index::strata::log::LogPage;
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{Error, Result};
 
-/// Pages of a container's metadata in the paper, 1023 chunks of 64 bytes: what a hit is thought to bring.
+/// Pages of a container's metadata in the paper, 1023 chunks of 64 bytes: the usual number that a hit brings.
 const CONTAINER_PAGES: usize = 16;
-/// The most pages that a hit brings, 1 MiB: of a container that has more, those from the hit on.
+/// Largest number of pages that a hit brings, 1 MiB: for a larger container, those from the hit on.
 const WINDOW_PAGES_MAX: u32 = 256;
-/// What all cached pages were read from: there is one log.
+/// The file of all cached pages: there is one log.
 const ITS_FILE: FileId = FileId {
     unique: 0,
     number: 0,
@@ -31,8 +31,8 @@ impl ChunkStash {
         self.fetch_all(&[page])
     }
 
-    /// Whether nothing is to be read for a hit on `page`. Where keys are sampled a container may stand on another page,
-    /// too, whose keys have no slots of their own.
+    /// Whether no read is needed for a hit on `page`. Where keys are sampled, the container may also stand on other
+    /// pages, with keys that have no slots of their own.
     fn is_here(&self, page: u32) -> bool {
         match self.options.sample {
             0 | 1 => self.cache.holds(page),
@@ -40,8 +40,7 @@ impl ChunkStash {
         }
     }
 
-    /// The pages that come with `page`: the metadata of the containers that it has keys of, as far as half of the cache
-    /// goes.
+    /// The pages that come with `page`: the metadata of the containers with keys on it, at most half of the cache.
     fn window_of(&self, page: u32) -> Range<u32> {
         let pages = self.containers.pages_of(page);
         let most = (self.cache.capacity() as u32 / 2).clamp(1, WINDOW_PAGES_MAX);
@@ -51,7 +50,7 @@ impl ChunkStash {
         }
     }
 
-    /// Brings the windows of `pages`, which are not in the cache, in one batch of reads.
+    /// Brings the windows of `pages`, which are not in the cache, into it in one batch of reads.
     fn fetch_all(&mut self, pages: &[u32]) -> Result<()> {
         let mut windows: Vec<(u32, Range<u32>)> = Vec::new();
         for page in pages {
@@ -77,7 +76,7 @@ impl ChunkStash {
                 let at = (number - window.start) as usize * PAGE_BYTES;
                 &bytes[at..at + PAGE_BYTES]
             };
-            // the one that was asked for last, so that a small cache still has it
+            // the requested page last, so that a small cache still has it
             let last = std::iter::once(asked);
             for number in window
                 .clone()
@@ -92,8 +91,9 @@ impl ChunkStash {
         Ok(())
     }
 
-    /// Brings what the table says of `keys` into the cache, as far as half of it goes, in one batch of reads. Where
-    /// that is less than two windows it would push out what the first of the keys need: they are then read one by one.
+    /// Brings the pages that the table names for `keys` into the cache, up to half of it, in one batch of reads. Where
+    /// half is less than two windows, a batch would push out the pages of the first keys: then pages are read one by
+    /// one.
     pub(super) fn prefetch(&mut self, keys: &[Fingerprint]) -> Result<()> {
         let most = self.cache.capacity() / 2 / CONTAINER_PAGES;
         if most < 2 {

@@ -6,13 +6,13 @@
 //! flash  log: fingerprints in the order of the stream, with their containers
 //! ```
 //!
-//! One read a positive lookup, of the metadata of the container that the key is in: the stream's next fingerprints come
-//! with it. None for most absent keys (a signature is a part of the hash that gives the slot, so one lies in 16 slots
-//! by chance with a probability of 16/65,536). Costs 6 bytes of RAM a key at up to 90 % load, which is what `strata`
-//! was made to avoid. With `sample` = n only every n-th key of a container has a slot, the first of each among them,
-//! and the others are found by prefetch, or not at all. A table that is full is made anew from the log, without retired
-//! containers and, where that leaves it nearly full, with `sample` doubled: more keys than the budget is for cost
-//! duplicates that are not recognised, never a failure. The reads of a batch of keys go out together.
+//! A lookup of a present key costs one read, of its container's metadata: the stream's next fingerprints come with it.
+//! Most absent keys cost none (a signature is a part of the hash that gives the slot, so one lies in 16 slots by chance
+//! with a probability of 16/65,536). The table costs 6 bytes of RAM a key at up to 90 % load, which `strata` was made
+//! to avoid. With `sample` = n only every n-th key of a container has a slot, the first key always, and the others are
+//! found by prefetch, or not at all. A full table is made anew from the log, without retired containers and, where that
+//! leaves it nearly full, with `sample` doubled: more keys than the budget is for cost duplicates that are not
+//! recognised, never a failure. The reads of a batch of keys go out together.
 //!
 //! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut
 //! off; a damaged page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers
@@ -41,21 +41,21 @@ use onefold_index::strata::log::{LogPacker, LogPage, Said, read_pages};
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{ContainerId, Error, IndexStats, Location, Result};
 
-/// Records of a page that a stretch of keys is thought to use, at the least.
+/// Smallest number of records of a page that a stretch of keys is assumed to use.
 const RECORDS_A_PAGE_LEAST: usize = 4;
 /// Records in the write buffer: the paper's container.
 const BUFFER_RECORDS: usize = 1023;
 const LOG: &str = "stash-log";
-/// Its pages tell no file: there is no other log in the folder.
+/// Mark of the log's pages: 0, because there is no other log in the folder.
 const UNMARKED: u64 = 0;
 
-/// How a ChunkStash works.
+/// Options of a ChunkStash.
 #[derive(Clone, Debug)]
 pub struct ChunkStashOptions {
-    /// All RAM: 80 % for the table, 15 % for the prefetch cache.
+    /// All RAM in bytes: 80 % for the table, 15 % for the prefetch cache.
     pub ram_budget_bytes: usize,
-    /// A prefetch cache of this many bytes beside the budget, in place of the 15 %: where few keys are sampled, the
-    /// budget is too small for one.
+    /// Bytes of a prefetch cache beside the budget, in place of the 15 %: where few keys are sampled, the budget is too
+    /// small for one.
     pub cache_bytes: Option<usize>,
     /// Every n-th key of each container has a slot; 1 for all. Doubles whenever the table is full.
     pub sample: u32,
@@ -73,7 +73,7 @@ pub struct ChunkStash {
     cache: PageCache,
     containers: Containers,
     retired: HashSet<ContainerId>,
-    /// Containers that were gone have come back since their file was written.
+    /// Whether retired containers have come back since their file was written.
     returns: bool,
     inserted: u64,
     stats: IndexStats,
@@ -84,8 +84,8 @@ impl InTurns<ChunkStash> {
     /// Opens the index in `dir`, or begins an empty one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a page that is not whole before one that is,
-    /// or a file of retired containers that is not; [`Error::Io`].
+    /// [`Error::Held`] where another opener has the index open; [`Error::Damaged`] for a damaged page before a whole
+    /// one, or a damaged file of retired containers; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: ChunkStashOptions) -> Result<InTurns<ChunkStash>> {
         ChunkStash::open_one(dir, options).map(InTurns::new)
     }
@@ -121,7 +121,7 @@ impl ChunkStash {
         Ok(stash)
     }
 
-    /// Finds the end of the log, and makes the table of what is before it.
+    /// Finds the end of the log, and makes the table from the pages before it.
     fn recover(&mut self) -> Result<()> {
         let there = (self.disk.len()? / PAGE_BYTES as u64).min(u64::from(u32::MAX - 1)) as u32;
         let mut buf = vec![0; PAGE_BYTES];
@@ -154,13 +154,13 @@ impl ChunkStash {
         container.map(|container| Location { container })
     }
 
-    /// The last page that the table names for the key, or for another with its signature.
+    /// The last page that the table names for the key, or for another key with the same signature.
     fn newest(&self, key: &Fingerprint) -> Option<u32> {
         let slots = self.table.matches(key);
         slots.map(|slot| self.table.pages[slot] - 1).max()
     }
 
-    /// What a page in the cache says, if the table knows of no later one.
+    /// The record of `key` on a cached page, if the table names no later page.
     fn cached(&mut self, key: &Fingerprint) -> Option<Said> {
         let newest = self.newest(key);
         let (page, said) = self.cache.get(key, hash_of(key))?;
@@ -206,7 +206,7 @@ impl ChunkStash {
         self.pages += (packer.pages.len() / PAGE_BYTES) as u32;
         for (page, bytes) in (first..).zip(packer.pages.chunks_exact(PAGE_BYTES)) {
             if !self.enter_page(&LogPage::checked(bytes), page)? {
-                // with the pages behind this one
+                // together with the pages behind this one
                 return self.make_room();
             }
         }
@@ -216,7 +216,7 @@ impl ChunkStash {
 
 impl OneCaller for ChunkStash {
     fn lookup(&mut self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()> {
-        // stretches that the cache has room for, so that what a batch brings is still there when it is asked for
+        // stretches that fit into the cache, so that the pages of a batch are still there when needed
         let most = self.cache.capacity() / 2 * RECORDS_A_PAGE_LEAST;
         for (keys, found) in keys.chunks(most.max(1)).zip(found.chunks_mut(most.max(1))) {
             self.prefetch(keys)?;
@@ -225,7 +225,7 @@ impl OneCaller for ChunkStash {
                 *slot = self.answer(said);
             }
             if self.options.sample > 1 {
-                // before a run's first sampled key stand others, whose container came only with it
+                // keys before a run's first sampled key, whose container came only with it
                 for (key, slot) in keys
                     .iter()
                     .zip(&mut *found)
@@ -249,7 +249,7 @@ impl OneCaller for ChunkStash {
             self.returns |= !self.retired.is_empty() && self.retired.remove(&container);
         }
         if self.options.sample > 1 && said.is_some() && self.buffer.get(key) == Some(&None) {
-            // a removal needs a record of its own: what is said now may get no slot
+            // a removal needs a record of its own: the new record may get no slot
             self.write_buffer()?;
         }
         if self.buffer.insert(*key, said).is_none() {

@@ -14,10 +14,10 @@ const RETIRED_FRAME: FrameKind = FrameKind {
     magic: *b"OFSTASHR",
     version: 1,
 };
-/// Sixteen million containers, in bytes: more chunks than a table in RAM is for. What is behind is not read.
+/// Largest payload in bytes, for sixteen million containers: more chunks than a table in RAM is for.
 const PAYLOAD_BYTES_MAX: u64 = 128 << 20;
 
-/// Those that are written, none where there is no file.
+/// Reads the retired containers; none where there is no file.
 pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
     let Some(disk) = if_there(dir.open(RETIRED))? else {
         return Ok(HashSet::new());
@@ -32,7 +32,7 @@ pub(super) fn read_retired(dir: &dyn Dir) -> Result<HashSet<ContainerId>> {
     Ok(containers.map(ContainerId).collect())
 }
 
-/// Writes them, durable when it returns.
+/// Writes the retired containers, durable on return.
 pub(super) fn write_retired(dir: &dyn Dir, retired: &HashSet<ContainerId>) -> Result<()> {
     let mut containers: Vec<ContainerId> = retired.iter().copied().collect();
     containers.sort_unstable();

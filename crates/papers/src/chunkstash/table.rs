@@ -1,5 +1,4 @@
-//! The cuckoo table: which keys have a slot, how one moves to make room for another, and what happens when there is
-//! none.
+//! The cuckoo table: it gives keys slots, moves keys to make room for others, and is made anew when there is none.
 //!
 //! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's
 //! candidates. RAM has no more of a key than that, so moving one reads its page again.
@@ -13,9 +12,9 @@ use onefold_index::{Error, Result};
 
 /// Candidate slots of a key, from two hashes.
 const CANDIDATES: u64 = 16;
-/// Keys that move to make room for one before the table counts as full.
+/// Number of keys that move to make room for one before the table counts as full.
 const MOVES_MAX: usize = 64;
-/// A table that was made anew is to have this share of its slots free, so that it is not made anew again soon.
+/// Share of slots that a new table must have free, so that it is not made anew again soon.
 const FREE_SHARE: f64 = 0.2;
 
 /// The cuckoo table: signatures, and log pages plus one; 0 is an empty slot.
@@ -25,7 +24,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// `slots` empty ones.
+    /// A table of `slots` empty slots.
     pub(super) fn new(slots: usize) -> Table {
         Table {
             signatures: vec![0; slots],
@@ -33,8 +32,8 @@ impl Table {
         }
     }
 
-    /// The candidate slots of a key, and the signature that it has in each: both are parts of the hash hᵢ = g₁ + i·g₂,
-    /// the slot of the high bits, and the signature of the low ones.
+    /// The candidate slots of a key, and its signature in each. Both are parts of the hash hᵢ = g₁ + i·g₂: the slot is
+    /// made from the high bits, the signature from the low ones.
     fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = Candidate> + use<> {
         let word =
             |at: usize| u64::from_le_bytes(key.0[at..at + 8].try_into().expect("eight bytes"));
@@ -52,7 +51,7 @@ impl Table {
         self.pages[candidate.slot] > 0 && self.signatures[candidate.slot] == candidate.signature
     }
 
-    /// Slots that may be the key's.
+    /// The slots that may be the key's, by their signatures.
     pub(super) fn matches(&self, key: &Fingerprint) -> impl Iterator<Item = usize> {
         let at = self.candidates(key).filter(|one| self.is_at(one));
         at.map(|one| one.slot)
@@ -69,15 +68,15 @@ impl Table {
     }
 }
 
-/// Where a key may stand in the table, and as what.
+/// A possible slot of a key, and its signature there.
 struct Candidate {
     slot: usize,
     signature: u16,
 }
 
 impl ChunkStash {
-    /// Makes the table anew where it is full: without what is retired, and of the rest with every second key as often
-    /// as it takes.
+    /// Makes a full table anew: without retired containers, and with every second of the remaining keys, repeatedly if
+    /// needed.
     pub(super) fn make_room(&mut self) -> Result<()> {
         // Without retirements the same keys would fill it again.
         let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
@@ -93,7 +92,7 @@ impl ChunkStash {
         Ok(())
     }
 
-    /// The table of all of the log; whether that fits, and leaves some of it free.
+    /// Makes the table from all of the log; returns whether it fits and leaves some slots free.
     fn make_table(&mut self) -> Result<bool> {
         self.table.pages.fill(0);
         self.containers.clear();
@@ -109,7 +108,7 @@ impl ChunkStash {
         Ok(free as f64 >= self.table.pages.len() as f64 * FREE_SHARE)
     }
 
-    /// Enters what page `page` says; whether there was room.
+    /// Enters the records of page `page`; returns whether there was room.
     pub(super) fn enter_page(&mut self, records: &LogPage<'_>, page: u32) -> Result<bool> {
         for (key, said) in records.records() {
             if !self.enter(&key, said, page)? {
@@ -119,13 +118,13 @@ impl ChunkStash {
         Ok(true)
     }
 
-    /// Gives the key a slot that names `page`, in place of the one it has. False where the table has no room: then
-    /// another key lost its slot.
+    /// Gives the key a slot that names `page`, in place of its present one. `false` where the table has no room: then
+    /// another key has lost its slot.
     fn enter(&mut self, key: &Fingerprint, said: Said, page: u32) -> Result<bool> {
         let before = said.map(|container| self.containers.enter(container, page));
         let own = self.slot_of(key)?;
         let samples = self.options.sample > 1;
-        // a removal must be known of where an earlier record may come by prefetch
+        // a removal needs a slot where prefetch may bring an earlier record
         let is_removal = samples && said.is_none();
         let is_gone = said.is_none_or(|container| self.retired.contains(&container));
         if own.is_none() && is_gone && !is_removal {
@@ -160,7 +159,7 @@ impl ChunkStash {
         Ok(false)
     }
 
-    /// The key of a slot, from the log: RAM holds its signature only.
+    /// The key of a slot, read from the log: RAM holds its signature only.
     fn key_in(&mut self, slot: usize, page: u32) -> Result<Fingerprint> {
         self.fetch(page)?;
         let keys: Vec<Fingerprint> = self.cache.page_of(page).map_or(Vec::new(), |page| {
@@ -176,7 +175,7 @@ impl ChunkStash {
         })
     }
 
-    /// The slot that the key has, proven.
+    /// The slot of the key, confirmed by the log; `None` if it has none.
     pub(super) fn slot_of(&mut self, key: &Fingerprint) -> Result<Option<usize>> {
         for slot in self.table.matches(key).collect::<Vec<_>>() {
             let page = self.table.pages[slot] - 1;

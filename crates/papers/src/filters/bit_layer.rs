@@ -1,8 +1,8 @@
-//! One layer of page-sized Bloom filters on flash, with the updates that are not there yet in RAM.
+//! One layer of page-sized Bloom filters on flash, with pending updates in RAM.
 //!
 //! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes
-//! the group with the most updates ("dirtiest first"). Always holds: a bit is set on flash or in the buffer, or never
-//! was. What an update counts in RAM is the buffer's [`Accounting`].
+//! the group with the most updates ("dirtiest first"). Always holds: a bit that was set is set on flash or in the
+//! buffer. The buffer's [`Accounting`] defines how much RAM an update counts for.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::buffering::{BufferOptions, Buffering, Victim};
 use super::page_shape::{PAGE_BYTES, PageShape, all_set, set};
 use onefold_index::Result;
 
-/// Updates by which a page's list grows.
+/// Number of updates by which a page's list grows.
 const GROWTH: usize = 16;
 
-/// What a layer says of a key.
+/// The answer of a layer for a key.
 #[derive(Clone, Copy)]
 pub struct Answer {
-    /// All bits of the key are set.
+    /// Whether all bits of the key are set.
     pub is_present: bool,
-    /// The page was read for it.
+    /// Whether the page was read for the answer.
     pub was_read: bool,
 }
 
-/// One layer of page-sized Bloom filters on flash, with updates in RAM that are not there yet.
+/// One layer of page-sized Bloom filters on flash, with pending updates in RAM.
 pub struct BitLayer {
     disk: Arc<dyn Disk>,
-    /// Where on the disk, in pages.
+    /// First page of the layer on the disk.
     first: u64,
     pages: u32,
     group_pages: u32,
@@ -37,16 +37,16 @@ pub struct BitLayer {
     buffer: BufferOptions,
     updates: HashMap<u32, Vec<u16>>,
     held_bits: usize,
-    /// Updates of each group.
+    /// Number of updates of each group.
     dirt: Vec<u32>,
-    /// Keys of each page, in this layer.
+    /// Number of keys in each page of this layer.
     keys: Vec<u32>,
-    /// Their sum.
+    /// Sum of `keys`.
     keys_in_all: u64,
 }
 
 impl BitLayer {
-    /// `pages` empty pages from page `first` of `disk`, which has zeros there or ends before.
+    /// A layer of `pages` empty pages from page `first` of `disk`, which has zeros there or ends before.
     pub fn new(
         disk: Arc<dyn Disk>,
         first: u64,
@@ -75,24 +75,24 @@ impl BitLayer {
         })
     }
 
-    /// Counts of the keys of its pages, for saving. Nothing is buffered after [`flush`](Self::flush).
+    /// The numbers of keys in the pages, for saving. Nothing is buffered after [`flush`](Self::flush).
     pub fn keys(&self) -> &[u32] {
         &self.keys
     }
 
-    /// Takes the counts that were saved; there is one for each page.
+    /// Restores the saved numbers of keys, one for each page.
     pub fn restore_keys(&mut self, keys: Vec<u32>) {
         debug_assert_eq!(keys.len(), self.pages as usize);
         self.keys_in_all = keys.iter().map(|keys| u64::from(*keys)).sum();
         self.keys = keys;
     }
 
-    /// Pages.
+    /// The number of pages.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// The first page behind it on the disk.
+    /// The first page behind the layer on the disk.
     pub fn end(&self) -> u64 {
         self.first + u64::from(self.pages)
     }
@@ -102,7 +102,7 @@ impl BitLayer {
         self.keys[page as usize] >= self.shape.keys
     }
 
-    /// Whether all pages together hold as many keys as their shape allows: half of them hold more, then.
+    /// Whether all pages together hold as many keys as their shape allows: half of the pages then hold more.
     pub fn is_full_on_the_mean(&self) -> bool {
         self.keys_in_all >= u64::from(self.pages) * u64::from(self.shape.keys)
     }
@@ -135,8 +135,8 @@ impl BitLayer {
         Ok(())
     }
 
-    /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; none where
-    /// the buffer has them all.
+    /// For each of `asked` (page, key): whether its bits are all set. At most one read a key, in one batch; no read
+    /// where the buffer has all bits.
     pub fn ask(&self, asked: &[(u32, &Fingerprint)]) -> Result<Vec<Answer>> {
         let mut answers: Vec<Answer> = asked
             .iter()
@@ -167,7 +167,7 @@ impl BitLayer {
         Ok(answers)
     }
 
-    /// Writes everything that is buffered, group by group in their order.
+    /// Writes all buffered updates, group by group.
     pub fn flush(&mut self) -> Result<()> {
         (0..self.dirt.len())
             .filter(|group| self.dirt[*group] > 0)
@@ -176,7 +176,7 @@ impl BitLayer {
             .try_for_each(|group| self.flush_group(group))
     }
 
-    /// RAM, in bytes, keys' counters included.
+    /// RAM of the layer in bytes, counters of keys included.
     pub fn ram_bytes(&self) -> usize {
         // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
         let lines = self.updates.capacity() * 8 / 7 * (size_of::<(u32, Vec<u16>)>() + 1);
@@ -188,7 +188,7 @@ impl BitLayer {
         (self.first + u64::from(page)) * PAGE_BYTES as u64
     }
 
-    /// Whether all bits of `key` are among the updates of `page`.
+    /// Whether all bits of `key` are among the pending updates of `page`.
     pub fn is_buffered(&self, page: u32, key: &Fingerprint) -> bool {
         self.updates.get(&page).is_some_and(|of_page| {
             self.shape
@@ -216,7 +216,7 @@ impl BitLayer {
         self.flush_group(dirtiest)
     }
 
-    /// Reads the pages of a group that have updates, as runs of neighbours, sets the bits, and writes them back.
+    /// Reads the pages of a group that have updates, as runs of neighbours, sets the bits, and writes the pages back.
     fn flush_group(&mut self, group: usize) -> Result<()> {
         let first = group as u32 * self.group_pages;
         let pages = self.group_pages.min(self.pages - first) as usize;

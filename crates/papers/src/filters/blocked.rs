@@ -1,4 +1,4 @@
-//! The engine's own filter in RAM, [`BlockedBloom`], on disk.
+//! Saving and loading of [`BlockedBloom`], the engine's own filter in RAM.
 
 use onefold_index::Result;
 use onefold_index::filters::BlockedBloom;
@@ -13,7 +13,7 @@ const BLOCK_WORDS: usize = 8;
 /// Writes the filter as file `name` of `dir`.
 ///
 /// # Errors
-/// [`Error::Io`](onefold_index::Error::Io); under the name is what was, or all of this.
+/// [`Error::Io`](onefold_index::Error::Io); the name then belongs to the old content or to the whole new one.
 pub fn save_blocked(filter: &BlockedBloom, dir: &dyn Dir, name: &str) -> Result<()> {
     let (blocks, hashes) = filter.blocks();
     let mut body = Vec::new();
@@ -22,11 +22,11 @@ pub fn save_blocked(filter: &BlockedBloom, dir: &dyn Dir, name: &str) -> Result<
     saved::save(dir, name, Saved::Blocked, &body)
 }
 
-/// The filter that was saved as file `name` of `dir`.
+/// Loads the filter that was saved as file `name` of `dir`.
 ///
 /// # Errors
-/// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter;
-/// [`Error::Io`](onefold_index::Error::Io), also where there is none.
+/// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another kind of filter;
+/// [`Error::Io`](onefold_index::Error::Io), also where there is no file.
 pub fn load_blocked(dir: &dyn Dir, name: &str) -> Result<BlockedBloom> {
     saved::load(dir, name, Saved::Blocked, |reader| {
         let hashes = number(reader, 1, 64)? as u32;

@@ -12,14 +12,14 @@ use onefold_index::{Error, Filter, Result};
 /// The largest filter: 2^36 bits, 8 GiB.
 const BITS_MAX: f64 = (1u64 << 36) as f64;
 
-/// The classic Bloom filter: k bits anywhere.
+/// The classic Bloom filter: a key sets k bits anywhere in it.
 pub struct Bloom {
     words: Vec<u64>,
     hashes: u32,
 }
 
 impl Bloom {
-    /// For `keys` keys at the false-positive rate `rate`: M = −N·ln f/(ln 2)² bits, k = M/N·ln 2.
+    /// A filter for `keys` keys at the false-positive rate `rate`: M = −N·ln f/(ln 2)² bits, k = M/N·ln 2.
     ///
     /// # Errors
     /// [`Error::Budget`] for more than 8 GiB.
@@ -28,7 +28,7 @@ impl Bloom {
         Bloom::with_bits(-(keys.max(1) as f64) * rate.ln() / (ln2 * ln2), keys)
     }
 
-    /// Of `bytes` bytes, with as many hashes as are best for `keys` keys.
+    /// A filter of `bytes` bytes, with the number of hashes that is best for `keys` keys.
     ///
     /// # Errors
     /// [`Error::Budget`] for more than 8 GiB.
@@ -41,15 +41,15 @@ impl Bloom {
         let hashes = bits / keys.max(1) as f64 * std::f64::consts::LN_2;
         Ok(Bloom {
             words: words(bits)?,
-            // a file says no more
+            // the file format allows at most 64 hashes
             hashes: hashes.round().clamp(1.0, 64.0) as u32,
         })
     }
 
-    /// Writes it as file `name` of `dir`.
+    /// Saves the filter as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`]; under the name is what was, or all of this.
+    /// [`Error::Io`]; the name then belongs to the old content or to the whole new one.
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         let mut body = Vec::new();
         put_varint(&mut body, self.hashes.into());
@@ -57,10 +57,11 @@ impl Bloom {
         saved::save(dir, name, Saved::Bloom, &body)
     }
 
-    /// The one that was saved as file `name` of `dir`.
+    /// Loads the filter that was saved as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where the file is not whole or holds another filter; [`Error::Io`], also where there is none.
+    /// [`Error::Damaged`] where the file is not whole or holds another kind of filter; [`Error::Io`], also where there
+    /// is none.
     pub fn load(dir: &dyn Dir, name: &str) -> Result<Bloom> {
         saved::load(dir, name, Saved::Bloom, |reader| {
             let hashes = number(reader, 1, 64)? as u32;

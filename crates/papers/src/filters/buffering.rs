@@ -1,76 +1,76 @@
-//! How the updates of a layer on flash are kept in RAM until they are flushed, and what they count.
+//! Buffering of a layer's updates in RAM until they are flushed, and their accounting.
 
-/// How a layer's buffer is divided.
+/// The division of a layer's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffering {
     /// An equal share for each page; the first page whose share is full causes a flush (dissertation §3.2.2).
     Compartments,
-    /// All pages share it; a flush comes when all of it is full ("set-dictionary", §3.3).
+    /// One buffer for all pages; a flush comes when it is full ("set-dictionary", §3.3).
     Pooled,
 }
 
-/// Which page group is flushed when the buffer is full.
+/// The page group that is flushed when the buffer is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victim {
-    /// The one with the most updates (§3.2.2, §3.3).
+    /// The group with the most updates (§3.2.2, §3.3).
     Dirtiest,
-    /// The one whose update found no room. The sizes of the flushes that tables 3.3 and 3.4 print are those of such a
+    /// The group whose update found no room. The sizes of flushes printed in tables 3.3 and 3.4 are those of this
     /// choice.
     Overflowing,
 }
 
-/// What a buffered update counts in RAM, and who makes room for it.
+/// The accounting of buffered updates: the RAM that they count for, and the group that is flushed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accounting {
-    /// Bits an update.
+    /// Bits that an update counts for.
     pub update_bits: usize,
-    /// Bytes of a page that has updates, beside them: its line in the table.
+    /// Bytes that a page with updates counts for besides them: its entry in the table.
     pub page_overhead_bytes: usize,
-    /// What is flushed.
+    /// The page group that is flushed when the buffer is full.
     pub victim: Victim,
 }
 
 impl Accounting {
-    /// What this code takes: two bytes an update, a line of the table a page.
+    /// The real RAM of this code: two bytes an update, an entry of the table a page.
     pub const OURS: Accounting = Accounting {
         update_bits: 16,
         page_overhead_bytes: 32,
         victim: Victim::Dirtiest,
     };
 
-    /// What the sizes of flushes in the dissertation's tables 3.3 and 3.4 amount to: 15 bits for one of the 32,768
-    /// places of a page, nothing for the page, and no look at which group is the dirtiest. For comparisons; RAM is then
-    /// counted too low.
+    /// The accounting that explains the sizes of flushes in the dissertation's tables 3.3 and 3.4: 15 bits for one of
+    /// the 32,768 places of a page, nothing for the page, and no search for the dirtiest group. For comparisons; RAM is
+    /// then counted too low.
     pub const PRINTED: Accounting = Accounting {
         update_bits: 15,
         page_overhead_bytes: 0,
         victim: Victim::Overflowing,
     };
 
-    /// Bits of a page that has updates, beside them.
+    /// Bits that a page with updates counts for besides them.
     pub(super) fn page_bits(&self) -> usize {
         self.page_overhead_bytes * 8
     }
 
-    /// Bits of all updates of a page.
+    /// Bits that all updates of a page count for, the page's own included.
     pub(super) fn bits_of(&self, updates: &[u16]) -> usize {
         self.page_bits() + updates.len() * self.update_bits
     }
 }
 
-/// The buffer of a layer.
+/// Options of a layer's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferOptions {
-    /// How it is divided.
+    /// The division of the buffer.
     pub buffering: Buffering,
-    /// RAM for updates.
+    /// RAM for updates, in bytes.
     pub bytes: usize,
-    /// What they count.
+    /// The accounting of updates.
     pub accounting: Accounting,
 }
 
 impl BufferOptions {
-    /// A buffer of `bytes` that counts what it takes.
+    /// A buffer of `bytes` bytes that counts its real RAM.
     pub fn new(buffering: Buffering, bytes: usize) -> BufferOptions {
         BufferOptions {
             buffering,

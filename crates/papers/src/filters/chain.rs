@@ -1,8 +1,8 @@
 //! `flash-chain`: a chain of Bloom filters of one size; the newest in RAM, full ones on flash, each written once
 //! (dissertation §3.2.2).
 //!
-//! The best for inserts, since every page is written once and in order; a query of an absent key reads a page of every
-//! filter.
+//! The chain is best for inserts, since every page is written once and in order; a query of an absent key reads a page
+//! of every filter.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ pub struct Chain {
     pages: u32,
     active: Vec<u8>,
     keys: Vec<u32>,
-    /// Keys of the filter in RAM.
+    /// Number of keys in the filter in RAM.
     keys_in_all: u64,
-    /// Filters on flash.
+    /// Number of filters on flash.
     full: u64,
     closes_when: Full,
 }
 
 impl Chain {
-    /// Filters of `pages` pages of `shape`, one in RAM, the others on `disk`, which is empty.
+    /// A chain of filters of `pages` pages of `shape`, one in RAM, the others on `disk`, which is empty.
     pub fn new(disk: Arc<dyn Disk>, pages: u32, shape: PageShape) -> Chain {
         let active = vec![0; pages as usize * PAGE_BYTES];
         Chain {
@@ -43,7 +43,7 @@ impl Chain {
         }
     }
 
-    /// This chain, whose filters are closed when they are `full`.
+    /// This chain with another rule for closing filters.
     pub fn closing_when(self, full: Full) -> Chain {
         Chain {
             closes_when: full,
@@ -51,16 +51,16 @@ impl Chain {
         }
     }
 
-    /// Filters, that in RAM included.
+    /// The number of filters, including that in RAM.
     pub fn filters(&self) -> u64 {
         self.full + 1
     }
 
-    /// Writes the filter in RAM, and what is known of those on flash, as file `name` of `dir`.
+    /// Saves the filter in RAM, and the facts about those on flash, as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
-    /// were written are not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where written
+    /// pages are missing; the name then belongs to the old content or to the whole new one.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         self.disk.sync()?;
         let mut body = Vec::new();
@@ -71,11 +71,11 @@ impl Chain {
         saved::save(dir, name, Saved::Chain, &body)
     }
 
-    /// The one that was saved as file `name` of `dir` and has its full filters on `disk`.
+    /// Loads the chain that was saved as file `name` of `dir` and has its full filters on `disk`.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
-    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another kind of filter,
+    /// or the pages on `disk` have changed; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(disk: Arc<dyn Disk>, dir: &dyn Dir, name: &str) -> Result<Chain> {
         saved::load(dir, name, Saved::Chain, |reader| {
             let shape = saved::shape(reader)?;
@@ -125,7 +125,7 @@ impl Filter for Chain {
         for (key, present) in keys.iter().zip(present.iter_mut()) {
             *present = self.in_active(key);
         }
-        // newest first; a key that was found asks no further
+        // newest first; a key that was found is not searched further
         for filter in (0..self.full).rev() {
             let asked: Vec<usize> = (0..keys.len()).filter(|i| !present[*i]).collect();
             let mut buf = vec![0; asked.len() * PAGE_BYTES];

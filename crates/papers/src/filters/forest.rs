@@ -5,8 +5,8 @@
 //! layer 1   [0 … b−1] [b … 2b−1] …      a page's b children, and so on
 //! ```
 //!
-//! A key has one page in each layer: h0 chooses that of layer 0, and the digits of h1, base b, choose a child at each
-//! further one. Child `page·b + digit` is what the paper's Fig 2 computes in steps; like this it is plainly one-to-one.
+//! A key has one page in each layer: h0 chooses that of layer 0, and the digits of h1, base b, choose a child in each
+//! further one. The paper's Fig 2 computes child `page·b + digit` in steps; the closed form is plainly one-to-one.
 //! Always holds: inserts go to the lowest layer alone, so only its pages have updates in RAM, in one pool; a layer is
 //! added when some page of the lowest has as many keys as its rate allows. A query asks each layer, at most one read
 //! for each.
@@ -23,37 +23,37 @@ use super::page_shape::{Full, PAGE_BYTES, PageShape, all_set, digit_of, page_of,
 use super::saved::{self, Saved, number, put_checksum, put_counts, put_pages, put_shape};
 use onefold_index::{Filter, Result};
 
-/// In which order a query asks the layers.
+/// The order in which a query asks the layers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Traverse {
-    /// The oldest first: for what is asked for again and again since the first backup.
+    /// The oldest layer first: for keys that recur since the first backup.
     TopDown,
-    /// The newest first: for what was inserted lately.
+    /// The newest layer first: for keys that were inserted lately.
     BottomUp,
 }
 
-/// What a forest is like.
+/// Options of a forest.
 #[derive(Clone, Copy, Debug)]
 pub struct ForestOptions {
-    /// RAM for layer 0, and for updates once that is on flash.
+    /// RAM in bytes for layer 0, and for updates once that is on flash.
     pub ram_bytes: usize,
-    /// Bits a key, keys a page, in layer 0.
+    /// Bits a key and keys a page in layer 0.
     pub shape: PageShape,
-    /// Bits a key, keys a page, in the layers that grow, where fewer bits a key leave room for more keys in the buffer
-    /// (§3.5.6): with k' of them M' = −N·k'/ln(1 − f^(1/k')) bits ([`PageShape::with_hashes`]), so pages are more, by a
-    /// larger `branching`.
+    /// Bits a key and keys a page in the layers that grow. Fewer bits a key leave room for more keys in the buffer
+    /// (§3.5.6): k' of them need M' = −N·k'/ln(1 − f^(1/k')) bits ([`PageShape::with_hashes`]), so there are more
+    /// pages, by a larger `branching`.
     pub grown: PageShape,
-    /// Children of a page, b.
+    /// Number of children of a page, b.
     pub branching: u32,
-    /// The order of a query.
+    /// The order in which a query asks the layers.
     pub traverse: Traverse,
-    /// Pages that are flushed together; the paper's best is 1 MB, 256 pages.
+    /// Number of pages that are flushed together; the paper's best is 1 MB, 256 pages.
     pub group_pages: u32,
-    /// Layer 0 is on flash from the beginning and RAM holds updates only.
+    /// Whether layer 0 is on flash from the beginning, and RAM holds updates only.
     pub starts_in_flash: bool,
-    /// When a layer is added.
+    /// The rule for adding a layer.
     pub full: Full,
-    /// What buffered updates count.
+    /// The accounting of buffered updates.
     pub accounting: Accounting,
 }
 
@@ -62,20 +62,20 @@ pub struct Forest {
     disk: Arc<dyn Disk>,
     options: ForestOptions,
     first_pages: u32,
-    /// Layer 0 and the keys of its pages, as long as it is in RAM.
+    /// Layer 0 and the numbers of keys in its pages, while it is in RAM.
     first: Option<(Vec<u8>, Vec<u32>)>,
-    /// Keys in layer 0, as long as it is in RAM.
+    /// Number of keys in layer 0 while it is in RAM.
     first_keys: u64,
     layers: Vec<BitLayer>,
     asked: Asked,
 }
 
-/// How many keys read how many pages; the last place counts all that read more.
+/// Numbers of queried keys by the pages read for them; the last place counts all keys with more reads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Asked {
-    /// Keys that may be there.
+    /// Keys that may be in the set.
     pub present: [u64; 8],
-    /// Keys that are surely not.
+    /// Keys that are surely not in the set.
     pub absent: [u64; 8],
 }
 
@@ -94,7 +94,7 @@ impl Forest {
     /// An empty forest on an empty disk.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io): a first layer on flash finds no room.
+    /// [`Error::Io`](onefold_index::Error::Io): there is no room for a first layer on flash.
     pub fn new(disk: Arc<dyn Disk>, options: ForestOptions) -> Result<Forest> {
         let mut forest = Forest {
             disk,
@@ -114,16 +114,16 @@ impl Forest {
         Ok(forest)
     }
 
-    /// Layers, that in RAM included.
+    /// The number of layers, including one in RAM.
     pub fn height(&self) -> usize {
         self.layers.len() + usize::from(self.first.is_some())
     }
 
-    /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    /// Writes buffered updates to flash, and saves the rest as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
-    /// were written are not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where written
+    /// pages are missing; the name then belongs to the old content or to the whole new one.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         if let Some(lowest) = self.layers.last_mut() {
             lowest.flush()?;
@@ -152,12 +152,12 @@ impl Forest {
         saved::save(dir, name, Saved::Forest, &body)
     }
 
-    /// The one that was saved as file `name` of `dir` and has its layers on `disk`. It keeps its shapes, its branching
-    /// and the pages of its layer 0; `options` say how much RAM updates may take, and the order of a query.
+    /// Loads the forest that was saved as file `name` of `dir` and has its layers on `disk`. Shapes, branching and the
+    /// pages of layer 0 are the saved ones; `options` decide the RAM for updates, and the order of a query.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
-    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another kind of filter,
+    /// or the pages on `disk` have changed; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
@@ -219,8 +219,8 @@ impl Forest {
         })
     }
 
-    /// What queries cost so far: of keys that may be there and of others, how many read 0, 1, 2 … pages (table 3.5's
-    /// qlen).
+    /// The costs of queries so far: the numbers of present and absent keys for which 0, 1, 2 … pages were read (table
+    /// 3.5's qlen).
     pub fn asked(&self) -> &Asked {
         &self.asked
     }
@@ -272,7 +272,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Layer 0 goes to flash in one piece, and its RAM to updates of layer 1.
+    /// Writes layer 0 to flash in one piece, and uses its RAM for updates of layer 1.
     fn leave_ram(&mut self) -> Result<()> {
         if let Some((bytes, _)) = self.first.take() {
             self.disk.write_at(&bytes, 0)?;
@@ -333,8 +333,8 @@ impl Forest {
 /// The page, in the next layer, of child `digit` of `page`.
 ///
 /// Fig 2 counts blocks through all layers: with R root blocks, the children of block i are R + i·b to R + i·b + b − 1.
-/// It takes R + i·b for the last of them and goes back from there, into other blocks' children and even into the root;
-/// from the first of them on, as here, it is one-to-one.
+/// The figure takes R + i·b for the last child and goes back from there, into other blocks' children and even into the
+/// root; counted from the first child on, as here, the mapping is one-to-one.
 fn child(page: u32, digit: u32, branching: u32) -> u32 {
     page * branching + digit
 }
@@ -356,7 +356,7 @@ impl Filter for Forest {
             order.reverse();
         }
         let mut reads = vec![0; keys.len()];
-        // what is buffered costs nothing, in either order
+        // buffered bits cost nothing, in either order
         let lowest = self.layers.len() - 1;
         for (key, present) in keys.iter().zip(present.iter_mut()) {
             *present = self.layers[lowest].is_buffered(self.page_in(key, lowest), key);

@@ -9,8 +9,8 @@
 //! | [`Quotient`] (crate `qfilter`) | RAM | yes | 0 |
 //!
 //! The filters on flash are those of Lu's dissertation, ch. 3. All bits of a key lie in one page of 4 KiB
-//! ([`PageShape`]). They are working sets of a run: what they know that is not yet on flash is lost with the process,
-//! unless it is saved (`save`, `load`) when the run ends.
+//! ([`PageShape`]). They are working sets of a run: data that is not yet on flash is lost with the process, unless it
+//! is saved (`save`, `load`) when the run ends.
 
 mod bit_layer;
 mod blocked;

@@ -1,4 +1,4 @@
-//! Where a key's bits lie when all are to lie in one page, and how many keys a page can take.
+//! The bits of a key when all lie in one page, and the number of keys that a page can take.
 
 use onefold_chunk::Fingerprint;
 
@@ -10,30 +10,30 @@ pub const PAGE_BITS: u32 = PAGE_BYTES as u32 * 8;
 /// Bits a key and keys a page for a false-positive rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PageShape {
-    /// Bits a key sets, k.
+    /// Number of bits that a key sets, k.
     pub hashes: u32,
-    /// Keys that a page takes before its rate exceeds the one it was made for, N.
+    /// Number of keys that a page takes before its rate exceeds the planned one, N.
     pub keys: u32,
 }
 
-/// When a layer of a forest, or a filter of a chain, is full and the next one begins.
+/// The rule by which a layer of a forest, or a filter of a chain, is full and the next one begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
-    /// When some page holds as many keys as its rate allows: no page's rate is ever higher (§3.4.4).
+    /// Full when some page holds as many keys as its rate allows: no page's rate is ever higher (§3.4.4).
     FullestPage,
-    /// When all pages together do, so that half of them hold more. Table 3.5's layer 0 left RAM so, with 2.337 M keys
-    /// in 1024 pages of 2281.
+    /// Full when the pages hold this number in the mean, so that half of them hold more. Table 3.5's layer 0 left RAM
+    /// so, with 2.337 M keys in 1024 pages of 2281.
     MeanPage,
 }
 
 impl PageShape {
-    /// The most keys at the rate `f`: k = log2(1/f), N = M·(ln 2)²/ln(1/f).
+    /// The shape with the most keys at the rate `f`: k = log2(1/f), N = M·(ln 2)²/ln(1/f).
     pub fn for_rate(f: f64) -> PageShape {
         PageShape::with_hashes(f, (1.0 / f).log2().round().max(1.0) as u32)
     }
 
-    /// With k' hashes, fewer than the best: fewer keys a page, but fewer updates to buffer. From M' = −N·k'/ln(1 −
-    /// f^(1/k')) (dissertation §3.4.3), for M' = a page.
+    /// The shape with k' hashes, fewer than the best: fewer keys a page, but fewer updates to buffer. From M' =
+    /// −N·k'/ln(1 − f^(1/k')) (dissertation §3.4.3), for M' = a page.
     pub fn with_hashes(f: f64, hashes: u32) -> PageShape {
         let keys = -(1.0 - f.powf(1.0 / f64::from(hashes))).ln() * f64::from(PAGE_BITS)
             / f64::from(hashes);
@@ -43,13 +43,13 @@ impl PageShape {
         }
     }
 
-    /// The expected rate of a page that holds `keys` keys.
+    /// The expected false-positive rate of a page with `keys` keys.
     pub fn rate(&self, keys: f64) -> f64 {
         let k = f64::from(self.hashes);
         (1.0 - (-k * keys / f64::from(PAGE_BITS)).exp()).powf(k)
     }
 
-    /// The bits of `key` within its page, different from those that choose the page.
+    /// The bits of `key` within its page, from other words than those that choose the page.
     #[inline]
     pub fn bits(&self, key: &Fingerprint) -> impl Iterator<Item = u16> + use<> {
         let (start, step) = (word(key, 2), word(key, 3) | 1);
@@ -64,7 +64,7 @@ pub fn page_of(key: &Fingerprint, pages: u32) -> u32 {
     ((u128::from(word(key, 0)) * u128::from(pages)) >> 64) as u32
 }
 
-/// Digit `layer` of base `branching` of the key's way through a forest (h1).
+/// Digit `layer` (base `branching`) of the key's path through a forest (h1).
 pub fn digit_of(key: &Fingerprint, layer: u32, branching: u32) -> u32 {
     let (mut way, base) = (word(key, 1), u64::from(branching));
     for _ in 0..layer {
@@ -73,7 +73,7 @@ pub fn digit_of(key: &Fingerprint, layer: u32, branching: u32) -> u32 {
     (way % base) as u32
 }
 
-/// Eight of the fingerprint's 32 bytes: fingerprints are uniform, so each is a hash of its own.
+/// Eight of the fingerprint's 32 bytes. Fingerprints are uniform, so each eight bytes serve as a hash of their own.
 #[inline]
 pub fn word(key: &Fingerprint, number: usize) -> u64 {
     u64::from_le_bytes(

@@ -1,9 +1,9 @@
 //! `quotient`: a growing quotient filter (rank-select, Pandey and others 2017) from the crate `qfilter`, as a yardstick
-//! of what RAM alone can do today.
+//! for filters in RAM.
 //!
-//! It keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each goes from what is
-//! compared to what is addressed. Always holds: its fingerprints are the low bits of a word of ours, so that two runs
-//! are alike.
+//! The filter keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each moves from
+//! the compared part to the address. Always holds: its fingerprints are the low bits of a word of ours, so that two
+//! runs are alike.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
@@ -19,24 +19,24 @@ pub struct Quotient {
 }
 
 impl Quotient {
-    /// For `keys` keys now and up to `keys_max`, at which the false-positive rate is `rate`.
+    /// A filter for `keys` keys now and up to `keys_max`, at which the false-positive rate is `rate`.
     ///
     /// # Errors
-    /// [`Error::Budget`] for more keys, at so low a rate, than such a filter can have.
+    /// [`Error::Budget`] for more keys, at such a low rate, than a quotient filter can have.
     pub fn new(keys: u64, keys_max: u64, rate: f64) -> Result<Quotient> {
         let keys_max = keys_max.max(keys);
         let filter = qfilter::Filter::new_resizeable(keys, keys_max, rate);
-        // 64 bits a key are the most that it takes.
+        // The filter takes at most 64 bits a key.
         let budget_bytes = (keys_max as usize).saturating_mul(8);
         Ok(Quotient {
             filter: filter.map_err(|error| too_large(budget_bytes, &error))?,
         })
     }
 
-    /// Writes it as file `name` of `dir`.
+    /// Saves the filter as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`]; under the name is what was, or all of this.
+    /// [`Error::Io`]; the name then belongs to the old content or to the whole new one.
     pub fn save(&self, dir: &dyn Dir, name: &str) -> Result<()> {
         let mut body = Vec::new();
         put_varint(&mut body, self.filter.capacity());
@@ -50,16 +50,17 @@ impl Quotient {
         saved::save(dir, name, Saved::Quotient, &body)
     }
 
-    /// The one that was saved as file `name` of `dir`.
+    /// Loads the filter that was saved as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where the file is not whole or holds another filter; [`Error::Io`], also where there is none.
+    /// [`Error::Damaged`] where the file is not whole or holds another kind of filter; [`Error::Io`], also where there
+    /// is none.
     pub fn load(dir: &dyn Dir, name: &str) -> Result<Quotient> {
         saved::load(dir, name, Saved::Quotient, |reader| {
             let capacity = number(reader, 0, 1 << 40)?;
             let bits = number(reader, 7, 64)? as u8;
             let entries = reader.count(1)?;
-            // a capacity of which nothing is there would be an allocation that the file does not account for
+            // a larger capacity would be an allocation that the file's content does not account for
             let capacity = capacity.min(entries as u64 * 4 + 64);
             let filter = qfilter::Filter::with_fingerprint_size(capacity, bits);
             let mut filter = filter.map_err(|error| reader.damaged(error.to_string()))?;

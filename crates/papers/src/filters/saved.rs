@@ -1,8 +1,9 @@
 //! Filters on disk: one framed file each, with all that a filter holds in RAM and a checksum of its pages on flash.
 //! FORMAT.md, "Filters".
 //!
-//! Always holds: what is loaded is what was saved, or an error; a filter whose pages were changed after it was saved is
-//! not loaded, for its "surely not" would be no promise. So whoever goes on inserting saves again at the end.
+//! Always holds: a loaded filter equals the saved one, or loading fails. A filter whose pages were changed after it was
+//! saved is not loaded, because its "surely not" would be no promise; a run that inserts more must save again at its
+//! end.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, HEADER_BYTES, crc64, encode_frame, read_frame};
@@ -17,12 +18,12 @@ const FRAME: FrameKind = FrameKind {
     magic: *b"OFFILTER",
     version: 1,
 };
-/// Pages that are read at once for their checksum.
+/// Number of pages that are read at once for their checksum.
 const RUN_PAGES: u64 = 256;
-/// The most pages of a filter on flash: 4 TiB.
+/// Largest number of pages of a filter on flash: 4 TiB.
 const PAGES_MAX: u64 = 1 << 30;
 
-/// Which filter a file holds.
+/// The kind of filter in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Saved {
     Bloom = 0,
@@ -33,13 +34,13 @@ pub(super) enum Saved {
     Quotient = 5,
 }
 
-/// Writes the filter as file `name` of `dir`, in place of what is there.
+/// Saves the filter as file `name` of `dir`, replacing an existing file.
 pub(super) fn save(dir: &dyn Dir, name: &str, kind: Saved, body: &[u8]) -> Result<()> {
     let payload = [&[kind as u8], body].concat();
     replace_file(dir, name, &encode_frame(FRAME, &payload))
 }
 
-/// Reads the file `name` of `dir`, which holds a filter of this kind, and makes it of its body.
+/// Loads the file `name` of `dir`, which must hold a filter of this kind, and passes its body to `make`.
 pub(super) fn load<T>(
     dir: &dyn Dir,
     name: &str,
@@ -59,7 +60,7 @@ pub(super) fn load<T>(
     Ok(made)
 }
 
-/// `hashes keys`
+/// Appends a shape: hashes, keys.
 pub(super) fn put_shape(out: &mut Vec<u8>, shape: PageShape) {
     put_varint(out, shape.hashes.into());
     put_varint(out, shape.keys.into());
@@ -73,7 +74,7 @@ pub(super) fn shape(reader: &mut ByteReader<'_>) -> Result<PageShape> {
     })
 }
 
-/// Words as bytes.
+/// Appends words as bytes.
 pub(super) fn put_words<'a>(out: &mut Vec<u8>, words: impl ExactSizeIterator<Item = &'a u64>) {
     put_varint(out, words.len() as u64 * 8);
     words.for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
@@ -90,7 +91,7 @@ pub(super) fn words(reader: &mut ByteReader<'_>, multiple: usize) -> Result<Vec<
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// Counts of keys, a page each.
+/// Appends numbers of keys, one for each page.
 pub(super) fn put_counts(out: &mut Vec<u8>, counts: &[u32]) {
     put_varint(out, counts.len() as u64);
     counts
@@ -106,12 +107,12 @@ pub(super) fn counts(reader: &mut ByteReader<'_>) -> Result<Vec<u32>> {
         .collect()
 }
 
-/// Pages in RAM.
+/// Appends pages that are in RAM.
 pub(super) fn put_pages(out: &mut Vec<u8>, pages: &[u8]) {
     put_bytes(out, pages);
 }
 
-/// The inverse of [`put_pages`]: as many pages as `pages`.
+/// The inverse of [`put_pages`] for `pages` pages.
 pub(super) fn pages(reader: &mut ByteReader<'_>, pages: usize) -> Result<Vec<u8>> {
     let bytes = reader.bytes()?.to_vec();
     if bytes.len() != pages * PAGE_BYTES {
@@ -122,7 +123,7 @@ pub(super) fn pages(reader: &mut ByteReader<'_>, pages: usize) -> Result<Vec<u8>
     Ok(bytes)
 }
 
-/// A number from `least` to `most`.
+/// Reads a number from `least` to `most`.
 pub(super) fn number(reader: &mut ByteReader<'_>, least: u64, most: u64) -> Result<u64> {
     let number = reader.varint()?;
     if (least..=most).contains(&number) {
@@ -133,14 +134,14 @@ pub(super) fn number(reader: &mut ByteReader<'_>, least: u64, most: u64) -> Resu
         .into())
 }
 
-/// The checksum of a filter's pages on flash.
+/// Appends the checksum of a filter's pages on flash.
 pub(super) fn put_checksum(out: &mut Vec<u8>, disk: &dyn Disk, pages: u64) -> Result<()> {
     put_varint(out, pages);
     out.extend_from_slice(&checksum(disk, pages)?.to_le_bytes());
     Ok(())
 }
 
-/// Compares the pages on flash with what [`put_checksum`] wrote. Returns their number.
+/// Compares the pages on flash with the checksum of [`put_checksum`]. Returns the number of pages.
 pub(super) fn check_pages(reader: &mut ByteReader<'_>, disk: &dyn Disk) -> Result<u64> {
     let pages = number(reader, 0, PAGES_MAX)?;
     let expected = reader.u64()?;
@@ -170,7 +171,7 @@ fn checksum(disk: &dyn Disk, pages: u64) -> Result<u64> {
     Ok(crc64(&sums))
 }
 
-/// What a filter says of one key, for those that are asked key by key.
+/// Asks a filter key by key: for filters without a batch form.
 pub(super) fn each(
     keys: &[Fingerprint],
     present: &mut [bool],

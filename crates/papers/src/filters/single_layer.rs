@@ -1,4 +1,4 @@
-//! `flash-single`: one layer of page-sized Bloom filters, as many as the most keys need from the beginning
+//! `flash-single`: one layer of page-sized Bloom filters, from the beginning as many as the most keys need
 //! (dissertation §3.2.2).
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use super::page_shape::{PageShape, page_of};
 use super::saved::{self, Saved, put_checksum, put_counts, put_shape};
 use onefold_index::{Filter, Result};
 
-/// The filter `flash-single`: one layer of page-sized Bloom filters, for a set whose size is known; the rate rises
-/// where more keys come.
+/// The filter `flash-single`: one layer of page-sized Bloom filters, for a set of known size; the rate rises where more
+/// keys are inserted.
 pub struct SingleLayer {
     disk: Arc<dyn Disk>,
     shape: PageShape,
@@ -21,11 +21,11 @@ pub struct SingleLayer {
 }
 
 impl SingleLayer {
-    /// For `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an empty
-    /// disk.
+    /// A filter for `keys` keys in pages of `shape`, with a buffer for updates in RAM, flushed by `group_pages`, on an
+    /// empty disk.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io): the disk has no room for all its pages.
+    /// [`Error::Io`](onefold_index::Error::Io): the disk has no room for all pages.
     pub fn new(
         disk: Arc<dyn Disk>,
         keys: u64,
@@ -41,11 +41,11 @@ impl SingleLayer {
         })
     }
 
-    /// Writes what is buffered to flash, and the rest of it as file `name` of `dir`.
+    /// Writes buffered updates to flash, and saves the rest as file `name` of `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where pages that
-    /// were written are not there; under the name is what was, or all of this.
+    /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where written
+    /// pages are missing; the name then belongs to the old content or to the whole new one.
     pub fn save(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         self.layer.flush()?;
         self.disk.sync()?;
@@ -56,11 +56,12 @@ impl SingleLayer {
         saved::save(dir, name, Saved::Single, &body)
     }
 
-    /// The one that was saved as file `name` of `dir` and has its pages on `disk`. How it buffers is chosen anew.
+    /// Loads the filter that was saved as file `name` of `dir` and has its pages on `disk`. The buffering is chosen
+    /// anew.
     ///
     /// # Errors
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another filter, or the
-    /// pages on `disk` are not those of then; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) where the file is not whole or holds another kind of filter,
+    /// or the pages on `disk` have changed; [`Error::Io`](onefold_index::Error::Io), also where there is no file.
     pub fn load(
         disk: Arc<dyn Disk>,
         dir: &dyn Dir,
@@ -84,11 +85,11 @@ impl SingleLayer {
         })
     }
 
-    /// Writes all that is buffered.
+    /// Writes all buffered updates.
     ///
     /// # Errors
     /// [`Error::Io`](onefold_index::Error::Io), or [`Error::Damaged`](onefold_index::Error::Damaged) where a page is
-    /// not there; groups before it are written.
+    /// missing; groups before it are written.
     pub fn flush(&mut self) -> Result<()> {
         self.layer.flush()
     }

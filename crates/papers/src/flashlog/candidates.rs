@@ -1,4 +1,4 @@
-//! Reading the pages that may hold a key, of many keys at once.
+//! Reading the pages that may hold a key, for many keys at once.
 
 use onefold_chunk::Fingerprint;
 
@@ -7,15 +7,15 @@ use onefold_index::{IndexStats, Result};
 
 /// The pages of the log that are still to be read for one key of a lookup.
 pub struct Candidates {
-    /// Which key of the lookup.
+    /// Position of the key in the lookup.
     pub place: usize,
-    /// The next one last.
+    /// Page numbers; the next one to read stands last.
     pub pages: Vec<u32>,
 }
 
 impl FlashLog {
     /// Reads candidates until each key is found or has none left: a page of each key at a time, in one batch of reads.
-    /// Pages that were collected are passed over.
+    /// Collected pages are skipped.
     pub fn read_candidates<'a>(
         &self,
         keys: &[Fingerprint],

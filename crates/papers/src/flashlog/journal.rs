@@ -1,5 +1,5 @@
-//! The journal: what buffers hold at each checkpoint, written and read a piece at a time, for it may be larger than RAM
-//! to sort it.
+//! The journal: the content of write buffers at each checkpoint, written and read a piece at a time, because sorting it
+//! as a whole may take more than RAM.
 
 use std::collections::HashSet;
 
@@ -12,15 +12,15 @@ use crate::retirements::Retirements;
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{ContainerId, Error, Result};
 
-/// The journal is written by so many bytes at once.
+/// Bytes of the journal that are written at once.
 const JOURNAL_WRITE_BYTES: usize = 64 * PAGE_BYTES;
-/// Records that are put in order at once.
+/// Number of records that are sorted at once.
 const JOURNAL_WINDOW: usize = 8192;
-/// Journal pages that are always allowed.
+/// Number of journal pages that are always allowed.
 const JOURNAL_PAGES_MIN: u32 = 16;
 
 impl FlashLog {
-    /// Finds the end of the journal's last whole batch and what containers are retired; cuts off what is torn.
+    /// Finds the end of the journal's last whole batch and the retired containers; cuts off a torn end.
     pub(super) fn scan_journal(&mut self) -> Result<()> {
         let path = self.journal_path();
         let there = pages_of(&*self.journal)?;
@@ -32,7 +32,7 @@ impl FlashLog {
                 other => Some(other?),
             };
             match (page, broken) {
-                // a batch begins where the one before ended, or it is a rest of a torn one
+                // a batch begins where the one before ended; otherwise the page is left of a torn batch
                 (Some(page), None) if page.head().owner == self.journal_pages => {
                     let head = page.head();
                     retired.extend(page.records().filter_map(|record| match record.kind {
@@ -69,19 +69,19 @@ impl FlashLog {
         self.recover_end(last.committed)
     }
 
-    /// Pages of the journal.
+    /// The number of pages in the journal.
     pub fn journal_pages(&self) -> u32 {
         self.journal_pages
     }
 
-    /// What a page of the journal says of keys, in the order in which it is to be applied.
+    /// The records on a page of the journal, in the order in which they are to be applied.
     pub fn journaled(&self, page: u32) -> Result<Vec<Record>> {
         let page = read_page(&*self.journal, &self.journal_path(), page)?;
         let says = |record: &Record| matches!(record.kind, Kind::Says(_));
         Ok(page.records().filter(says).collect())
     }
 
-    /// Makes the log durable and, in the journal, what the buffers hold.
+    /// Makes the log durable and, in the journal, the content of the buffers.
     pub fn checkpoint<'a>(
         &mut self,
         buffers: impl Iterator<Item = &'a RecordPage> + Clone,
@@ -94,7 +94,7 @@ impl FlashLog {
         let held = above(0) + self.retired.gone().len();
         let news = above(self.journaled) + self.retired.unsaid_len();
         let (held_pages, news_pages) = (pages_for(held), pages_for(news));
-        // after a collection, old journal records could speak again for what was dropped with its removal
+        // after a collection, old journal records could count again for keys that were dropped with their removal
         let is_long = self.journal_pages + news_pages > 2 * held_pages + JOURNAL_PAGES_MIN;
         if is_long || self.head > self.discarded {
             let retired = self
@@ -128,9 +128,9 @@ impl FlashLog {
         self.discard_collected()
     }
 
-    /// Writes a batch of so many pages from page `first` of a journal on: which containers are gone, or back, then what
-    /// buffers hold above a number, in the order of numbers, so that whoever applies it fills no buffer sooner than it
-    /// was filled.
+    /// Writes a batch of `pages` pages from page `first` of a journal on: retired containers and those that are back,
+    /// then buffered records above a number, in the order of numbers, so that applying them fills no buffer sooner than
+    /// it was filled.
     fn write_batch<'a>(
         &self,
         journal: &dyn Disk,
@@ -173,13 +173,12 @@ impl FlashLog {
     }
 }
 
-/// At least one: a batch without records says what is durable.
+/// The number of pages, at least one: a batch without records still says how far the log is durable.
 fn pages_for(records: usize) -> u32 {
     records.div_ceil(RECORDS).max(1) as u32
 }
 
-/// The records with the lowest numbers above `since`, so many at most, in order: buffers may hold more than there is
-/// RAM to sort.
+/// The `most` records with the lowest numbers above `since`, in order: buffers may hold more than RAM is there to sort.
 fn lowest<'a>(
     buffers: impl Iterator<Item = &'a RecordPage>,
     since: u64,
@@ -201,7 +200,7 @@ fn lowest<'a>(
     lowest
 }
 
-/// The record that says that a container is gone, or back.
+/// The record for a container that is retired, or back.
 fn retirement((container, is_gone): (ContainerId, bool)) -> Record {
     let kind = match is_gone {
         true => Kind::Retires(container),
@@ -219,7 +218,7 @@ fn retirement((container, is_gone): (ContainerId, bool)) -> Record {
 mod tests {
     use super::*;
 
-    /// Window after window, however small, gives all records in order, each once.
+    /// Windows of any size, one after the other, return all records in order, each once.
     #[test]
     fn windows_give_every_record_in_order() {
         let mut pages = vec![RecordPage::new(); 5];

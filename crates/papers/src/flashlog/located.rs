@@ -1,4 +1,4 @@
-//! Where a key was found, and what of that is still true: the end of every lookup and of every walk over pages.
+//! The place of a key's record, and whether the record still counts: the end of every lookup and walk over pages.
 
 use onefold_chunk::Fingerprint;
 
@@ -6,24 +6,24 @@ use super::{FlashLog, RecordPage};
 use onefold_index::strata::log::Said;
 use onefold_index::{IndexStats, Location, Result};
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum At {
     /// In a write buffer.
     Buffer,
-    /// In this page of the log.
+    /// In the log page of this number.
     Page(u32),
 }
 
-/// What is said of a key, and where; `None` where nothing is.
+/// The newest record of a key, and its place; `None` without a record.
 pub type Located = Option<(At, Said)>;
 
-/// A store that keeps its records in such a log.
+/// A store that keeps its records in a [`FlashLog`].
 pub trait Locate {
-    /// The log, and where reads are counted.
+    /// The log, and the counters of reads.
     fn parts(&mut self) -> (&FlashLog, &mut IndexStats);
 
-    /// What is said of each key, and where.
+    /// Looks up the newest record of each key, and its place.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>>;
 
     /// Answers a lookup: locations in containers that are not retired.
@@ -41,14 +41,14 @@ pub trait Locate {
         Ok(())
     }
 
-    /// Those of `page`, which is at `at`, that a lookup finds there: the newest of their keys, in containers that are
-    /// not retired.
+    /// The records of `page`, which is at `at`, that a lookup finds there: the newest of their keys, in containers that
+    /// are not retired.
     fn live(&mut self, page: &RecordPage, at: At) -> Result<Vec<(Fingerprint, Location)>> {
         let before = *self.parts().1;
         let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
         let located = self.locate(&keys)?;
         let (log, stats) = self.parts();
-        // no lookup of a caller's
+        // this lookup is not counted: no caller asked for it
         *stats = before;
         let live = keys.iter().zip(located).filter_map(|(key, located)| {
             let (place, said) = located?;
@@ -58,7 +58,7 @@ pub trait Locate {
         Ok(live.collect())
     }
 
-    /// Shows what is live of `page`, which is at `at`.
+    /// Passes the live records of `page`, which is at `at`, to `visit`.
     fn visit_page(
         &mut self,
         page: &RecordPage,
@@ -70,7 +70,7 @@ pub trait Locate {
             .try_for_each(|(key, location)| visit(key, location))
     }
 
-    /// Shows what is live of the log.
+    /// Passes the live records of the whole log to `visit`.
     fn visit_log(
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,

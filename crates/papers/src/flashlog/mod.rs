@@ -1,4 +1,4 @@
-//! What the papers' stores on flash have in common: a log of record pages, and a journal of what is still in write
+//! The common parts of the papers' stores on flash: a log of record pages, and a journal of the records in write
 //! buffers.
 //!
 //! ```text
@@ -6,11 +6,11 @@
 //! <name>-journal   record pages with what buffers held at each checkpoint, and how many log pages were durable then
 //! ```
 //!
-//! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends what
-//! buffers hold to the journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as what
-//! counts. Always holds: each record has a number (`seq`); a partition's pages hold all of its records up to the
-//! highest number in them, so a journal record counts only if its number is higher. A torn end of either file is cut
-//! off; a damaged page that was durable is damage. One opener at a time.
+//! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends the
+//! content of buffers to the journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as
+//! the part that counts. Always holds: each record has a number (`seq`); a partition's pages hold all of its records up
+//! to the highest number in them, so a journal record counts only if its number is higher. A torn end of either file is
+//! cut off; a damaged page that was durable is damage. One opener at a time.
 
 mod candidates;
 mod journal;
@@ -34,7 +34,7 @@ use onefold_index::strata::log::Said;
 use onefold_index::strata::page::PAGE_BYTES;
 use onefold_index::{ContainerId, Error, Result};
 
-/// No store comes to give a record a higher number: a reader may count on from any that is not.
+/// Largest number of a record. No store reaches it, so a reader may count on from any valid number.
 const SEQ_MAX: u64 = 1 << 62;
 
 /// A log of record pages on flash, and the journal of what is still in write buffers.
@@ -42,10 +42,10 @@ pub struct FlashLog {
     dir: Arc<dyn Dir>,
     disk: Arc<dyn Disk>,
     journal: Arc<dyn Disk>,
-    /// Not of a journal that was made anew, until the folder is synced.
+    /// Whether the journal's name is durable: not after it was made anew, until the folder is synced.
     is_name_durable: bool,
     name: &'static str,
-    /// The first live page.
+    /// Number of the first live page.
     head: u32,
     discarded: u32,
     pages: u32,
@@ -62,8 +62,8 @@ pub struct FlashLog {
 }
 
 impl FlashLog {
-    /// Opens log and journal of `name` in `dir`, or begins them. The caller scans the pages, then applies what was
-    /// [`journaled`](Self::journaled).
+    /// Opens log and journal of `name` in `dir`, or begins them. The caller must scan the pages, then apply the
+    /// [`journaled`](Self::journaled) records.
     pub fn open(dir: Arc<dyn Dir>, name: &'static str) -> Result<FlashLog> {
         let alone = alone(&*dir, name)?;
         let disk = open_or_create(&*dir, &format!("{name}-log"))?;
@@ -90,7 +90,7 @@ impl FlashLog {
         Ok(log)
     }
 
-    /// Finds the last whole page; what is torn behind the durable ones is cut off.
+    /// Finds the last whole page; a torn end behind the durable pages is cut off.
     fn recover_end(&mut self, committed: u32) -> Result<()> {
         let path = self.path();
         let there = pages_of(&*self.disk)?;
@@ -134,17 +134,17 @@ impl FlashLog {
         Ok(())
     }
 
-    /// The first live page and the one behind the last.
+    /// The range of live pages.
     pub fn range(&self) -> std::ops::Range<u32> {
         self.head..self.pages
     }
 
-    /// The first live page, as the last checkpoint has it.
+    /// The first live page as of the last checkpoint.
     pub fn durable_head(&self) -> u32 {
         self.discarded
     }
 
-    /// What is said now, with the next number. A container that was gone is back with it.
+    /// Makes a record with the next number. A retired container is back by it.
     pub fn next_record(&mut self, key: &Fingerprint, said: Said) -> Record {
         self.seq += 1;
         if let Some(container) = said {
@@ -173,25 +173,25 @@ impl FlashLog {
         Ok(number)
     }
 
-    /// Cuts the log before page `page`: what was written behind it was not durable.
+    /// Cuts the log before page `page`: pages from there on were not durable.
     pub fn truncate(&mut self, page: u32) -> Result<()> {
         self.pages = page;
         self.disk.set_len(u64::from(page) * PAGE_BYTES as u64)?;
         Ok(self.disk.sync()?)
     }
 
-    /// Takes back the pages from `page` on, which were appended since the last checkpoint: the next ones come in their
-    /// place.
+    /// Takes back the pages from `page` on, which were appended since the last checkpoint: the next pages are written
+    /// in their place.
     pub fn take_back(&mut self, page: u32) {
         self.pages = page;
     }
 
-    /// One page of the log.
+    /// Reads one page of the log.
     pub fn read(&self, page: u32) -> Result<RecordPage> {
         read_page(&*self.disk, &self.path(), page)
     }
 
-    /// Pages of the log, in one batch.
+    /// Reads pages of the log, in one batch.
     pub fn read_many(&self, pages: &[u32]) -> Result<Vec<RecordPage>> {
         read_many(&*self.disk, pages)?
             .into_iter()
@@ -200,17 +200,17 @@ impl FlashLog {
             .collect()
     }
 
-    /// Whether the container is gone.
+    /// Whether the container is retired.
     pub fn is_retired(&self, container: &ContainerId) -> bool {
         self.retired.contains(container)
     }
 
-    /// Forgets a container from now on; durable after the next checkpoint.
+    /// Retires containers from now on; durable after the next checkpoint.
     pub fn retire(&mut self, containers: &[ContainerId]) {
         self.retired.retire(containers);
     }
 
-    /// Gives up the pages before `page`. Their space is freed by the checkpoint that makes this durable.
+    /// Drops the pages before `page`. Their space is freed by the checkpoint that makes this durable.
     pub fn advance_head(&mut self, page: u32) {
         self.head = self.head.max(page.min(self.pages));
     }
@@ -227,12 +227,12 @@ impl FlashLog {
         Ok(())
     }
 
-    /// Live pages of the log and the journal, in bytes.
+    /// Bytes of the live pages of the log and of the journal.
     pub fn disk_bytes(&self) -> u64 {
         u64::from(self.pages - self.head + self.journal_pages) * PAGE_BYTES as u64
     }
 
-    /// RAM, in bytes.
+    /// RAM of the log's state, in bytes.
     pub fn ram_bytes(&self) -> usize {
         size_of::<FlashLog>() + self.retired.ram_bytes()
     }
@@ -242,7 +242,7 @@ impl FlashLog {
     }
 }
 
-/// A file that is there, or a new one.
+/// Opens an existing file, or creates it.
 pub fn open_or_create(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
     Ok(match if_there(dir.open_write(name))? {
         Some(disk) => disk,
@@ -250,7 +250,7 @@ pub fn open_or_create(dir: &dyn Dir, name: &str) -> Result<Arc<dyn Disk>> {
     })
 }
 
-/// Pages by their numbers, in one batch, unchecked.
+/// Reads pages by their numbers, in one batch, unchecked.
 pub fn read_many(disk: &dyn Disk, pages: &[u32]) -> Result<Vec<Vec<u8>>> {
     let mut bytes = vec![vec![0; PAGE_BYTES]; pages.len()];
     let mut reads: Vec<ReadAt<'_>> = Vec::with_capacity(pages.len());

@@ -1,8 +1,8 @@
 //! The record page of the papers' stores on flash: 64 records of 63 bytes behind a header of 64, so 64 keys a page of 4
 //! KiB, as the papers count.
 //!
-//! Always holds: the checksum covers the page and its place; a page read as another is damage. Records keep the order
-//! in which they were put, and a key stands in a page at most once.
+//! Always holds: the checksum covers the page and its number; a page in another's place is damage. Records keep the
+//! order in which they were put, and a key stands in a page at most once.
 
 use onefold_chunk::Fingerprint;
 
@@ -10,46 +10,46 @@ use onefold_index::strata::log::Said;
 use onefold_index::strata::page::{PAGE_BYTES, check_page, seal_page};
 use onefold_index::{ContainerId, Error, Result};
 
-/// Records a page.
+/// Records of a page.
 pub const RECORDS: usize = 64;
 const HEADER_BYTES: usize = 64;
 const RECORD_BYTES: usize = 63;
 const _: () = assert!(HEADER_BYTES + RECORDS * RECORD_BYTES == PAGE_BYTES);
 
-/// What a record does with its key.
+/// The content of a record besides its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Says where it is, or, as `None`, that it was removed.
+    /// The container of the key, or `None` for a removal.
     Says(Said),
-    /// The container is gone; there is no key.
+    /// A retired container; there is no key.
     Retires(ContainerId),
-    /// One that was gone is back; there is no key.
+    /// A container that is back after its retirement; there is no key.
     Returns(ContainerId),
 }
 
-/// One record.
+/// One record of a log or journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The key; zeros where a container is retired or returns.
     pub key: Fingerprint,
-    /// What is said.
+    /// The content of the record.
     pub kind: Kind,
-    /// Counts all records of a store.
+    /// Number of the record, which counts all records of a store.
     pub seq: u64,
-    /// A page plus one that the record leads to, or 0.
+    /// The page to which the record leads, plus one, or 0.
     pub link: u32,
 }
 
-/// The fields of a header that belong to whoever wrote the page.
+/// The fields of a page's header that its writer sets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PageHead {
-    /// The partition; in a journal, the first page of the checkpoint's.
+    /// The partition; in a journal, the first page of the checkpoint's batch.
     pub owner: u32,
     /// The first live page of the log (in a journal).
     pub head: u32,
-    /// Pages of the log that are durable (in a journal).
+    /// Number of log pages that are durable (in a journal).
     pub committed: u32,
-    /// Pages of the checkpoint (in a journal).
+    /// Number of pages of the checkpoint's batch (in a journal).
     pub batch: u32,
     /// The highest number of a record so far (in a journal).
     pub seq: u64,
@@ -57,14 +57,14 @@ pub struct PageHead {
     pub notes: [u64; 2],
 }
 
-/// A page in the making, and a page that was read: the same bytes.
+/// A page of records, being filled or read from disk: the bytes are the same.
 #[derive(Clone)]
 pub struct RecordPage {
     bytes: Vec<u8>,
 }
 
 impl RecordPage {
-    /// An empty page; takes its RAM with the first record.
+    /// An empty page, which takes its RAM with the first record.
     pub const fn new() -> RecordPage {
         RecordPage { bytes: Vec::new() }
     }
@@ -88,17 +88,17 @@ impl RecordPage {
         Ok(page_of)
     }
 
-    /// Records.
+    /// The number of records.
     pub fn len(&self) -> usize {
         self.bytes.get(8).map_or(0, |count| usize::from(*count))
     }
 
-    /// No more fit.
+    /// Whether no more records fit.
     pub fn is_full(&self) -> bool {
         self.len() >= RECORDS
     }
 
-    /// The header's fields.
+    /// The fields of the header.
     pub fn head(&self) -> PageHead {
         let field = |at: usize| {
             self.bytes
@@ -115,7 +115,7 @@ impl RecordPage {
         }
     }
 
-    /// Record `i`.
+    /// Decodes record `i`.
     pub fn record(&self, i: usize) -> Record {
         let bytes = self.record_bytes(i);
         let eight = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
@@ -133,12 +133,12 @@ impl RecordPage {
         }
     }
 
-    /// All records.
+    /// All records of the page, in their order.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         (0..self.len()).map(|i| self.record(i))
     }
 
-    /// What the page says of `key`.
+    /// The container of `key` or its removal, if the page has a record of it.
     pub fn find(&self, key: &Fingerprint) -> Option<Said> {
         let place = self.place_of(key)?;
         match self.record(place).kind {
@@ -147,7 +147,7 @@ impl RecordPage {
         }
     }
 
-    /// Adds a record, or replaces the one of its key. There is room: see [`is_full`](Self::is_full).
+    /// Adds a record, or replaces the one of its key. The page must have room: see [`is_full`](Self::is_full).
     pub fn put(&mut self, record: Record) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(PAGE_BYTES);
@@ -173,7 +173,7 @@ impl RecordPage {
         bytes[49..53].copy_from_slice(&record.link.to_le_bytes());
     }
 
-    /// Completes it as page `page` of its file.
+    /// Completes the page as number `page` of its file.
     pub fn seal(&mut self, page: u32, head: PageHead) -> &[u8] {
         self.bytes.resize(PAGE_BYTES, 0);
         self.bytes[12..16].copy_from_slice(&head.owner.to_le_bytes());
@@ -187,12 +187,12 @@ impl RecordPage {
         &self.bytes
     }
 
-    /// Empties it and keeps its RAM.
+    /// Empties the page and keeps its RAM.
     pub fn clear(&mut self) {
         self.bytes.fill(0);
     }
 
-    /// Takes record `i` out; the last one comes in its place.
+    /// Removes record `i`; the last record moves to its position.
     pub fn swap_remove(&mut self, i: usize) -> Record {
         let (record, last) = (self.record(i), self.len() - 1);
         let of = |place: usize| HEADER_BYTES + place * RECORD_BYTES;
@@ -203,7 +203,7 @@ impl RecordPage {
         record
     }
 
-    /// RAM, in bytes.
+    /// RAM of the page, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -212,7 +212,7 @@ impl RecordPage {
         &self.bytes[HEADER_BYTES + i * RECORD_BYTES..][..RECORD_BYTES]
     }
 
-    /// Where the record of `key` stands.
+    /// The position of the record of `key`.
     pub fn place_of(&self, key: &Fingerprint) -> Option<usize> {
         (0..self.len()).find(|i| self.record_bytes(*i)[..32] == key.0)
     }

@@ -1,14 +1,15 @@
-//! Numbers that a store is made with and keeps: a small framed file, written once, before anything that depends on it.
+//! The shape of a store: numbers that it keeps for life, in a small framed file, written before anything depends on
+//! them.
 //!
-//! Always holds: a store that is opened with other options keeps the shape that it has, so options say what a new store
-//! is to be.
+//! Always holds: an existing store that is opened with other options keeps its shape; options decide the shape of a new
+//! store only.
 
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};
 use onefold_io::{Dir, if_there};
 
 use onefold_index::{Error, Result};
 
-/// The numbers in the file `name`, or, where it is not there, those of `make`, durable from now on.
+/// The numbers in the file `name`; where there is none, those of `make`, which are durable on return.
 pub fn read_or_write_shape<const N: usize>(
     dir: &dyn Dir,
     name: &str,
@@ -39,7 +40,7 @@ pub fn read_or_write_shape<const N: usize>(
     }
 }
 
-/// Puts `bytes` in the place of the file `name`, by way of `<name>-tmp`; durable when it returns.
+/// Replaces the file `name` by one with the content `bytes`, through `<name>-tmp`; durable on return.
 pub fn replace_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
     Ok(onefold_io::replace_file(
         dir,

@@ -1,8 +1,8 @@
 //! Manifests in RAM: the champions of the last segments, and the segments that were written last.
 //!
-//! Always holds: an answer was compared with the full fingerprint. Of manifests that both have a fingerprint the newest
-//! answers; when it goes, the other does so again from when it is next asked for. The manifest that answered nothing
-//! for longest goes first.
+//! Always holds: an answer was compared with the full fingerprint. Of manifests that share a fingerprint the newest
+//! answers; when it leaves, an older one answers again after it was next asked for. The manifest that answered nothing
+//! for longest leaves first.
 
 use std::collections::HashMap;
 
@@ -11,28 +11,28 @@ use onefold_chunk::Fingerprint;
 use super::hooks::{Tag, tag_of};
 use onefold_index::ContainerId;
 
-/// RAM of a record: itself, and its slot in the map of places, which is between an eighth and twice as large as need
-/// be.
+/// RAM of a record in bytes: the record, and its slot in the map of places, which is an eighth to twice larger than
+/// needed.
 const RECORD_BYTES: usize = 40 + 30;
 
-/// Manifests in RAM, within so many bytes: the champions of the last segments, and those written last.
+/// Manifests in RAM, within a number of bytes: the champions of the last segments, and those written last.
 pub struct ManifestCache {
     bytes_max: usize,
     bytes: usize,
     manifests: HashMap<u32, Resident>,
-    /// Which manifest answers for a fingerprint.
+    /// The manifest that answers for each fingerprint.
     places: HashMap<Tag, u32>,
     now: u64,
 }
 
 struct Resident {
-    /// In the order of fingerprints.
+    /// Records in the order of fingerprints.
     records: Vec<(Fingerprint, ContainerId)>,
     used: u64,
 }
 
 impl ManifestCache {
-    /// An empty one, within `bytes_max` of RAM, but never without the manifest that came last.
+    /// An empty cache within `bytes_max` of RAM; the manifest that came last stays in any case.
     pub fn new(bytes_max: usize) -> ManifestCache {
         ManifestCache {
             bytes_max,
@@ -43,7 +43,7 @@ impl ManifestCache {
         }
     }
 
-    /// Which manifest speaks of `key`, and what it says.
+    /// The manifest that has `key`, and the container in it.
     pub fn get(&mut self, key: &Fingerprint) -> Option<(u32, ContainerId)> {
         let number = *self.places.get(&tag_of(key))?;
         let manifest = self.manifests.get_mut(&number)?;
@@ -56,8 +56,7 @@ impl ManifestCache {
         Some((number, container))
     }
 
-    /// Whether manifest `number` is here. If so, it answers from now on for those of its fingerprints that no newer one
-    /// has.
+    /// Whether manifest `number` is cached. If so, it answers from now on for fingerprints that no newer manifest has.
     pub fn expose(&mut self, number: u32) -> bool {
         self.now += 1;
         let Some(manifest) = self.manifests.get_mut(&number) else {
@@ -71,7 +70,7 @@ impl ManifestCache {
         true
     }
 
-    /// Takes in manifest `number`; of records of one fingerprint the last counts.
+    /// Adds manifest `number`; of records with one fingerprint the last counts.
     pub fn insert(
         &mut self,
         number: u32,
@@ -101,7 +100,7 @@ impl ManifestCache {
         }
     }
 
-    /// Forgets manifest `number`.
+    /// Removes manifest `number`.
     pub fn forget(&mut self, number: u32) {
         let Some(manifest) = self.manifests.remove(&number) else {
             return;
@@ -115,12 +114,12 @@ impl ManifestCache {
         }
     }
 
-    /// Forgets all.
+    /// Removes all manifests.
     pub fn clear(&mut self) {
         *self = ManifestCache::new(self.bytes_max);
     }
 
-    /// RAM, in bytes.
+    /// RAM of the cache, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let records = self.manifests.values().map(|manifest| &manifest.records);
         records

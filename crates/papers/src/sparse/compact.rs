@@ -1,6 +1,6 @@
-//! The whole log at once: writing it anew without what no longer counts, and showing what does.
+//! Passes over the whole log: writing it anew without dead records, and visiting live ones.
 //!
-//! Always holds: the log has its name only when it is durable as a whole, so a crash leaves the old one or the new one.
+//! Always holds: the new log gets its name only when durable as a whole, so a crash leaves the old one or the new one.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use crate::pagelog::PageLog;
 use onefold_index::{ContainerId, Location, Result};
 
 const TMP: &str = "sparse-log-tmp";
-/// RAM of a fingerprint that is to be shown.
+/// RAM of a fingerprint that is to be visited, in bytes.
 const SHOWN_BYTES: u64 = 90;
 
 impl Sparse {
-    /// Writes the log anew, and what RAM knows of it. All that the open segment must keep is written already.
+    /// Writes the log anew, and makes the ledger from it. The live part of the open segment must be written already.
     pub(super) fn compact(&mut self) -> Result<()> {
         let made = create_anew(&*self.dir, TMP)?;
         let mut made = PageLog::open(made, LOG, LOG_FRAME, &mut |_, _| Ok(()))?;
@@ -51,7 +51,7 @@ impl Sparse {
         Ok(())
     }
 
-    /// Those of manifest `number` that were not removed and whose containers are there.
+    /// The records of manifest `number` that were not removed and whose containers are not retired.
     fn live_records(&self, number: u32) -> Result<Vec<Record>> {
         let extent = self.ledger.manifests[number as usize];
         let mut records = read_records(&self.log, &[extent])?.remove(0);
@@ -62,8 +62,8 @@ impl Sparse {
         Ok(records)
     }
 
-    /// Shows each fingerprint with its newest location, those of one range after the other, so that a range fits into
-    /// RAM.
+    /// Passes each fingerprint with its newest location to `visit`, one range of fingerprints after the other, so that
+    /// a range fits into RAM.
     pub(super) fn visit_newest(
         &self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
@@ -88,7 +88,7 @@ impl Sparse {
     }
 }
 
-/// Appends `part` and notes it, as who reads the log does; what is left is empty.
+/// Appends `part` and notes it in the ledger, as reading the log does; `part` is empty afterwards.
 fn append(log: &mut PageLog, ledger: &mut Ledger, part: &mut Part) -> Result<()> {
     if !part.is_empty() {
         let extent = log.append(&part.encode())?;

@@ -1,29 +1,29 @@
-//! Hooks: the sampled fingerprints, and the manifests that they were last seen in.
+//! Hooks: the sampled fingerprints, and the manifests in which they were last seen.
 //!
 //! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Always holds: the table stays within
-//! its bytes; where it is full, `sample` doubles, and every other hook goes. All manifests of a hook give it the same
-//! location: one that moves forgets those before.
+//! its bytes; where it is full, `sample` doubles, and every other hook is dropped. All manifests of a hook give it the
+//! same location: a hook that moves forgets earlier manifests.
 
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 
-/// Manifests of a hook, the newest first.
+/// Largest number of manifests of a hook, newest first.
 const MANIFESTS: usize = 3;
 const NONE: u32 = u32::MAX;
-/// Eight bytes of the fingerprint, the manifests, and the map's control byte.
+/// Bytes of a slot: eight bytes of the fingerprint, the manifests, and the map's control byte.
 const SLOT_BYTES: usize = 8 + MANIFESTS * 4 + 1;
 
 /// Eight bytes of a fingerprint, in halves so that a slot has no padding.
 pub type Tag = [u32; 2];
 
-/// Those bytes that tell hooks, and tell one hook from another.
+/// The bytes of a fingerprint that identify a hook.
 pub fn tag_of(key: &Fingerprint) -> Tag {
     let four = |at: usize| u32::from_le_bytes(key.0[at..at + 4].try_into().expect("four bytes"));
     [four(8), four(12)]
 }
 
-/// The sampled fingerprints, and the manifests that they were last seen in.
+/// The sampled fingerprints, and the manifests in which they were last seen.
 pub struct Hooks {
     table: HashMap<Tag, [u32; MANIFESTS]>,
     sample: u64,
@@ -31,7 +31,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// None yet, one fingerprint in `sample`, within `bytes`.
+    /// An empty table for one fingerprint in `sample`, within `bytes` bytes.
     pub fn new(sample: u32, bytes: usize) -> Hooks {
         let slots = (bytes / SLOT_BYTES + 1).next_power_of_two() / 2;
         Hooks {
@@ -41,31 +41,31 @@ impl Hooks {
         }
     }
 
-    /// One fingerprint in how many is a hook.
+    /// The sampling: one fingerprint in this many is a hook.
     pub fn sample(&self) -> u64 {
         self.sample
     }
 
-    /// Whether the fingerprint is one of the sampled.
+    /// Whether the fingerprint is a hook.
     pub fn is_hook(&self, key: &Fingerprint) -> bool {
         is_sampled(&tag_of(key), self.sample)
     }
 
-    /// The manifests of a hook, the newest first; none for all others.
+    /// The manifests of a hook, newest first; none for other fingerprints.
     pub fn manifests(&self, key: &Fingerprint) -> impl Iterator<Item = u32> {
         let manifests = self.table.get(&tag_of(key)).copied();
         let all = manifests.unwrap_or([NONE; MANIFESTS]).into_iter();
         all.filter(|manifest| *manifest != NONE)
     }
 
-    /// A chunk was inserted in `manifest`: what was said before is no longer so.
+    /// Notes that a chunk was inserted in `manifest`: earlier manifests no longer count.
     pub fn moved(&mut self, key: &Fingerprint, manifest: u32) {
         if self.is_hook(key) {
             self.put(tag_of(key), [manifest, NONE, NONE]);
         }
     }
 
-    /// A chunk was found again, and `manifest` says so.
+    /// Notes that a chunk was found again, in `manifest`.
     pub fn seen(&mut self, key: &Fingerprint, manifest: u32) {
         if !self.is_hook(key) {
             return;
@@ -79,7 +79,7 @@ impl Hooks {
         }
     }
 
-    /// The chunk is known no more.
+    /// Removes the hook of a chunk that was removed.
     pub fn remove(&mut self, key: &Fingerprint) {
         self.table.remove(&tag_of(key));
     }
@@ -98,7 +98,7 @@ impl Hooks {
         }
     }
 
-    /// By way of a list, so that two tables never stand side by side.
+    /// Drops fingerprints that are no hooks any more, through a list, so that there are never two tables at once.
     fn drop_unsampled(&mut self) {
         let (table, sample) = (std::mem::take(&mut self.table), self.sample);
         let mut kept =
@@ -107,7 +107,7 @@ impl Hooks {
         self.table = kept.into_iter().collect();
     }
 
-    /// RAM, in bytes.
+    /// RAM of the table, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.table.capacity() * 8 / 7 * SLOT_BYTES
     }

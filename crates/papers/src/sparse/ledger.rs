@@ -1,7 +1,7 @@
-//! What RAM knows of the log: where each manifest is, the hooks, and what no longer counts.
+//! The state of the log in RAM: the place of each manifest, the hooks, and the records that no longer count.
 //!
-//! Always holds: it is what [`Ledger::note`] makes of the log's parts in their order, whether they are written now or
-//! read at open.
+//! Always holds: the ledger is the result of [`Ledger::note`] for the log's parts in their order, whether they are
+//! written now or read at open.
 
 use std::collections::HashMap;
 
@@ -12,26 +12,26 @@ use super::part::Part;
 use crate::pagelog::Extent;
 use onefold_index::ContainerId;
 
-/// What RAM knows of the log of manifests.
+/// The state of the log of manifests, kept in RAM.
 pub struct Ledger {
-    /// By their numbers.
+    /// Places of the manifests, by their numbers.
     pub manifests: Vec<Extent>,
     /// The sampled fingerprints.
     pub hooks: Hooks,
-    /// Fingerprints that were removed, and the first manifest that may speak of them again.
+    /// Removed fingerprints, each with the first manifest that may have it again.
     removed: HashMap<Fingerprint, u32>,
-    /// Records that speak of each container that is gone.
+    /// Number of records of each retired container.
     retired: HashMap<ContainerId, u32>,
-    /// Records that speak of each container that is not gone.
+    /// Number of records of each container that is not retired.
     counts: HashMap<ContainerId, u32>,
-    /// Records in the log.
+    /// Number of records in the log.
     pub records: u64,
-    /// Of those, of containers that are gone.
+    /// Number of records of retired containers.
     dead: u64,
 }
 
 impl Ledger {
-    /// Of an empty log.
+    /// The ledger of an empty log.
     pub fn new(hooks: Hooks) -> Ledger {
         Ledger {
             manifests: Vec::new(),
@@ -49,7 +49,7 @@ impl Ledger {
         self.manifests.len() as u32
     }
 
-    /// A part of the log, which is at `extent`. Returns the number of its manifest.
+    /// Notes a part of the log, which is at `extent`. Returns the number of its manifest.
     pub fn note(&mut self, extent: Extent, part: &Part) -> u32 {
         match self.manifests.last_mut() {
             Some(last) if part.continues => last.pages = extent.page + extent.pages - last.page,
@@ -74,13 +74,13 @@ impl Ledger {
         number
     }
 
-    /// What manifests before `number` say of `key` no longer counts.
+    /// Notes that records of `key` in manifests before `number` no longer count.
     pub fn remove(&mut self, key: &Fingerprint, number: u32) {
         self.removed.insert(*key, number);
         self.hooks.remove(key);
     }
 
-    /// Forgets a container. Whether the log speaks of it.
+    /// Retires a container; returns whether the log has records of it.
     pub fn retire(&mut self, container: ContainerId) -> bool {
         let records = self.counts.remove(&container);
         if let Some(records) = records {
@@ -90,7 +90,7 @@ impl Ledger {
         records.is_some()
     }
 
-    /// Something is inserted into a container: if it was gone, it is back.
+    /// Notes an insertion into the container: a retired one is back by it.
     pub fn told(&mut self, container: &ContainerId) {
         if let Some(records) = self.retired.remove(container) {
             self.dead -= u64::from(records);
@@ -98,17 +98,17 @@ impl Ledger {
         }
     }
 
-    /// Whether the container is gone.
+    /// Whether the container is retired.
     pub fn is_retired(&self, container: &ContainerId) -> bool {
         self.retired.contains_key(container)
     }
 
-    /// Whether `key` was removed after manifest `number` spoke of it.
+    /// Whether `key` was removed after manifest `number` was written.
     pub fn is_removed(&self, key: &Fingerprint, number: u32) -> bool {
         self.removed.get(key).is_some_and(|first| number < *first)
     }
 
-    /// Whether manifest `number`'s word on `key` may be answered: it was not removed, nor, as far as hooks know, moved
+    /// Whether the record of `key` in manifest `number` counts: it was not removed, nor, as far as hooks know, moved
     /// since.
     pub fn counts(&self, key: &Fingerprint, number: u32) -> bool {
         let is_newest = || match self.hooks.is_hook(key) {
@@ -122,18 +122,18 @@ impl Ledger {
         !self.is_removed(key, number) && is_newest()
     }
 
-    /// Records in vain, the removed ones with them.
+    /// The number of dead records, removed ones included.
     pub fn dead(&self) -> u64 {
         self.dead + self.removed.len() as u64
     }
 
-    /// RAM of what a compaction would free, in bytes.
+    /// RAM that a compaction would free, in bytes.
     pub fn freeable_bytes(&self) -> usize {
         self.removed.capacity() * 8 / 7 * (size_of::<(Fingerprint, u32)>() + 1)
             + self.retired.capacity() * 8 / 7 * 17
     }
 
-    /// RAM, in bytes.
+    /// RAM of the ledger, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.manifests.capacity() * size_of::<Extent>()
             + self.hooks.ram_bytes()

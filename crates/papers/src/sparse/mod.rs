@@ -5,18 +5,18 @@
 //! disk   sparse-log: a manifest a segment, the fingerprints of some thousand neighbours of the stream with their containers
 //! ```
 //!
-//! The stream is cut into segments. A segment's hooks vote for manifests; those with most votes, its champions, are
-//! read, each by one sequential read, and what they hold is found. A chunk in none of them is not, even if it is
-//! stored: RAM is a sample of the fingerprints and no more. Here n is not fixed: it is `sample` until the table of
-//! hooks is full, and doubles whenever it is, so what is small enough is indexed whole.
+//! The stream is cut into segments. A segment's hooks vote for manifests. Those with the most votes, its champions, are
+//! read, each by one sequential read, and their fingerprints are found. A chunk in no champion is not found, even if it
+//! is stored: RAM is a sample of the fingerprints and no more. Here n is not fixed: it is `sample` until the table of
+//! hooks is full, and doubles whenever it is, so a small index knows all fingerprints.
 //!
 //! A manifest holds the new chunks of its segment, and the duplicates too where new chunks are at least one in
 //! `repeats`: then the next stream like it needs one champion instead of several. Elsewhere new chunks wait for those
 //! of the next segments.
 //!
-//! Always holds: what is answered was said, not removed since, and lies in no retired container. Of several locations
-//! of one fingerprint the newest answers if it is a hook; of others an older one may, which is still true. The RAM is
-//! made from the log at open. One opener at a time.
+//! Always holds: an answer was inserted, not removed since, and lies in no retired container. Of several locations of
+//! one fingerprint the newest answers if it is a hook; otherwise an older one may, which is still true. The state in
+//! RAM is made from the log at open. One opener at a time.
 
 mod cache;
 mod compact;
@@ -49,32 +49,33 @@ const LOG_FRAME: FrameKind = FrameKind {
     magic: *b"OFSPARSE",
     version: 1,
 };
-/// No segment is longer, in chunks.
+/// Largest number of chunks in a segment.
 const SEGMENT_MAX: usize = 1024;
-/// Removals of a part, and retirements: 3 MiB of both.
+/// Largest number of removals in a part, and of retirements: 3 MiB for both.
 const PART_SAID_MAX: usize = 1 << 16;
-/// Pages of a manifest that many checkpoints cut into parts; four times those of a whole one.
+/// Largest number of pages of a manifest that many checkpoints cut into parts; four times those of a whole one.
 const MANIFEST_PAGES_MAX: u32 = 36;
 
-/// How a sparse index works; may differ from opening to opening.
+/// Options of a sparse index, which may differ from opening to opening.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseOptions {
-    /// Chunks a segment.
+    /// Number of chunks in a segment.
     pub segment_chunks: usize,
-    /// One fingerprint in how many is a hook, to begin with.
+    /// Sampling at the beginning: one fingerprint in this many is a hook.
     pub sample: u32,
-    /// RAM for hooks. When it is used up, `sample` doubles.
+    /// RAM for hooks in bytes. When it is used up, `sample` doubles.
     pub hook_bytes: usize,
-    /// RAM for manifests that were read or written last.
+    /// RAM in bytes for manifests that were read or written last.
     pub cache_bytes: usize,
-    /// Manifests that are read for a segment, at most.
+    /// Largest number of manifests that are read for a segment.
     pub champions: usize,
-    /// A segment's duplicates are written beside its new chunks where these are at least one in so many; 0 for never.
+    /// A segment's duplicates are written beside its new chunks where these are at least one in this many; 0 for never.
     pub repeats: usize,
 }
 
 impl SparseOptions {
-    /// For a budget: half of it for hooks, a quarter for manifests; all fingerprints are hooks as long as they fit.
+    /// Options for a budget: half of it for hooks, a quarter for manifests; all fingerprints are hooks as long as they
+    /// fit.
     pub fn new(ram_budget_bytes: usize) -> SparseOptions {
         SparseOptions {
             segment_chunks: (ram_budget_bytes / 2000).clamp(64, SEGMENT_MAX),
@@ -92,7 +93,7 @@ pub struct Sparse {
     dir: Arc<dyn Dir>,
     options: SparseOptions,
     log: PageLog,
-    /// Not after a compaction whose last sync failed.
+    /// Whether the log's name is durable: not after a compaction whose last sync failed.
     is_name_durable: bool,
     ledger: Ledger,
     segment: Segment,
@@ -101,13 +102,13 @@ pub struct Sparse {
     manifest: Option<u32>,
     unsaid_removals: Vec<Fingerprint>,
     unsaid_retirements: Vec<ContainerId>,
-    /// By logs before this one.
+    /// Bytes written to the logs before this one.
     bytes_written: u64,
     stats: IndexStats,
     _alone: Box<dyn LockGuard>,
 }
 
-/// Opens the log and makes what RAM knows of it.
+/// Opens the log and makes its ledger.
 fn open_log(dir: &dyn Dir, options: &SparseOptions) -> Result<(PageLog, Ledger)> {
     let disk = open_or_create(dir, LOG)?;
     dir.sync()?;
@@ -120,7 +121,7 @@ fn open_log(dir: &dyn Dir, options: &SparseOptions) -> Result<(PageLog, Ledger)>
     Ok((log, ledger))
 }
 
-/// What RAM knows of an empty log.
+/// The ledger of an empty log.
 fn empty_ledger(options: &SparseOptions) -> Ledger {
     Ledger::new(Hooks::new(options.sample, options.hook_bytes))
 }
@@ -129,14 +130,14 @@ impl InTurns<Sparse> {
     /// Opens the index in `dir`, or begins one; reads the whole log once.
     ///
     /// # Errors
-    /// [`Error::Held`](onefold_index::Error::Held) where another has it open;
-    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a part of the log that is not whole before one that is;
+    /// [`Error::Held`](onefold_index::Error::Held) where another opener has the index open;
+    /// [`Error::Damaged`](onefold_index::Error::Damaged) for a damaged part of the log before a whole one;
     /// [`Error::Io`](onefold_index::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: SparseOptions) -> Result<InTurns<Sparse>> {
         Sparse::open_one(dir, options).map(InTurns::new)
     }
 
-    /// One fingerprint in how many is a hook, by now.
+    /// The present sampling: one fingerprint in this many is a hook.
     pub fn sample(&self) -> u64 {
         self.lock().ledger.hooks.sample()
     }
@@ -166,7 +167,7 @@ impl Sparse {
         })
     }
 
-    /// What is known of `key` without a read; the container may be gone.
+    /// The container of `key`, as far as known without a read; it may be retired.
     fn find(&mut self, key: &Fingerprint) -> Option<ContainerId> {
         self.segment.get(key).or_else(|| {
             let (number, container) = self.cache.get(key)?;
@@ -203,7 +204,7 @@ impl Sparse {
                 champions.push(number);
             }
         }
-        // the one with most votes comes last, so that a small cache still has it
+        // the champion with the most votes comes last, so that a small cache still has it
         champions.reverse();
         self.read_manifests(&champions)
     }
@@ -225,7 +226,7 @@ impl Sparse {
         Ok(())
     }
 
-    /// Appends what the log does not have yet; durable after the next sync.
+    /// Appends chunks that the log does not have yet; durable after the next sync.
     fn write_part(&mut self, with_repeats: bool) -> Result<()> {
         while self
             .unsaid_removals
@@ -258,8 +259,8 @@ impl Sparse {
         Ok(())
     }
 
-    /// Appends a part and tells the number of its manifest. Where that fails, what is removed and retired is to be said
-    /// another time.
+    /// Appends a part and returns the number of its manifest. After a failure, its removals and retirements wait for
+    /// another try.
     fn append(&mut self, mut part: Part) -> Result<u32> {
         let appended = self.log.append(&part.encode());
         if appended.is_err() {
@@ -271,8 +272,8 @@ impl Sparse {
         Ok(self.ledger.note(appended?, &part))
     }
 
-    /// Ends the open segment: with its manifest, or, where it is nearly a repeat, by leaving its new chunks to the next
-    /// one.
+    /// Ends the open segment: writes its manifest, or, where it is nearly a repeat, leaves its new chunks to the next
+    /// segment.
     fn end_segment(&mut self) -> Result<()> {
         let with_repeats = self.segment.news() * self.options.repeats >= self.segment.len();
         if !with_repeats {
@@ -294,7 +295,7 @@ impl Sparse {
         self.segment.len() >= self.options.segment_chunks
     }
 
-    /// Whether the log, or what RAM knows of it, has too much that no longer counts.
+    /// Whether too much of the log, or of the ledger, no longer counts.
     fn is_compaction_due(&self) -> bool {
         let options = &self.options;
         let dead = self.ledger.dead();
@@ -303,13 +304,13 @@ impl Sparse {
     }
 }
 
-/// The first of `said` that fit a part; the others stay.
+/// Takes the first of `said` that fit into a part; the others stay.
 fn first_of<T>(said: &mut Vec<T>) -> Vec<T> {
     let others = said.split_off(said.len().min(PART_SAID_MAX));
     std::mem::replace(said, others)
 }
 
-/// The records of manifests, in one batch of reads.
+/// Reads the records of manifests, in one batch.
 fn read_records(log: &PageLog, extents: &[Extent]) -> Result<Vec<Vec<Record>>> {
     let mut records = vec![Vec::new(); extents.len()];
     log.read_many(extents, &mut |place, payload| {
@@ -357,9 +358,9 @@ impl OneCaller for Sparse {
         Ok(())
     }
 
-    /// All at once, since the open segment is walked through.
+    /// Removes all keys at once, because each removal walks through the open segment.
     fn remove(&mut self, keys: &[Fingerprint]) -> Result<()> {
-        // what is removed is what earlier manifests say
+        // removals are of records in earlier manifests
         self.manifest = None;
         let next = self.ledger.next();
         for key in keys {

@@ -1,7 +1,7 @@
-//! A part of a manifest: what one frame of the log says (FORMAT.md §5.8).
+//! A part of a manifest: the content of one frame of the log (FORMAT.md §5.8).
 //!
-//! Always holds: removals are of what earlier manifests say, so a part that removes begins a manifest, and its own
-//! records stand.
+//! Always holds: removals are of records in earlier manifests, so a part with removals begins a manifest, and its own
+//! records count.
 
 use onefold_chunk::Fingerprint;
 
@@ -22,34 +22,34 @@ const REPEATS: u8 = 3;
 /// A chunk of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// The chunk.
+    /// Fingerprint of the chunk.
     pub key: Fingerprint,
-    /// Where it lies.
+    /// Container of the chunk.
     pub container: ContainerId,
-    /// Whether it was inserted here; else it was found, and an earlier manifest says the same.
+    /// Whether the chunk was inserted here; otherwise it was found, and an earlier manifest has the same record.
     pub is_new: bool,
 }
 
-/// A part of a manifest: what one frame of the log says.
+/// A part of a manifest: the content of one frame of the log.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Part {
-    /// Whether it belongs to the manifest that the part before it belongs to.
+    /// Whether the part belongs to the same manifest as the part before it.
     pub continues: bool,
-    /// Containers that are gone.
+    /// Retired containers.
     pub retired: Vec<ContainerId>,
-    /// Fingerprints that earlier manifests speak of in vain.
+    /// Removed fingerprints: records of them in earlier manifests no longer count.
     pub removed: Vec<Fingerprint>,
-    /// In the order of the stream.
+    /// Records in the order of the stream.
     pub records: Vec<Record>,
 }
 
 impl Part {
-    /// Whether it says nothing.
+    /// Whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.retired.is_empty() && self.removed.is_empty() && self.records.is_empty()
     }
 
-    /// Its bytes.
+    /// Encodes the part.
     pub fn encode(&self) -> Vec<u8> {
         let keys = self.removed.len() + self.records.len();
         let mut out = Vec::with_capacity(HEAD_BYTES + keys * FINGERPRINT_BYTES + 8 * GROUP_BYTES);
@@ -69,7 +69,7 @@ impl Part {
         out
     }
 
-    /// Of bytes that `path` has at `offset`.
+    /// Decodes the bytes at `offset` of `path`.
     pub fn decode(bytes: &[u8], path: &str, offset: u64) -> Result<Part> {
         let damaged = |what: &str| Error::damaged(path, offset, format!("a manifest with {what}"));
         let (head, mut rest) = bytes

@@ -1,6 +1,6 @@
-//! The open segment: the chunks that the stream showed last, new ones and ones that were found.
+//! The open segment: the last chunks of the stream, inserted or found.
 //!
-//! Always holds: a fingerprint is here once at most, with what was last said of it.
+//! Always holds: a fingerprint is in the segment at most once, with its newest container.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use onefold_chunk::Fingerprint;
 use super::part::Record;
 use onefold_index::ContainerId;
 
-/// The open segment: the chunks that the stream showed last, each once.
+/// The open segment: the last chunks of the stream, each once.
 #[derive(Default)]
 pub struct Segment {
     chunks: Vec<Chunk>,
     places: HashMap<Fingerprint, u32>,
-    /// Inserted ones.
+    /// Number of inserted chunks.
     news: usize,
 }
 
@@ -26,29 +26,29 @@ struct Chunk {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Found; an earlier manifest has it.
+    /// The chunk was found; an earlier manifest has it.
     Repeats,
-    /// Inserted, and not in the log yet.
+    /// The chunk was inserted, and is not in the log yet.
     New,
-    /// Inserted, and in the log.
+    /// The chunk was inserted, and is in the log.
     Said,
 }
 
 impl Segment {
-    /// Where the chunk lies, if it is here.
+    /// The container of the chunk, if the segment has it.
     pub fn get(&self, key: &Fingerprint) -> Option<ContainerId> {
         let at = *self.places.get(key)?;
         Some(self.chunks[at as usize].container)
     }
 
-    /// A chunk was found.
+    /// Adds a chunk that was found.
     pub fn repeat(&mut self, key: &Fingerprint, container: ContainerId) {
         if !self.places.contains_key(key) {
             self.push(key, container, State::Repeats);
         }
     }
 
-    /// A chunk was inserted.
+    /// Adds a chunk that was inserted.
     pub fn say(&mut self, key: &Fingerprint, container: ContainerId) {
         match self.places.get(key) {
             Some(at) => {
@@ -70,12 +70,12 @@ impl Segment {
         });
     }
 
-    /// Forgets those that `goes` names.
+    /// Removes chunks for which `goes` returns `true`.
     pub fn forget(&mut self, goes: impl Fn(&Fingerprint, ContainerId) -> bool) {
         self.retain(|chunk| !goes(&chunk.key, chunk.container));
     }
 
-    /// Forgets what was only found.
+    /// Removes chunks that were only found.
     pub fn forget_repeats(&mut self) {
         self.retain(|chunk| chunk.state != State::Repeats);
     }
@@ -89,7 +89,7 @@ impl Segment {
         self.news = self.chunks.iter().filter(is_new).count();
     }
 
-    /// What the log does not have yet: new chunks and, if asked for, those that were found.
+    /// The chunks that the log does not have yet: inserted ones and, if asked for, those that were found.
     pub fn unwritten(&self, with_repeats: bool) -> Vec<Record> {
         let mut records = Vec::new();
         for chunk in &self.chunks {
@@ -105,36 +105,36 @@ impl Segment {
         records
     }
 
-    /// The log has all new chunks.
+    /// Notes that the log has all inserted chunks.
     pub fn written(&mut self) {
         let news = self.chunks.iter_mut();
         news.filter(|chunk| chunk.state == State::New)
             .for_each(|chunk| chunk.state = State::Said);
     }
 
-    /// Chunks that it has.
+    /// The number of chunks.
     pub fn len(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Of those, inserted ones.
+    /// The number of inserted chunks.
     pub fn news(&self) -> usize {
         self.news
     }
 
-    /// All chunks, and where they lie.
+    /// All chunks with their containers.
     pub fn chunks(&self) -> impl Iterator<Item = (Fingerprint, ContainerId)> {
         self.chunks.iter().map(|chunk| (chunk.key, chunk.container))
     }
 
-    /// Begins another.
+    /// Begins another segment.
     pub fn clear(&mut self) {
         self.chunks.clear();
         self.places.clear();
         self.news = 0;
     }
 
-    /// RAM, in bytes.
+    /// RAM of the segment, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.chunks.capacity() * size_of::<Chunk>()
             + self.places.capacity() * 8 / 7 * (size_of::<(Fingerprint, u32)>() + 1)

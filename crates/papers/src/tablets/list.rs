@@ -1,7 +1,7 @@
-//! The list of sealed tablets: in which order they are searched, and which are in RAM (PRUNE §3.3).
+//! The list of sealed tablets: the order in which they are searched, and those in RAM (PRUNE §3.3).
 //!
-//! Always holds: at most as many tablets are resident as the options say. The order changes what a lookup costs, never
-//! what it answers.
+//! Always holds: at most as many tablets are resident as the options say. The order changes the costs of a lookup,
+//! never its answer.
 
 use onefold_chunk::Fingerprint;
 
@@ -10,28 +10,28 @@ use super::{Search, TabletsOptions};
 use onefold_index::Result;
 use onefold_index::strata::log::Said;
 
-/// Hits on a tablet, one after the other, that make it resident: a stream that comes again, and not a key at random.
+/// Number of consecutive hits that make a tablet resident: a sign of a stream that comes again, not of a random key.
 const RUN: u32 = 8;
 
-/// Sealed tablets, in the order in which they are searched, and which of them are in RAM.
+/// Sealed tablets, in the order in which they are searched, some of them in RAM.
 pub struct TabletList {
-    /// In the order in which they are searched.
+    /// Tablets in the order in which they are searched.
     pub tablets: Vec<Tablet>,
     search: Search,
     cache_tablets: usize,
-    /// The tablet of the last hit, and how many hits it had in a row.
+    /// The tablet of the last hit, and the number of its hits in a row.
     run: (u32, u32),
     now: u64,
-    /// Pages and whole tablets read by lookups.
+    /// Reads of pages and whole tablets by lookups.
     pub reads: u64,
-    /// Of those, pages that did not hold the key.
+    /// Reads of pages that did not hold the key.
     pub false_reads: u64,
-    /// Tablets whose filter was asked.
+    /// Number of tablets whose filter was asked.
     pub asked: u64,
 }
 
 impl TabletList {
-    /// Of these tablets, the oldest first.
+    /// The list of these tablets, oldest first.
     pub fn new(tablets: Vec<Tablet>, options: &TabletsOptions) -> TabletList {
         TabletList {
             tablets,
@@ -45,12 +45,12 @@ impl TabletList {
         }
     }
 
-    /// Adds a tablet that was sealed just now, at the end (PRUNE, fig. 8).
+    /// Adds a newly sealed tablet at the end (PRUNE, fig. 8).
     pub fn push(&mut self, tablet: Tablet) {
         self.tablets.push(tablet);
     }
 
-    /// What the first tablet that holds `key` says, or the tablet `only` where the newest is known.
+    /// The record of `key` in the first tablet that holds it, or in the tablet `only` where the newest one is known.
     pub fn find(&mut self, key: &Fingerprint, only: Option<u32>) -> Result<Option<Said>> {
         for place in 0..self.tablets.len() {
             let tablet = &mut self.tablets[place];
@@ -83,7 +83,7 @@ impl TabletList {
         let brings_next = self.search == Search::LruPrefetch;
         if self.search != Search::Linear && place > 0 {
             self.tablets[..=place].rotate_right(1);
-            // the successor in the list comes with it, right behind
+            // the successor in the list moves, too, right behind
             if brings_next && place + 1 < self.tablets.len() {
                 self.tablets[1..=place + 1].rotate_right(1);
             }
@@ -98,7 +98,7 @@ impl TabletList {
         Ok(())
     }
 
-    /// Makes a tablet resident, in place of the one that was not needed for longest.
+    /// Makes a tablet resident, in place of the one that was unused for longest.
     fn bring(&mut self, place: usize) -> Result<()> {
         if self.tablets[place].resident_since().is_some() || self.cache_tablets == 0 {
             return Ok(());
@@ -119,7 +119,7 @@ impl TabletList {
         self.tablets[place].load(self.now)
     }
 
-    /// RAM, in bytes.
+    /// RAM of all tablets, in bytes.
     pub fn ram_bytes(&self) -> usize {
         self.tablets.iter().map(Tablet::ram_bytes).sum()
     }

@@ -5,22 +5,20 @@
 //! disk   tablet-<number>: pages in the order of fingerprints        tablets-journal-<number>: the current one, as checkpoints saw it
 //! ```
 //!
-//! Neighbours of the stream lie in one tablet, so a stream that comes again works in one after the other, which are
-//! read whole (1.5 MB) once they are hit some times in a row. The list of tablets is searched from the oldest on
-//! (`Linear`), from the one that was last hit (`Lru`), or so that the next one in the list comes with it, right behind
-//! it, and is read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without filter and
-//! prefetch.
+//! Neighbours of the stream lie in one tablet, so a stream that comes again uses one tablet after the other. A tablet
+//! is read whole (1.5 MB) after some hits in a row. The list of tablets is searched from the oldest on (`Linear`), from
+//! the one that was last hit (`Lru`), or so that the successor in the list moves with that one, right behind it, and is
+//! read ahead (`LruPrefetch`). PRUNE's "single" is the index [`BTree`](crate::BTree), without filter and prefetch.
 //!
 //! PRUNE has one Bloom filter before the list, and each search in the list costs a lookup in a BerkeleyDB, mostly in
 //! the system's page cache. Here RAM is bounded, so each tablet has a filter of its own instead: a tablet that does not
 //! hold the key costs no read.
 //!
-//! So RAM grows with the keys, whatever the budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key,
-//! and 45 bytes for each key that several tablets have. The budget bounds the current tablet and those that are held
-//! whole.
+//! RAM therefore grows with the keys at any budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key,
+//! and 45 bytes for each key that several tablets have. The budget bounds the current tablet and the resident ones.
 //!
-//! Always holds: of two tablets that speak of a fingerprint the newer counts, whatever the order: `moved` names it. A
-//! sealed tablet is durable before the journal of its records goes. One opener at a time.
+//! Always holds: where several tablets have a fingerprint, the newest counts in any order of search: `moved` names it.
+//! A sealed tablet is durable before the journal of its records is removed. One opener at a time.
 
 mod list;
 mod tablet;
@@ -47,38 +45,39 @@ const JOURNAL_FRAME: FrameKind = FrameKind {
     magic: *b"OFTABJRN",
     version: 1,
 };
-/// Records of a frame of the journal: 2.7 MB.
+/// Records in a frame of the journal: 2.7 MB.
 const FRAME_RECORDS: usize = 1 << 16;
 const TMP: &str = "tablets-tmp";
-/// The paper's best (§5.4).
+/// The paper's best size of a tablet in bytes (§5.4).
 const TABLET_BYTES: usize = 1536 << 10;
 
 /// The order in which tablets are searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Search {
-    /// The oldest first.
+    /// The oldest tablet first.
     Linear,
-    /// The one that was hit last first.
+    /// The tablet of the last hit first.
     Lru,
-    /// So, and its successor right behind it, read ahead.
+    /// The tablet of the last hit first, with its successor right behind it, read ahead.
     LruPrefetch,
 }
 
-/// How tablets work; may differ from opening to opening.
+/// Options of tablets, which may differ from opening to opening.
 #[derive(Clone, Copy, Debug)]
 pub struct TabletsOptions {
-    /// The order of search.
+    /// The order in which tablets are searched.
     pub search: Search,
-    /// A tablet is sealed when its pages come to this: a page at least, 64 MiB at most.
+    /// Size in bytes at which a tablet is sealed: at least a page, at most 64 MiB.
     pub tablet_bytes: usize,
-    /// Tablets that are held in RAM, at most.
+    /// Largest number of tablets that are held in RAM.
     pub cache_tablets: usize,
-    /// Bits a key of the tablets' filters. 16: a tablet in 1,500 is read in vain.
+    /// Bits a key of the tablets' filters. With 16, one tablet in 1,500 is read for nothing.
     pub filter_bits: u32,
 }
 
 impl TabletsOptions {
-    /// For a budget: tablets of 1.5 MB, or smaller ones, so that the current one and two others fit into half of it.
+    /// Options for a budget: tablets of 1.5 MB, or smaller ones, so that the current one and two others fit into half
+    /// of it.
     pub fn new(search: Search, ram_budget_bytes: usize) -> TabletsOptions {
         let tablet_bytes = (ram_budget_bytes / 14).clamp(4 * PAGE_BYTES, TABLET_BYTES);
         TabletsOptions {
@@ -98,12 +97,12 @@ pub struct Tablets {
     number: u32,
     current: HashMap<Fingerprint, Entry>,
     journal: PageLog,
-    /// A sealed tablet may have the current one's name already: at the next opening the journal would count for
-    /// nothing, so nothing more goes there.
+    /// Whether a sealed tablet may have the current one's number already: at the next opening the journal would count
+    /// for nothing, so nothing more is appended to it.
     is_sealing: bool,
-    /// Changed since the last checkpoint.
+    /// Fingerprints changed since the last checkpoint.
     unsaid: Vec<Fingerprint>,
-    /// Fingerprints in several tablets: the newest of them.
+    /// Fingerprints in several tablets, with the number of the newest.
     moved: HashMap<Fingerprint, u32>,
     /// Fingerprints of the last lookup that no tablet has.
     absent: HashSet<Fingerprint>,
@@ -113,7 +112,7 @@ pub struct Tablets {
     _alone: Box<dyn LockGuard>,
 }
 
-/// The file of a tablet.
+/// The file name of a tablet.
 fn name_of(number: u32) -> String {
     format!("tablet-{number:08x}")
 }
@@ -122,7 +121,7 @@ fn journal_of(number: u32) -> String {
     format!("tablets-journal-{number:08x}")
 }
 
-/// The number of a tablet in the name of a file that begins so.
+/// The number in the name of a tablet or journal with this prefix.
 pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u32> {
     Some(hex_number(name.strip_prefix(prefix)?, 8)? as u32)
 }
@@ -131,8 +130,8 @@ impl InTurns<Tablets> {
     /// Opens the index in `dir`, or begins one; reads all tablets once.
     ///
     /// # Errors
-    /// [`Error::Held`] where another has it open; [`Error::Damaged`] for a tablet, or a part of the journal, that is
-    /// not what was written; [`Error::Io`].
+    /// [`Error::Held`] where another opener has the index open; [`Error::Damaged`] for a tablet, or a part of the
+    /// journal, that is not what was written; [`Error::Io`].
     pub fn open(dir: Arc<dyn Dir>, options: TabletsOptions) -> Result<InTurns<Tablets>> {
         Tablets::open_one(dir, options).map(InTurns::new)
     }
@@ -150,7 +149,7 @@ impl Tablets {
             let mut numbers = Vec::new();
             for entry in &list {
                 match number_of(&entry.name, prefix) {
-                    // Ours are counted from 0.
+                    // Numbers are counted from 0, so this one is damage.
                     Some(u32::MAX) => {
                         let what = "a number behind which there is no other";
                         return Err(Error::damaged(&entry.name, 0, what));
@@ -176,7 +175,7 @@ impl Tablets {
         for old in journals.iter().filter(|old| **old < number) {
             open_journal(&*dir, *old, &mut replay)?;
         }
-        // of a tablet that is sealed since, only what outlives it
+        // the journal of a tablet sealed since counts only for retirements
         replay.current.clear();
         let journal = open_journal(&*dir, number, &mut replay)?;
         dir.sync()?;
@@ -206,7 +205,7 @@ impl Tablets {
         Ok(index)
     }
 
-    /// What the newest tablet says.
+    /// The container of `key` in the newest tablet that has it.
     fn find(&mut self, key: &Fingerprint) -> Result<Option<ContainerId>> {
         let said = match self.current.get(key) {
             Some(entry) => Some(entry.said),
@@ -220,7 +219,7 @@ impl Tablets {
             .filter(|container| !self.retired.contains(container)))
     }
 
-    /// Seals the current tablet if it is full, or if that was begun and failed.
+    /// Seals the current tablet if it is full, or if an earlier seal failed.
     fn seal_if_due(&mut self) -> Result<()> {
         let most = self.options.tablet_bytes / PAGE_BYTES * PAGE_RECORDS;
         if self.current.len() >= most || self.is_sealing {
@@ -229,7 +228,7 @@ impl Tablets {
         Ok(())
     }
 
-    /// Makes the current tablet a sealed one, durably, and begins another. Where that fails, it is as it was.
+    /// Seals the current tablet, durably, and begins another. A failure leaves it unchanged.
     fn seal(&mut self) -> Result<()> {
         let current = self.current.iter();
         let mut records: Vec<_> = current.map(|(key, entry)| (*key, *entry)).collect();
@@ -262,7 +261,7 @@ impl Tablets {
         Ok(self.dir.remove(&journal_of(number))?)
     }
 
-    /// Appends to the journal what it does not have yet.
+    /// Appends records that the journal does not have yet.
     fn append_unsaid(&mut self) -> Result<()> {
         self.unsaid.sort_unstable_by_key(|key| key.0);
         self.unsaid.dedup();
@@ -290,7 +289,7 @@ impl Tablets {
         Ok(())
     }
 
-    /// Removes tablets all of whose chunks are gone, and forgets containers that nobody speaks of.
+    /// Removes tablets all of whose chunks are retired, and forgets containers that no record speaks of.
     fn remove_retired(&mut self) -> Result<()> {
         let retired = &self.retired;
         let is_gone = |tablet: &Tablet| {
@@ -316,7 +315,7 @@ impl Tablets {
     }
 }
 
-/// What journals say.
+/// The content of journals, as replayed at open.
 #[derive(Default)]
 struct Replay {
     current: HashMap<Fingerprint, Entry>,

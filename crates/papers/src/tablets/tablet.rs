@@ -15,25 +15,25 @@ use onefold_index::strata::log::Said;
 use onefold_index::strata::page::{PAGE_BYTES, check_page, seal_page};
 use onefold_index::{ContainerId, Error, Filter, Result};
 
-/// fingerprint, container, kind
+/// Bytes of a record: fingerprint 32, container 8, kind 1.
 pub const RECORD_BYTES: usize = 41;
-/// checksum, records, zeros
+/// Bytes of a page's header: checksum 8, records, zeros.
 const HEADER_BYTES: usize = 16;
 /// Records of a page.
 pub const PAGE_RECORDS: usize = (PAGE_BYTES - HEADER_BYTES) / RECORD_BYTES;
 
-/// No tablet is larger, so no file makes its reader take more RAM.
+/// Largest size of a tablet in bytes, which bounds the RAM for reading a file.
 pub const TABLET_BYTES_MAX: usize = 64 << 20;
 
 const REMOVED: u8 = 1;
 const RETIRES: u8 = 2;
-/// Set beside either of 0 and 1: an older tablet speaks of the fingerprint too.
+/// Flag beside the kinds 0 and 1: an older tablet has the fingerprint, too.
 const HAS_OLDER: u8 = 4;
 
-/// What is said of a fingerprint, and whether an older tablet says something too.
+/// The newest record of a fingerprint, and whether an older tablet has one, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Where the chunk is, or that it was removed.
+    /// The container of the chunk, or `None` for a removal.
     pub said: Said,
     /// Whether an older tablet has the fingerprint.
     pub has_older: bool,
@@ -42,16 +42,16 @@ pub struct Entry {
 /// A record of a tablet or of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// Of a fingerprint.
+    /// The record of a fingerprint.
     Of(Fingerprint, Entry),
-    /// A container that is gone.
+    /// A retired container.
     Retires(ContainerId),
-    /// One that was gone is back.
+    /// A container that is back after its retirement.
     Returns(ContainerId),
 }
 
 impl Record {
-    /// Appends its 41 bytes.
+    /// Appends the 41 bytes of the record.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (key, container, kind) = match self {
             Record::Of(key, entry) => {
@@ -68,7 +68,7 @@ impl Record {
         out.push(kind);
     }
 
-    /// Of 41 bytes.
+    /// Decodes a record of 41 bytes.
     pub fn read(bytes: &[u8]) -> Record {
         let container = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
         let (container, kind) = (ContainerId(container), bytes[40]);
@@ -89,7 +89,7 @@ impl Record {
 
 /// A sealed tablet: records of some ten thousand neighbours of the stream, in the order of their fingerprints.
 pub struct Tablet {
-    /// Counts up with the tablets.
+    /// Number of the tablet; later tablets have higher ones.
     pub number: u32,
     disk: Arc<dyn Disk>,
     path: String,
@@ -97,17 +97,17 @@ pub struct Tablet {
     /// First fingerprint of each page.
     fences: Vec<[u8; 32]>,
     filter: BlockedBloom,
-    /// Where its chunks lie.
+    /// Containers of its chunks.
     pub containers: Vec<ContainerId>,
-    /// Whether it says of a fingerprint that it was removed.
+    /// Whether the tablet has a removal.
     pub has_removals: bool,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// All pages, and when they were last needed.
+    /// All pages while the tablet is resident, and when they were last needed.
     resident: Option<(Vec<u8>, u64)>,
 }
 
-/// The pages of a tablet of these records, which are in the order of their fingerprints.
+/// The pages of a tablet with these records, which must be in the order of their fingerprints.
 pub fn pages_of(records: &[(Fingerprint, Entry)]) -> Vec<u8> {
     let mut pages = Vec::with_capacity(records.len().div_ceil(PAGE_RECORDS) * PAGE_BYTES);
     for (page, records) in (0..).zip(records.chunks(PAGE_RECORDS)) {
@@ -125,7 +125,7 @@ pub fn pages_of(records: &[(Fingerprint, Entry)]) -> Vec<u8> {
 }
 
 impl Tablet {
-    /// Reads a tablet whole and checks it; shows fingerprints that older tablets have too to `older`.
+    /// Reads a whole tablet and checks it; passes fingerprints that older tablets have, too, to `older`.
     pub fn open(
         disk: Arc<dyn Disk>,
         number: u32,
@@ -171,7 +171,7 @@ impl Tablet {
         Ok(tablet)
     }
 
-    /// Whether the fingerprint may be here; `false` is sure.
+    /// Whether the tablet may have the fingerprint; `false` is sure.
     pub fn may_hold(&mut self, key: &Fingerprint) -> Result<bool> {
         let mut present = [false];
         self.filter
@@ -179,7 +179,7 @@ impl Tablet {
         Ok(present[0])
     }
 
-    /// What is said of `key`; `now` is when a resident tablet was needed.
+    /// The record of `key`; `now` is noted as the time when a resident tablet was needed.
     pub fn find(&mut self, key: &Fingerprint, now: u64) -> Result<Option<Said>> {
         let page = self.fences.partition_point(|fence| *fence <= key.0);
         let Some(page) = page.checked_sub(1) else {
@@ -218,23 +218,23 @@ impl Tablet {
             }))
     }
 
-    /// When it was last needed, if it is resident.
+    /// When the tablet was last needed, if it is resident.
     pub fn resident_since(&self) -> Option<u64> {
         self.resident.as_ref().map(|(_, needed)| *needed)
     }
 
-    /// Brings it into RAM by one read.
+    /// Brings the tablet into RAM by one read.
     pub fn load(&mut self, now: u64) -> Result<()> {
         self.resident = Some((self.read_all()?, now));
         Ok(())
     }
 
-    /// Gives its RAM back.
+    /// Frees the RAM of a resident tablet.
     pub fn unload(&mut self) {
         self.resident = None;
     }
 
-    /// All records.
+    /// Reads all records.
     pub fn all(&self) -> Result<Vec<(Fingerprint, Entry)>> {
         let pages = self.read_all()?;
         Ok(pages.chunks_exact(PAGE_BYTES).flat_map(records).collect())
@@ -262,12 +262,12 @@ impl Tablet {
         Ok(())
     }
 
-    /// Bytes on disk.
+    /// Bytes of the tablet on disk.
     pub fn disk_bytes(&self) -> u64 {
         (self.fences.len() * PAGE_BYTES) as u64
     }
 
-    /// RAM, in bytes.
+    /// RAM of the tablet, in bytes.
     pub fn ram_bytes(&self) -> usize {
         let resident = self
             .resident

@@ -1,4 +1,4 @@
-//! The keys that `bench index` puts in, and the orders in which it then asks for them: the same for every index and
+//! The keys that `bench index` inserts, and the orders in which it then looks them up: the same for every index and
 //! every other store.
 
 use onefold_chunk::Fingerprint;
@@ -7,23 +7,23 @@ use onefold_io::Random;
 use super::generate::key_of;
 use onefold_index::ContainerId;
 
-/// Chunks a container, for 16 MiB of 12 KiB chunks.
+/// Chunks of a container: 16 MiB of 12 KiB chunks.
 const CHUNKS_A_CONTAINER: u64 = 1400;
-/// Key numbers of one seed are below 2^this.
+/// Bits of a key number under one seed.
 const NUMBER_BITS: u32 = 44;
 
-/// In which order a built index is asked.
+/// The order in which a filled index is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Keys that it does not have.
+    /// Keys that the index does not have.
     Absent,
-    /// Keys that it has, as they were inserted.
+    /// Keys that the index has, in the order of insertion.
     Stream,
-    /// Keys that it has, at random.
+    /// Keys that the index has, at random.
     Random,
 }
 
-/// Endless numbers of keys to ask an index of `keys` keys for, those below `keys` being there.
+/// Endless numbers of keys for asking an index of `keys` keys; numbers below `keys` are present.
 #[derive(Clone, Debug)]
 pub struct Asked {
     order: Order,
@@ -33,7 +33,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// `start` is where a stream begins, and the seed of what is random.
+    /// `start` is the number where a stream begins, and the seed of random numbers.
     pub fn new(order: Order, keys: u64, start: u64) -> Asked {
         Asked {
             order,
@@ -63,7 +63,7 @@ pub fn seeded_key(seed: u64, number: u64) -> Fingerprint {
     key_of(number | seed << NUMBER_BITS)
 }
 
-/// The container of chunk `number`: containers fill up in the order of the stream, and their names are random.
+/// The container of chunk `number`: containers fill up in the order of the stream, and have random names.
 pub fn container_of(number: u64) -> ContainerId {
     ContainerId(Random(number / CHUNKS_A_CONTAINER).next())
 }

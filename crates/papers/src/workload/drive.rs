@@ -6,38 +6,38 @@ use onefold_chunk::Fingerprint;
 
 use onefold_index::{ChunkIndex, ContainerId, Location, Result};
 
-/// Keys that are asked for at once: a batch.
+/// Number of keys in a batch.
 const BATCH: usize = 512;
-/// Chunks a container.
+/// Chunks of a container.
 const CONTAINER_CHUNKS: u64 = 1023;
 
-/// Tells what the device has cost so far, in microseconds of modelled time; 0 always for a real one.
+/// The device's time so far, in microseconds of modelled time; always 0 for a real device.
 pub type Clock<'a> = &'a dyn Fn() -> f64;
 
-/// What a stream cost.
+/// The costs of a stream.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct DriveReport {
-    /// Keys that were looked up.
+    /// Number of keys that were looked up.
     pub lookups: u64,
-    /// Of those, found.
+    /// Number of keys that were found.
     pub hits: u64,
-    /// Keys that were inserted.
+    /// Number of keys that were inserted.
     pub inserts: u64,
-    /// Device time of lookups, modelled.
+    /// Modelled device time of lookups, in microseconds.
     pub lookup_us: f64,
-    /// Device time of insertions and the last checkpoint, modelled.
+    /// Modelled device time of insertions and the last checkpoint, in microseconds.
     pub insert_us: f64,
-    /// Wall time of both.
+    /// Wall time of lookups and insertions.
     pub wall: Duration,
 }
 
 /// Looks `keys` up batch by batch, inserts those not found (unless `is_query`, where nothing is inserted), and
 /// checkpoints at the end.
 ///
-/// Keys that repeat within a batch are asked for once more and inserted once, as a dedup store does.
+/// Keys that repeat within a batch are looked up once more and inserted once, as by a dedup store.
 ///
 /// # Errors
-/// Those of the index, at the first call that fails.
+/// Errors of the index, at the first call that fails.
 pub fn drive(
     index: &mut dyn ChunkIndex,
     keys: &mut dyn Iterator<Item = Fingerprint>,

@@ -1,4 +1,4 @@
-//! Generators that have the papers' counts and the shape of their repeats, at any scale.
+//! Generators of streams with the counts and repeats of the papers' data sets, at any scale.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::Random;
@@ -13,20 +13,19 @@ pub enum Workload {
     /// 20 versions of the Linux kernel, 10.0 M chunks, 2.43 M unique: a repeat comes a version later (dissertation
     /// table 4.1).
     Linux,
-    /// A primary file system, 9.0 M chunks, 5.63 M unique: repeats are of what was lately seen (table 4.1).
+    /// A primary file system, 9.0 M chunks, 5.63 M unique: repeats are of recent chunks (table 4.1).
     Vx,
-    /// Linux of the filters' chapter, 57.4 M chunks, 4.65 M unique (table 3.2), calibrated to what its other tables
-    /// print.
+    /// Linux of the filters' chapter, 57.4 M chunks, 4.65 M unique (table 3.2), calibrated to its other printed tables.
     Fbf,
     /// A primary file system as the filters' chapter sees it (§3.5.2), of the size of `Vx`: repeats go back as far as
-    /// its tables tell.
+    /// its tables imply.
     Vx9m,
-    /// A primary file system as [`Vx9m`](Self::Vx9m), 20 M chunks, 11.3 M unique.
+    /// A primary file system like [`Vx9m`](Self::Vx9m), 20 M chunks, 11.3 M unique.
     Vx20m,
 }
 
 impl Workload {
-    /// All of them, with their names.
+    /// All workloads, with their names.
     pub const ALL: [(&'static str, Workload); 5] = [
         ("linux", Workload::Linux),
         ("vx", Workload::Vx),
@@ -35,7 +34,7 @@ impl Workload {
         ("vx-20m", Workload::Vx20m),
     ];
 
-    /// Chunks and unique ones, at full scale.
+    /// The numbers of chunks and of unique chunks, at full scale.
     pub fn counts(self) -> (u64, u64) {
         match self {
             Workload::Linux => (10_000_000, 2_427_697),
@@ -45,7 +44,7 @@ impl Workload {
         }
     }
 
-    /// The numbers of the chunks in their order, `scale` of the full set; the numbers of new ones count up from 0.
+    /// The numbers of the chunks in their order, for `scale` of the full set; new chunks are numbered from 0.
     pub fn numbers(self, scale: f64, seed: u64) -> Box<dyn Iterator<Item = u64>> {
         let (chunks, unique) = self.counts();
         let chunks = (chunks as f64 * scale) as u64;
@@ -61,7 +60,7 @@ impl Workload {
     }
 }
 
-/// The key of chunk `number`, uniform.
+/// The key of chunk `number`, uniformly distributed.
 pub fn key_of(number: u64) -> Fingerprint {
     let mut random = Random(number.wrapping_mul(0x0123_4567_89ab_cdef) + 1);
     let mut bytes = [0; 32];

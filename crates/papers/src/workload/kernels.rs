@@ -1,44 +1,44 @@
-//! Twenty versions of a source tree, as the dissertation's *Linux* set has them: 2.6.30.1 to .10, 2.6.35.1 to .8,
-//! 2.6.36.1 and .2.
+//! Twenty versions of a source tree, as in the dissertation's *Linux* set: 2.6.30.1 to .10, 2.6.35.1 to .8, 2.6.36.1
+//! and .2.
 //!
-//! Each version repeats the one before, place by place, but for runs of new chunks. How many, and where, is taken from
-//! what the dissertation prints of its set, all at full scale:
+//! Each version repeats the one before, place by place, except for runs of new chunks. Their number and places follow
+//! from the figures that the dissertation prints of its set, all at full scale:
 //!
 //! - 57.41 M chunks in 20 versions (table 3.2): 2.871 M a version;
 //! - 2.337 M keys are new among the first 6.31 M chunks (table 3.5: those that cost no read), 2.428 M among the first
 //!   10.0 M (table 4.1): 2.25 M in the first version, the rest of it repeats within, and 0.07 M in each further one of
 //!   a series;
 //! - of the other 51.1 M chunks, 8.05 M are of keys that came later than the first 2.337 M (table 3.5, bottom-up, one
-//!   read), and a buffer of the newest 200,000 keys answers 0.42 M in all (table 3.4): what a point release changes,
-//!   the next one changes again, and 2.6.35.1 brings seven times as many new ones as 2.6.36.1.
+//!   read), and a buffer of the newest 200,000 keys answers 0.42 M in all (table 3.4): places that a point release
+//!   changes, the next one changes again, and 2.6.35.1 brings seven times as many new ones as 2.6.36.1.
 
 use onefold_io::Random;
 
-/// Chunks a version.
+/// Number of chunks in a version.
 const VERSION: f64 = 2_870_736.0;
-/// Of the first version, chunks that are not repeats within it.
+/// Share of the first version's chunks that are not repeats within it.
 const NEW_AT_FIRST: f64 = 2_252_000.0 / VERSION;
-/// New chunks a point release: in the same places each time.
+/// Share of new chunks in a point release: in the same places each time.
 const NEW_A_POINT: f64 = 70_600.0 / VERSION;
-/// New chunks of 2.6.35.1 and 2.6.36.1.
+/// Share of new chunks in 2.6.35.1 and 2.6.36.1, with the number of the version.
 const NEW_A_SERIES: [(usize, f64); 2] = [(10, 970_000.0 / VERSION), (18, 140_000.0 / VERSION)];
-/// The part of all places that a new series changes, beside those.
+/// Share of all places that a new series changes, besides those of point releases.
 const SOMETIMES: f64 = 0.33;
-/// New chunks come in runs of this many, as files that changed do.
+/// Length of a run of new chunks, as changed files have.
 const NEW_RUN: u64 = 16;
-/// Repeats within the first version, together.
+/// Length of a run of repeats within the first version.
 const REPEAT_RUN: u64 = 32;
-/// Neighbours that change alike.
+/// Number of neighbouring places that change alike.
 const PLACES: u64 = 64;
 
-/// Versions of a source tree. Endless: after the twentieth version come point releases.
+/// Versions of a source tree. The stream is endless: after the twentieth version come point releases.
 pub struct Kernels {
     before: Vec<u64>,
     now: Vec<u64>,
-    /// Chunks a version.
+    /// Number of chunks in a version.
     len: usize,
     version: usize,
-    /// What is left of a run of new chunks, and of one of repeats with the place that is repeated next.
+    /// Rest of a run of new chunks; `repeat` is the rest of a run of repeats, with the place that is repeated next.
     new_run: u64,
     repeat: (u64, usize),
     next: u64,
@@ -135,11 +135,11 @@ impl Iterator for Kernels {
 mod tests {
     use super::*;
 
-    /// The figures of the module's head.
+    /// Checks the figures at the beginning of the module.
     #[test]
     fn it_has_the_counts_that_the_dissertation_prints() {
         const SCALE: f64 = 0.01;
-        // blocks are few at this scale
+        // there are few blocks at this scale
         let at = |millions: f64| (millions * 1e6 * SCALE) as usize;
         let numbers: Vec<u64> = Kernels::new(SCALE, 1).take(at(57.41)).collect();
         let new = |chunks: usize| numbers[..chunks].iter().max().map_or(0, |most| most + 1) as f64;

@@ -1,20 +1,20 @@
-//! New chunks, and runs of repeats of what was seen some distance before.
+//! New chunks, and runs of repeats of chunks that were seen some distance before.
 
 use onefold_io::Random;
 
-/// How far back repeats go: keys, at full scale, and the part of all repeats that go back less; as likely at each
-/// factor of distance in between.
+/// Points of a distribution of distances: a distance in keys at full scale, and the share of repeats with a smaller
+/// one. In between, each factor of distance is equally likely.
 type Distances = &'static [(f64, f64)];
 
-/// A distance is as likely to be between 100 and 200 as between 10,000 and 20,000.
+/// Even distances: between 100 and 200 is as likely as between 10,000 and 20,000.
 pub const EVEN: Distances = &[(1.0, 0.0)];
 
-/// As the dissertation's tables 3.3 and 3.7 tell (vx-20m, 8.67 M repeats): a buffer of the newest 70,000 keys answers
-/// 42 % of them (compartments: 3.63 M hits), one of 200,000 keys 48 % (pooled: 4.19 M), and one of a million, with two
-/// hashes a key in place of ten, 15 % more.
+/// Distances that the dissertation's tables 3.3 and 3.7 imply (vx-20m, 8.67 M repeats): a buffer of the newest 70,000
+/// keys answers 42 % of them (compartments: 3.63 M hits), one of 200,000 keys 48 % (pooled: 4.19 M), and one of a
+/// million, with two hashes a key in place of ten, 15 % more.
 pub const PRINTED: Distances = &[(1.0, 0.0), (70e3, 0.42), (200e3, 0.48), (1e6, 0.63)];
 
-/// New chunks, and runs of repeats of what was seen some distance before.
+/// New chunks, and runs of repeats of chunks that were seen some distance before.
 pub struct Recent {
     left: u64,
     is_new: f64,
@@ -27,7 +27,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// `chunks` of which `unique` are new, at `scale` of the full set.
+    /// A stream of `chunks` chunks of which `unique` are new, at `scale` of the full set.
     pub fn new(chunks: u64, unique: u64, distances: Distances, scale: f64, seed: u64) -> Recent {
         Recent {
             left: chunks,
@@ -41,7 +41,7 @@ impl Recent {
         }
     }
 
-    /// Keys back, from 1 to all that are there.
+    /// A random distance in keys, from 1 to the number of present keys.
     fn distance(&mut self) -> u64 {
         let (all, part) = (self.next as f64, self.random.unit());
         let behind = self.distances.partition_point(|(_, below)| *below <= part);
@@ -52,7 +52,7 @@ impl Recent {
         let far = (far * self.scale).min(all).max(near);
         let distance = near * (far / near).powf((part - from) / (to - from));
         if distance > all {
-            // so many are not there yet: any is as good as another
+            // there are not as many keys yet: any present one is as good as another
             return (all * self.random.unit()).ceil() as u64;
         }
         distance.clamp(1.0, all) as u64
@@ -99,7 +99,7 @@ mod tests {
         for (near, (far, part)) in near.iter().zip(&PRINTED[1..]) {
             let here = *near as f64 / all as f64;
             // runs are as long at any scale, and move back while new keys come in between; early repeats cannot go back
-            // so far
+            // as far
             assert!(here > part - 0.1 && here < part + 0.12, "{far}: {here}");
         }
     }

@@ -43,10 +43,10 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Writes what is left and makes all durable.
+    /// Writes the last frame and makes all frames durable.
     ///
     /// # Errors
-    /// [`Error::Io`]: what is left cannot be written, or not be made durable.
+    /// [`Error::Io`]: the last frame cannot be written, or not be made durable.
     pub fn finish(mut self) -> Result<()> {
         if !self.payload.is_empty() {
             self.write()?;
@@ -69,7 +69,7 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Reads the trace on `disk` from its beginning; `path` is for errors.
+    /// A reader of the trace on `disk`, from its beginning; `path` is for errors.
     pub fn new(disk: Arc<dyn Disk>, path: &str) -> TraceReader {
         TraceReader {
             disk,
@@ -78,10 +78,10 @@ impl TraceReader {
         }
     }
 
-    /// The next keys, at most 1024; none at the end.
+    /// Reads the next keys, at most 1024; none at the end.
     ///
     /// # Errors
-    /// [`Error::Damaged`] for a frame that is not whole, or holds no keys or a part of one; [`Error::Io`].
+    /// [`Error::Damaged`] for a frame that is not whole, or is empty, or ends within a key; [`Error::Io`].
     pub fn read(&mut self) -> Result<Vec<Fingerprint>> {
         if self.at >= self.disk.len()? {
             return Ok(Vec::new());

@@ -1,23 +1,23 @@
-//! Versions of one tree, of which three fifths never change and the others a little each time.
+//! Versions of one tree: three fifths of it never change, and the others change a little each time.
 
 use onefold_io::Random;
 
-/// New chunks come in runs of this many, as files that changed do.
+/// Length of a run of new chunks, as changed files have.
 const NEW_RUN: u64 = 16;
-/// Places of a version that may change; the others stay as in the first one (table 3.5: 71 % of lookups are answered by
-/// the oldest layer).
+/// Share of a version's places that may change; the others stay as in the first version (table 3.5: the oldest layer
+/// answers 71 % of lookups).
 const CHANGING: f64 = 2.0 / 5.0;
-/// Neighbours that all may change, or none.
+/// Number of neighbouring places that all may change, or none.
 const PLACES: u64 = 64;
 
-/// Each version repeats the one before in its order, but for runs of chunks that are new.
+/// Versions that repeat the one before in its order, except for runs of new chunks.
 pub struct Versions {
     left: u64,
     before: Vec<u64>,
     now: Vec<u64>,
-    /// Chunks a version.
+    /// Number of chunks in a version.
     len: usize,
-    /// The chance that a run of new ones begins.
+    /// The chance that a run of new chunks begins.
     begins_new: f64,
     run: u64,
     next: u64,
@@ -25,7 +25,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// `chunks` of which `unique` are new, in so many versions.
+    /// A stream of `chunks` chunks of which `unique` are new, in `versions` versions.
     pub fn new(chunks: u64, unique: u64, versions: u64, seed: u64) -> Versions {
         let len = (chunks / versions).max(1);
         let later = (chunks - len.min(chunks)).max(1) as f64;

@@ -1,5 +1,5 @@
-//! BloomStore alone: when it collects garbage, also over several openings, and that what waits in write buffers becomes
-//! durable without anybody asking for it.
+//! BloomStore alone: when it collects garbage, also over several openings, and that insertions in write buffers become
+//! durable by themselves.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use onefold_papers::{BloomStore, BloomStoreOptions};
 use crate::history::key;
 
 const CONTAINERS: u64 = 20;
-/// Chunks of a container.
+/// Number of chunks in a container.
 const CHUNKS: u64 = 1000;
 
 fn options() -> BloomStoreOptions {
@@ -40,7 +40,7 @@ fn filled(dir: &MemDir) {
     }
 }
 
-/// Retires two containers in an opening of its own. Gives how many bytes that wrote, and bytes of the store.
+/// Retires two containers in an opening of its own. Returns the bytes written, and the bytes of the store.
 fn retire_two(dir: &MemDir, first: u64) -> (u64, u64) {
     let mut index = open(dir);
     let gone = [ContainerId(first), ContainerId(first + 1)];
@@ -50,7 +50,7 @@ fn retire_two(dir: &MemDir, first: u64) -> (u64, u64) {
     (stats.bytes_written, stats.disk_bytes)
 }
 
-/// §4.4.2: collection begins when the part of garbage exceeds a threshold (here a quarter), whoever made the garbage.
+/// §4.4.2: collection begins when the share of garbage exceeds a threshold (here a quarter), whichever opening made it.
 #[test]
 fn bloomstore_collects_at_its_threshold_also_over_several_openings() {
     let dir = MemDir::new();
@@ -64,7 +64,7 @@ fn bloomstore_collects_at_its_threshold_also_over_several_openings() {
         );
         assert!(there > full * 9 / 10, "round {round}: {there} of {full}");
     }
-    // 30 % now
+    // 30 % are garbage now
     let (_, there) = retire_two(&dir, 4);
     assert!(there < full * 9 / 10, "{there} of {full}");
     let mut index = open(&dir);
@@ -76,7 +76,7 @@ fn bloomstore_collects_at_its_threshold_also_over_several_openings() {
     index.checkpoint().expect("checkpoint");
 }
 
-/// Also where nobody looked the key up before it was said again, as a sweep that moves chunks does.
+/// The keys are inserted again without a lookup before, as by a sweep that moves chunks.
 #[test]
 fn bloomstore_gives_back_the_space_of_what_was_superseded() {
     let dir = MemDir::new();
@@ -99,7 +99,7 @@ fn bloomstore_gives_back_the_space_of_what_was_superseded() {
     assert_eq!(found, [Some(Location { container })]);
 }
 
-/// A folder that tells whenever one of its disks was synced.
+/// A folder that reports each sync of one of its disks.
 struct Telling {
     dir: MemDir,
     synced: Sender<()>,
@@ -203,8 +203,8 @@ impl Dir for Telling {
     }
 }
 
-/// §4.4.1: a configurable timeout ensures that a flash write occurs in the interval, whether anybody asks for it or
-/// not. Without the timer nothing is ever synced, and this test waits for ever.
+/// §4.4.1: a configurable timeout ensures that a flash write occurs in the interval, without any call. Without the
+/// timer nothing is ever synced, and this test waits for ever.
 #[test]
 fn bloomstore_makes_what_waits_durable_by_itself() {
     let (synced, told) = channel();
@@ -220,7 +220,7 @@ fn bloomstore_makes_what_waits_durable_by_itself() {
     let mut index = BloomStore::open(Arc::new(dir), with_timeout).expect("open");
     while told.try_recv().is_ok() {}
     tell(&mut index, 0..10, 7);
-    // the chains, the log, the journal
+    // one sync each for the chains, the log and the journal
     for _ in 0..3 {
         told.recv().expect("a sync");
     }

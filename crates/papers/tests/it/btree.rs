@@ -1,4 +1,4 @@
-//! The B-tree: what a filter and prefetch spare, damage, a full device, and a file from before.
+//! The B-tree: the reads that a filter and prefetch save, damage, a full device, and a file of an earlier version.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn fill(index: &mut BTree, keys: std::ops::Range<u64>) -> Result<()> {
     index.checkpoint()
 }
 
-/// Reads a key of a stream that comes again, and of as many absent ones.
+/// Page reads for a key of a stream that comes again, and for an absent key.
 fn reads(index: &mut BTree) -> (f64, f64) {
     let ask = |numbers: std::ops::Range<u64>, is_there: bool| {
         let before = index.stats().lookup_reads;
@@ -55,7 +55,7 @@ fn a_filter_spares_reads_for_absent_keys_and_prefetch_for_a_repeated_stream() {
     let (present, absent) = reads(&mut made(options(0, 0)));
     assert!(present > 0.8 && absent > 0.8, "plain: {present}, {absent}");
     let (present, absent) = reads(&mut made(options(KEYS as usize, 1 << 20)));
-    // of each container, the first key's leaf and some parts of neighbours
+    // for each container, the first key's leaf and some parts of neighbours
     assert!(present < 0.01, "prefetch: {present} reads a key");
     assert!(absent < 0.05, "filter: {absent} reads an absent key");
 }
@@ -101,8 +101,8 @@ fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/btree-1/btree")
 }
 
-/// The library chooses how its pages lie, so the file is read and not compared. Kept without pages of zeros, each
-/// behind its number.
+/// The library decides how its pages lie, so the file is read and not compared. The golden file has pages with their
+/// numbers, without pages of zeros.
 #[test]
 fn golden_btree_is_still_read() {
     const PAGE: usize = 4096;

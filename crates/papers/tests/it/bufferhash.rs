@@ -42,7 +42,7 @@ fn a_bufferhash_keeps_the_shape_that_it_was_made_with() {
     }
 }
 
-/// Two partitions of three pages, and RAM for the filters of some five tables of 96 keys.
+/// A store of two partitions of three pages, with RAM for the filters of some five tables of 96 keys.
 fn small(dir: &MemDir) -> BufferHash {
     let options = BufferHashOptions {
         table_pages: 3,
@@ -60,8 +60,7 @@ fn a_bufferhash_with_a_budget_may_forget_and_is_never_wrong() {
     }
 }
 
-/// Thirty times the keys that its budget is for: the newest are found, the oldest forgotten, their space on disk is
-/// free.
+/// Thirty times the keys of the budget: the newest are found, the oldest forgotten, and their space on disk is free.
 #[test]
 fn a_full_bufferhash_forgets_its_oldest_tables_and_stays_within_its_budget() {
     let dir = MemDir::new();

@@ -1,4 +1,4 @@
-//! ChunkStash alone: what it forgets where it samples, and where it is full.
+//! ChunkStash alone: the keys that it forgets where it samples, and where it is full.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn a_sampled_chunkstash_may_forget_and_is_never_wrong() {
     }
 }
 
-/// Of a stream that comes again, a sample of a tenth finds nearly all: prefetch brings the others.
+/// In a stream that comes again, a sample of a tenth finds nearly all keys: prefetch brings the others.
 #[test]
 fn a_sampled_chunkstash_finds_a_repeated_stream() {
     let options = ChunkStashOptions {
@@ -80,7 +80,7 @@ fn small_chunkstash(dir: &MemDir) -> ChunkStash {
     ChunkStash::open(Arc::new(dir.clone()), options).expect("open")
 }
 
-/// How many of keys `numbers` are found, each where it was said to be: in container number / 100.
+/// The number of found keys among `numbers`, each in its right container: number / 100.
 fn found_of(index: &mut ChunkStash, numbers: std::ops::Range<u64>) -> usize {
     let keys: Vec<Fingerprint> = numbers.clone().map(key).collect();
     let mut found = vec![None; keys.len()];
@@ -101,7 +101,7 @@ fn insert_numbers(index: &mut ChunkStash, numbers: std::ops::Range<u64>) {
     index.checkpoint().expect("checkpoint");
 }
 
-/// How many keys it goes over.
+/// The number of keys that `iterate` visits.
 fn live_in(index: &mut dyn ChunkIndex) -> u64 {
     let mut live = 0;
     index
@@ -113,7 +113,7 @@ fn live_in(index: &mut dyn ChunkIndex) -> u64 {
     live
 }
 
-/// §3 of the slides: 16 candidates a key fill 90 % of the table, none of whose keys is forgotten.
+/// §3 of the slides: 16 candidates a key fill 90 % of the table, and no key is forgotten.
 #[test]
 fn a_chunkstash_takes_nine_tenths_of_its_slots() {
     let mut index = small_chunkstash(&MemDir::new());
@@ -123,7 +123,7 @@ fn a_chunkstash_takes_nine_tenths_of_its_slots() {
     assert_eq!(live, 982);
 }
 
-/// Twenty times the keys that it has slots for: it goes on, within its RAM, and forgets few of a stream that comes
+/// Twenty times as many keys as slots: the index goes on, within its RAM, and forgets few keys of a stream that comes
 /// again.
 #[test]
 fn a_full_chunkstash_goes_on_with_fewer_keys() {
@@ -132,7 +132,7 @@ fn a_full_chunkstash_goes_on_with_fewer_keys() {
     let before = index.ram_bytes();
     insert_numbers(&mut index, 0..20_000);
     assert!(found_of(&mut index, 0..20_000) > 19_000);
-    // what prefetch brought may fill its cache
+    // prefetched pages may fill its cache
     assert!(index.ram_bytes() < before + (512 << 10));
     drop(index);
     let mut again = small_chunkstash(&dir);
@@ -142,7 +142,7 @@ fn a_full_chunkstash_goes_on_with_fewer_keys() {
     assert!((300..1092).contains(&live), "{live} keys have slots");
 }
 
-/// What retired containers held makes room first: then every key keeps its slot.
+/// Retired containers make room first: then every key keeps its slot.
 #[test]
 fn a_full_chunkstash_forgets_retired_containers_first() {
     let dir = MemDir::new();
@@ -162,7 +162,7 @@ fn a_full_chunkstash_forgets_retired_containers_first() {
     assert_eq!(live, 300);
 }
 
-/// Containers of 1023 chunks, as the slides have them, in a new index.
+/// A new index of containers of 1023 chunks, as in the slides.
 fn of_containers(sample: u32, containers: u64, chunks: u64) -> ChunkStash {
     let options = ChunkStashOptions {
         ram_budget_bytes: 4 << 20,
@@ -182,7 +182,7 @@ fn of_containers(sample: u32, containers: u64, chunks: u64) -> ChunkStash {
     index
 }
 
-/// How many of the keys are found, and how many reads that takes.
+/// The number of found keys, and the number of reads for it.
 fn found_and_reads(index: &ChunkStash, numbers: std::ops::Range<u64>) -> (usize, u64) {
     let before = index.stats().lookup_reads;
     let keys: Vec<Fingerprint> = numbers.map(key).collect();
@@ -192,7 +192,7 @@ fn found_and_reads(index: &ChunkStash, numbers: std::ops::Range<u64>) -> (usize,
     (count, index.stats().lookup_reads - before)
 }
 
-/// The slides: "prefetch chunk metadata into RAM" is that of the container that the hit is in.
+/// The slides: "prefetch chunk metadata into RAM" is that of the container of the hit.
 #[test]
 fn a_hit_brings_the_metadata_of_its_container_and_of_no_other() {
     let index = of_containers(1, 8, 1023);

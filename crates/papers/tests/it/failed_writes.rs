@@ -1,5 +1,5 @@
-//! The papers' indexes after a write, or a call on their folder, that failed: they know what they were told, and
-//! another try makes it durable.
+//! The papers' indexes after a failed write, or a failed call on their folder: they keep all insertions, and another
+//! try makes them durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,10 +12,10 @@ use crate::history::{History, key};
 use crate::papers::{INDEXES, Open, strata_options};
 
 const KEYS: u64 = 1500;
-/// Keys between two checkpoints.
+/// Number of keys between two checkpoints.
 const ROUND: u64 = 130;
 
-/// A writer that tries again what failed, once.
+/// A writer that repeats a failed call, once.
 struct Again {
     failures: u64,
 }
@@ -46,7 +46,7 @@ fn check(index: &mut dyn ChunkIndex, history: &History, when: &str) {
 
 #[test]
 fn an_index_that_could_not_write_once_loses_nothing_by_another_try() {
-    // a database that could not write is to be opened again
+    // a database with a failed write must be opened again
     let others = INDEXES
         .iter()
         .filter(|(name, _)| !name.starts_with("btree"));
@@ -66,7 +66,7 @@ fn an_index_that_could_not_write_once_loses_nothing_by_another_try() {
                 again.try_twice(&mut *index, |index| index.insert(&[entry]));
                 history.insert(i, container);
                 if i % ROUND == ROUND - 1 {
-                    // some of an earlier round move, and one goes
+                    // some keys of an earlier round move, and one is removed
                     let moved = (i - ROUND / 2..i - ROUND / 2 + 20).map(key);
                     let container = ContainerId(1000 + i);
                     let entries: Vec<_> = moved.map(|key| (key, Location { container })).collect();
@@ -91,10 +91,10 @@ fn an_index_that_could_not_write_once_loses_nothing_by_another_try() {
     }
 }
 
-/// A folder of which one call fails: an opening of a file, or a sync.
+/// A folder in which one call fails: an opening of a file, or a sync.
 struct Failing {
     dir: SimDir,
-    /// Of each, how many come before the one that fails; negative after it.
+    /// Number of openings before the one that fails, negative after it; the same for syncs.
     opens_left: AtomicI64,
     syncs_left: AtomicI64,
 }
@@ -165,8 +165,8 @@ impl Dir for Failing {
     }
 }
 
-/// Rounds of keys, of which some move and some go, with a checkpoint each, that may fail and is not tried again; all
-/// but the last two rounds' containers go at last.
+/// Rounds of keys, of which some move and some are removed, with a checkpoint each, which may fail and is not repeated;
+/// at last, all containers but those of the last two rounds are retired.
 fn many_checkpoints(index: &mut dyn ChunkIndex, history: &mut History, again: &mut Again) {
     const ROUNDS: u64 = 50;
     let each = KEYS / ROUNDS;

@@ -1,5 +1,5 @@
-//! Every filter: what was inserted is present, and of the rest no more than the formula says; and what the papers say
-//! of their flash costs.
+//! Every filter: inserted keys are present, other keys no more often than by the formula; and the flash costs that the
+//! papers promise.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn ask(filter: &mut dyn Filter, numbers: std::ops::Range<u64>) -> usize {
     present.iter().filter(|present| **present).count()
 }
 
-/// Inserts in pieces, asks between them, and compares the rate with `rate`.
+/// Inserts in pieces, asks between them, and compares the false-positive rate with `rate`.
 fn conforms(filter: &mut dyn Filter, rate: f64) {
     for start in (0..KEYS).step_by(1000) {
         filter
@@ -77,7 +77,7 @@ fn bloom_filters_in_ram_conform() {
     conforms(&mut BlockedBloom::new(KEYS, RATE).expect("new"), RATE * 1.3);
 }
 
-/// (1 − e^(−k·N/M))^k for N keys in M bits, k = M/N·ln 2 hashes.
+/// The rate is (1 − e^(−k·N/M))^k for N keys in M bits with k = M/N·ln 2 hashes.
 #[test]
 fn bloom_filters_of_so_many_bits_conform() {
     for bits in [4.0, 8.0, 12.0] {
@@ -86,12 +86,12 @@ fn bloom_filters_of_so_many_bits_conform() {
         let bytes = (KEYS as f64 * bits / 8.0) as usize;
         conforms(&mut Bloom::with_bytes(bytes, KEYS).expect("new"), rate);
         let mut blocked = BlockedBloom::with_bytes(bytes, KEYS).expect("new");
-        // blocks of 512 bits have unequally many keys
+        // blocks of 512 bits have different numbers of keys
         conforms(&mut blocked, rate * 2.0);
     }
 }
 
-/// §3.3: a flush takes the group with the most updates, whoever found no room.
+/// §3.3: a flush takes the group with the most updates, even where another found no room.
 #[test]
 fn the_dirtiest_group_is_flushed_first() {
     let (dir, disk) = flash();
@@ -100,7 +100,7 @@ fn the_dirtiest_group_is_flushed_first() {
     let room = BufferOptions::new(Buffering::Pooled, 4096);
     let mut filter = SingleLayer::new(disk, keys, shape, room, 1).expect("new");
     let page = |number: &u64| page_of(&key(*number), 8);
-    // most of them into page 3, then one into each, until something is written
+    // most keys into page 3, then one into each page, until something is written
     let most: Vec<_> = (0..4000)
         .filter(|number| page(number) == 3)
         .take(80)
@@ -184,8 +184,8 @@ fn single_layer_conforms() {
     }
 }
 
-/// Where layers and filters take in what their pages hold on the mean, half of the pages hold more: the rate is that of
-/// the fuller ones.
+/// Where layers and filters take the mean number of keys of their pages, half of the pages hold more: the rate is that
+/// of the fuller ones.
 #[test]
 fn layers_that_are_full_on_the_mean_conform() {
     let mut chain =

@@ -1,4 +1,4 @@
-//! The files of the papers' indexes, byte for byte: what is written today, and that yesterday's are still read.
+//! The files of the papers' indexes, byte for byte: today's are as stored, and yesterday's are still read.
 //!
 //! After a wanted change of the format: `cargo xtask golden --bless`, and a new version number.
 
@@ -53,7 +53,7 @@ fn golden_chunkstash_is_still_written_so_and_read() {
     assert_eq!(found, [None, location(8), None]);
 }
 
-/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and gives a folder
+/// Compares (or blesses) the files `names` of `made` with the golden ones in `testdata/<folder>`, and returns a folder
 /// with the golden ones.
 fn kept(name: &str, names: &[&str], made: &MemDir) -> MemDir {
     let (folder, kept) = (folder().join(name), MemDir::new());
@@ -121,7 +121,7 @@ fn an_earlier_bloomstore_is_refused_as_damage_and_can_be_deleted() {
     assert_eq!(open().expect("an empty one").stats().entries, 0);
 }
 
-/// A page of records and two more, one removed, one retired: in the log and in the journal.
+/// Writes a page of records and two more, with one removed and one retired: in the log and in the journal.
 fn few_records(open: &dyn Fn(&MemDir) -> Box<dyn ChunkIndex>, folder: &str, names: &[&str]) {
     let made = MemDir::new();
     let mut index = open(&made);
@@ -160,7 +160,7 @@ fn bufferhash(dir: &MemDir) -> BufferHash {
     BufferHash::open(Arc::new(dir.clone()), options).expect("open")
 }
 
-/// So many that some have to make room for others, and that a table is full.
+/// The keys are so numerous that some have to make room for others, and that a table is full.
 #[test]
 fn golden_bufferhash_is_still_written_so_and_read() {
     let made = MemDir::new();
@@ -181,7 +181,7 @@ fn golden_bufferhash_is_still_written_so_and_read() {
     assert_eq!(found, [location(7), None, location(8), None]);
 }
 
-/// From before keys made room for others: the format is the same.
+/// The store is of a version in which keys did not make room for others: the format is the same.
 #[test]
 fn a_bufferhash_that_moved_no_key_is_still_read() {
     let kept = MemDir::new();

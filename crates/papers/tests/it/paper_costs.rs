@@ -1,5 +1,5 @@
-//! What the papers promise of their indexes, on a modelled flash and small sets: directions and sizes that
-//! `cargo xtask bench papers` measures at full scale.
+//! The papers' promises for their indexes, on a modelled flash and small sets: directions and sizes that `cargo xtask
+//! bench papers` measures at full scale.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use onefold_papers::{
 };
 
 const SCALE: f64 = 0.01;
-/// CPU of a key, in microseconds, beside what the device takes.
+/// CPU time of a key in microseconds, beside the device's time.
 const CPU_US: f64 = 1.0;
 
 fn flash() -> FlashDir {
@@ -21,7 +21,7 @@ fn flash() -> FlashDir {
     FlashDir::new(Arc::new(MemDir::new()), model.sata())
 }
 
-/// Lookups a second of a workload.
+/// Lookups a second under a workload.
 fn lookups(
     workload: Workload,
     open: impl FnOnce(Arc<dyn Dir>) -> Box<dyn ChunkIndex>,
@@ -35,7 +35,7 @@ fn lookups(
     (report.lookups as f64 * 1e6 / us, index)
 }
 
-/// M = 96, with so many bytes a key, and so many of them for the pre-filter.
+/// A BloomStore with M = 96 and `ram` bytes a key, `prefilter` of them for the pre-filter.
 fn bloomstore(dir: Arc<dyn Dir>, keys: u64, ram: f64, prefilter: f64) -> BloomStore {
     let mut options = BloomStoreOptions {
         chain_max: 96,
@@ -49,7 +49,7 @@ fn bloomstore(dir: Arc<dyn Dir>, keys: u64, ram: f64, prefilter: f64) -> BloomSt
     BloomStore::open(dir, options).expect("open")
 }
 
-/// Page reads of an absent key.
+/// Page reads for an absent key.
 fn reads_of_absent(index: &mut dyn ChunkIndex) -> f64 {
     let before = index.stats().lookup_reads;
     let mut keys = (1u64 << 40..(1 << 40) + 5000).map(key_of);
@@ -140,7 +140,7 @@ fn tablets_in_the_order_of_lru_are_five_times_as_fast_as_a_single_table() {
     assert!(lru > 5.0 * single, "{lru} against {single}");
 }
 
-/// Of a backup of versions, a sample of a tenth loses 1 % at the most, and of a hundredth 5 %.
+/// On backups of versions, a sample of a tenth loses at most 1 % of duplicates, and one of a hundredth 5 %.
 #[test]
 fn a_sample_loses_few_duplicates_of_backups() {
     const KEYS: u64 = 30_000;
@@ -177,7 +177,7 @@ fn entries(numbers: std::ops::Range<u64>) -> Vec<(Fingerprint, Location)> {
     numbers.map(|number| (key_of(number), at(number))).collect()
 }
 
-/// §4.4.2: a deletion is a null value; collection gives the space of what it hides back, and of what was superseded.
+/// §4.4.2: a deletion is a null value; collection frees the space of deleted and superseded records.
 #[test]
 fn bloomstore_gives_back_the_space_of_what_was_deleted() {
     let options = BloomStoreOptions::new(20_000, 128 << 10);

@@ -1,4 +1,4 @@
-//! The papers' indexes: conformance, crashes at every point, and what they promise about RAM and reads.
+//! The papers' indexes: conformance, crashes at every point, and their promises about RAM and reads.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::suite::conforms;
 
 pub type Open = fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>;
 
-/// Small ones, so that some thousand keys fill every structure they have.
+/// Small indexes, so that some thousand keys fill all their structures.
 pub const INDEXES: [(&str, Open); 13] = [
     ("chunkstash", |dir| {
         let options = ChunkStashOptions {
@@ -99,7 +99,7 @@ pub const INDEXES: [(&str, Open); 13] = [
     ("LRU tablets with prefetch", |dir| {
         tablets(dir, Search::LruPrefetch)
     }),
-    // with all fingerprints as hooks and all champions read it is exact
+    // exact, with all fingerprints as hooks and all champions read
     ("sparse, with every key a hook", |dir| {
         let options = SparseOptions {
             segment_chunks: 100,
@@ -145,14 +145,14 @@ fn they_conform() {
     }
 }
 
-/// A checkpoint that has begun, or is done: what is said, and which keys the round spoke of.
+/// A checkpoint that has begun, or is done: the history, and the keys that the round changed.
 #[derive(Clone, Default)]
 struct Told {
     history: History,
     touched: HashSet<u64>,
 }
 
-/// Rounds of insertions, removals and retirements; tells what is said around each checkpoint.
+/// Rounds of insertions, removals and retirements; passes the history to `told` around each checkpoint.
 fn work(index: &mut dyn ChunkIndex, seed: u64, told: &mut dyn FnMut(Told)) {
     let (mut random, mut history) = (Random(seed), History::default());
     for round in 0..6 {
@@ -197,8 +197,8 @@ fn all(index: &mut dyn ChunkIndex) -> Vec<Option<Location>> {
     found
 }
 
-/// A key that nothing was said of since the last checkpoint answers as then. Another may answer as at any time before:
-/// pages that filled in between may have survived. Returns a key that does neither.
+/// Finds a key with a wrong answer. A key without changes since the last checkpoint must answer as then. Any other may
+/// answer as at any time before: pages that filled in between may have survived.
 fn wrong(acked: &Told, later: &Told, found: &[Option<Location>]) -> Option<u64> {
     (0..800)
         .zip(found)
@@ -224,7 +224,7 @@ fn a_crash_at_any_point_keeps_what_was_acknowledged() {
                 let image_seed = [0, 1, 2 + point][point as usize % 3];
                 let image = dir.crash_image_at(point, image_seed).expect("history");
                 let mut index = open(Arc::new(image.clone())).expect("open");
-                // entry 2i is said after checkpoint i, entry 2i + 1 before checkpoint i + 1
+                // entry 2i is from after checkpoint i, entry 2i + 1 from before checkpoint i + 1
                 let acked = said
                     .iter()
                     .enumerate()
@@ -339,7 +339,7 @@ fn a_sealed_journal_that_says_what_cannot_be_is_damage() {
         (SKIMPYSTASH, "skimpy-journal"),
         (BUFFERHASH, "bufferhash-journal"),
     ] {
-        // the head, behind what was ever durable; the highest number of a record
+        // the head behind all durable pages; the highest number of a record
         for (at, forged) in [(16, &7u32.to_le_bytes()[..]), (28, &[0xff; 8])] {
             let dir = Arc::new(MemDir::new());
             let mut made =
@@ -363,7 +363,7 @@ fn a_sealed_journal_that_says_what_cannot_be_is_damage() {
     }
 }
 
-/// Whether it was gone twice before a checkpoint, or forgotten in between because nothing spoke of it.
+/// The container is retired twice before a checkpoint, or forgotten in between because no record speaks of it.
 #[test]
 fn a_container_that_comes_and_goes_is_there_or_not_as_was_said_last() {
     let at = |container| Location {
@@ -391,7 +391,7 @@ fn a_container_that_comes_and_goes_is_there_or_not_as_was_said_last() {
         drop(index);
         let index = open(dir).expect("open again");
         index.lookup(&keys, &mut found).expect("lookup");
-        // what was said of it before it went may be found again
+        // its records from before the retirement may be found again
         assert!(found[1].is_none_or(|found| found == at(8)), "{name}");
         assert_eq!([found[0], found[3]], [None, None], "{name}");
         assert_eq!([found[2], found[4]], [Some(at(9)), Some(at(8))], "{name}");

@@ -1,5 +1,5 @@
-//! Filters that are saved and loaded: they answer as before, go on growing, and are never loaded when anything of them
-//! is not what was saved.
+//! Filters that are saved and loaded: they answer as before, go on growing, and are never loaded when any part of them
+//! has changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::history::key;
 
 const RATE: f64 = 0.01;
 
-/// A filter by its name: made, saved, loaded.
+/// A kind of filter by its name: how to make, save and load it.
 trait Kept: Filter {
     fn save_as(&mut self, dir: &dyn Dir, name: &str) -> Result<()>;
 }
@@ -54,7 +54,7 @@ fn forest_options(ram_bytes: usize, starts_in_flash: bool) -> ForestOptions {
     }
 }
 
-/// For `keys` keys, on `disk` where it is on flash.
+/// A filter for `keys` keys, on `disk` if it is one on flash.
 fn make(name: &str, keys: u64, disk: Arc<dyn Disk>) -> Made {
     let shape = PageShape::for_rate(RATE);
     Ok(match name {
@@ -213,7 +213,7 @@ fn golden_filters_are_still_written_so_and_read() {
     }
 }
 
-/// At a rate that no filter needs, too.
+/// A rate that no filter needs makes many hashes.
 #[test]
 fn a_blocked_filter_of_many_hashes_is_loaded_again() {
     let dir = MemDir::new();

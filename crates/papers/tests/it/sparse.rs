@@ -1,4 +1,4 @@
-//! Sparse indexing: it may forget and is never wrong, finds what repeats at a read a segment, keeps its budget, and its
+//! Sparse indexing: it may forget and is never wrong, finds repeats with a read a segment, keeps its budget, and its
 //! golden file.
 
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ fn more_keys_than_the_budget_make_the_sample_sparser_and_are_still_found() {
     assert!(lost < 3000, "{lost} of 150,000 were not found");
 }
 
-/// Of a segment half of which was there before, the whole is one manifest, so that the next time it costs one champion.
+/// A segment, half of which is known, is one manifest as a whole, so that the next time it costs one champion.
 #[test]
 fn a_segment_s_duplicates_are_written_beside_its_new_chunks() {
     let reads = |repeats| {
@@ -188,7 +188,7 @@ fn a_damaged_manifest_is_damage_and_a_torn_end_is_cut_off() {
     assert_eq!(found_of(&mut index, 5000..5001), [None]);
 }
 
-/// In one piece they would be more than a reader takes.
+/// A single part would be larger than a reader accepts.
 #[test]
 fn a_checkpoint_of_two_million_removals_is_read_again() {
     let dir = MemDir::new();

@@ -1,4 +1,4 @@
-//! Tablets: what a search costs in each order, what a sweep gives back, and their golden files.
+//! Tablets: the costs of a search in each order, the space that a sweep frees, and their golden files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn filled(dir: &MemDir, options: TabletsOptions, keys: u64) -> Tablets {
     index
 }
 
-/// Reads of a key of a stream that comes again, and of an absent one.
+/// Page reads for a key of a stream that comes again, and for an absent key.
 fn reads(search: Search) -> (f64, f64) {
     let index = filled(&MemDir::new(), options(search), KEYS);
     let ask = |numbers: std::ops::Range<u64>, is_there: bool| {
@@ -80,7 +80,7 @@ fn lru_spares_what_linear_reads_in_vain_and_prefetch_the_first_hits_of_each_tabl
     let [linear, lru, prefetch] =
         [Search::Linear, Search::Lru, Search::LruPrefetch].map(|search| reads(search).0);
     assert!(linear > 2.0 * lru, "{linear} and {lru}");
-    // the next in the list is the next of the stream every other time
+    // the next tablet in the list is the next of the stream every other time
     assert!(lru > 1.7 * prefetch, "{lru} and {prefetch}");
     assert!(prefetch < 0.005, "{prefetch} reads a key");
     let (_, absent) = reads(Search::LruPrefetch);
@@ -117,7 +117,7 @@ fn a_removal_of_what_is_not_there_is_not_written() {
     assert_eq!(index.stats().bytes_written, before);
 }
 
-/// In one piece they would be more than a reader takes.
+/// A single part would be larger than a reader accepts.
 #[test]
 fn a_checkpoint_of_two_million_retirements_is_read_again() {
     let dir = MemDir::new();
@@ -170,7 +170,7 @@ fn golden_tablets_are_still_written_so_and_read() {
     assert_eq!(found, [Some(at(0)), None, None]);
 }
 
-/// There is no number for the next one.
+/// There is no number for the next tablet.
 #[test]
 fn a_tablet_of_the_last_number_is_damage() {
     for name in ["tablet-ffffffff", "tablets-journal-ffffffff"] {

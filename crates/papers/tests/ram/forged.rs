@@ -1,4 +1,4 @@
-//! Files that claim more than they hold, and files that are longer than any that was written: damage, for which nothing
+//! Files that claim more than they hold, and files longer than any that was written: they are damage, for which nothing
 //! is allocated.
 
 use std::path::Path;
@@ -14,11 +14,11 @@ use onefold_papers::{BLOOMSTORE, CHUNKSTASH, SPARSE, TABLETS};
 use crate::{ALLOCATOR, ALONE};
 
 const CLAIMED: u64 = 1 << 40;
-/// What opening may take: pages, names, tables for few keys.
+/// Bytes that opening may allocate: pages, names, tables for few keys.
 const TAKEN: usize = 8 << 20;
 
-/// Puts a file of `bytes` bytes, zeros behind the header of a frame that claims [`CLAIMED`] bytes, in the place of
-/// `name`.
+/// Replaces the file `name` by one of `bytes` bytes: the header of a frame that claims [`CLAIMED`] bytes, and zeros
+/// behind it.
 fn forge(dir: &dyn Dir, name: &str, magic: &[u8; 8], bytes: u64) {
     let kind = FrameKind {
         magic: *magic,
@@ -35,7 +35,7 @@ fn forge(dir: &dyn Dir, name: &str, magic: &[u8; 8], bytes: u64) {
     disk.set_len(bytes).expect("a file with a hole");
 }
 
-/// Runs `open` and says how much more than before was held at once, on the heap and in mappings.
+/// Runs `open` and returns the largest number of bytes held at once, beyond those before, on the heap and in mappings.
 fn taken(open: impl FnOnce()) -> usize {
     let (heap, mapped) = (ALLOCATOR.current_usage(), mapped_bytes());
     ALLOCATOR.reset_peak_usage();
@@ -82,7 +82,7 @@ fn forged_lengths_take_no_memory() {
         let dir = FileDir::open(&path).expect("the folder");
         forge(&dir, name, magic, bytes);
         let most = taken(|| {
-            // a torn end of a log is cut off; all else is damage
+            // a torn end of a log is cut off; anything else is damage
             (index.open)(OpenIndex::new(Arc::new(dir), 1 << 20, 1)).err();
         });
         assert!(

@@ -1,9 +1,8 @@
-//! What an index or a filter says that it holds, beside what an allocator counts: a binary of its own, since the
+//! The RAM that an index or a filter reports, compared with an allocator's count: a binary of its own, since the
 //! allocator counts the whole process.
 //!
-//! Bytes on disk are in files, so that the heap has nothing but what is measured. One test at a time: nothing else
-//! allocates meanwhile. `cargo test
-//! -p onefold-papers --test ram -- --nocapture` prints the table.
+//! Bytes on disk are in files, so that the heap has only the measured structures. One test runs at a time: nothing else
+//! allocates meanwhile. `cargo test -p onefold-papers --test ram -- --nocapture` prints the table.
 
 mod forged;
 mod merging;
@@ -32,34 +31,34 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// A write buffer of BloomStore is a page, and a page 64 keys: with M filters a chain this is the whole of 16
-/// partitions.
+/// The keys of 16 full partitions: a write buffer of BloomStore is a page, a page is 64 keys, and a chain has M
+/// filters.
 const fn partitions_of_16(chain_max: u64) -> u64 {
     16 * 64 * chain_max
 }
 
-/// Keys of all other indexes and of the filters.
+/// Number of keys of all other indexes and of the filters.
 const KEYS: u64 = 100_000;
-/// Keys at once, as a batch of a stream.
+/// Number of keys in a batch of a stream.
 const BATCH: usize = 512;
-/// Of so many batches one is asked for: that fills every cache several times, and all that a lookup leaves behind is in
+/// One batch in this many is looked up: that fills every cache several times, and all that a lookup leaves behind is in
 /// caches.
 const ASKED_EVERY: usize = 8;
-/// Chunks of a container.
+/// Number of chunks in a container.
 const CONTAINER: u64 = 1000;
 
-/// How far what is said may be from what is counted: a part of it, and bytes beside it (names, handles of open files,
-/// lists that grow by doubling).
+/// Allowed difference between reported and counted RAM: a share of it, and bytes beside it (names, handles of open
+/// files, lists that grow by doubling).
 const PART: f64 = 0.05;
 const BESIDE: f64 = 8192.0;
 
 type Open = Box<dyn Fn(Arc<dyn Dir>) -> Result<Box<dyn ChunkIndex>>>;
 
-/// An index to be counted.
+/// An index to be measured.
 struct Case {
     name: &'static str,
     keys: u64,
-    /// Bytes a key by the papers' formula, where there is one, and how far the count may be from it.
+    /// Bytes a key by the papers' formula, where there is one, and the allowed distance from it.
     formula: Option<(f64, f64)>,
     open: Open,
 }
@@ -178,21 +177,21 @@ fn btree(filter_bytes: usize, prefetch_bytes: usize) -> BTreeOptions {
         filter_bytes,
         keys_expected: KEYS,
         prefetch_bytes,
-        // a test waits for fewer syncs
+        // fewer syncs make the test faster
         writes_late: true,
         ..BTreeOptions::new(KEYS, 0)
     }
 }
 
-/// Held by the test that counts.
+/// Held by the test that measures.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Heap and mappings of the process.
+/// Bytes on the heap and in mappings of the process.
 fn held() -> usize {
     ALLOCATOR.current_usage() + mapped_bytes()
 }
 
-/// Fills an index as a first backup does, which asks for absent keys, and asks for parts of the stream again.
+/// Fills an index like a first backup, which looks up absent keys, and then looks up parts of the stream again.
 fn fill(index: &mut dyn ChunkIndex, keys: u64) {
     let batches = || {
         let firsts = (0..keys).step_by(BATCH);
@@ -222,7 +221,7 @@ fn fill(index: &mut dyn ChunkIndex, keys: u64) {
     index.checkpoint().expect("checkpoint");
 }
 
-/// Prints a line; whether what is said is what was counted, and that what the formula says.
+/// Prints a line; returns whether the reported RAM is as counted, and the count as the formula says.
 fn holds(name: &str, keys: u64, said: usize, counted: usize, formula: Option<(f64, f64)>) -> bool {
     let each = |bytes: usize| bytes as f64 / keys as f64;
     let paper = formula.map_or(String::new(), |(bytes, _)| format!("{bytes:.2}"));

@@ -1,4 +1,4 @@
-//! The most RAM that an index `strata` takes while it merges and compacts, where much of what it holds is dropped.
+//! The largest RAM of an index `strata` while it merges and compacts, where many of its records are dropped.
 
 use std::sync::{Arc, PoisonError};
 
@@ -10,7 +10,7 @@ use onefold_papers::workload::key_of;
 use crate::{ALLOCATOR, ALONE};
 
 const KEYS: u64 = 600_000;
-/// Every other chunk is in a container that goes: no log file goes as a whole.
+/// Every other chunk is in a container that is retired: no log file is dropped as a whole.
 const CONTAINERS: u64 = 2;
 const BUDGET: usize = 2 << 20;
 
@@ -42,8 +42,8 @@ fn a_merge_that_drops_half_takes_no_ram_for_what_it_drops() {
     assert!(peak < BUDGET / 2, "{peak} bytes");
 }
 
-/// After a sweep the log is compacted. Filters take all the RAM that they may, so those of what is sealed, and of what
-/// it takes the place of, have no room beside each other.
+/// After a sweep the log is compacted. Filters take all RAM that they may, so those of a sealed run, and of the runs
+/// that it replaces, have no room beside each other.
 #[test]
 fn a_compaction_keeps_to_the_budget() {
     const BUDGET: usize = 2 << 20;
@@ -61,7 +61,7 @@ fn a_compaction_keeps_to_the_budget() {
         };
         Strata::open(Arc::clone(&dir), options).expect("open")
     };
-    // a log file each
+    // each session leaves a log file
     for session in 0..SESSIONS {
         let mut index = open(session);
         for i in 0..CONTAINERS * 2000 {
@@ -86,6 +86,6 @@ fn a_compaction_keeps_to_the_budget() {
         index.stats().disk_bytes < disk * 3 / 4,
         "nothing is compacted"
     );
-    // filters; all else is in the heap
+    // filters; all else is on the heap
     assert!(peak < BUDGET / 4 * 3, "{peak} bytes");
 }

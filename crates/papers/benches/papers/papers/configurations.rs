@@ -15,15 +15,15 @@ use crate::sampling;
 /// Opens an index in a folder.
 pub type Open = Box<dyn Fn(Arc<dyn Dir>) -> onefold_index::Result<Box<dyn ChunkIndex>>>;
 
-/// An index by its name in a table.
+/// The name of an index in a table, and how to open it.
 pub type Case = (String, Open);
 
-/// PRUNE's tablet (§3).
+/// Bytes of PRUNE's tablet (§3).
 const TABLET_BYTES: usize = 1_572_864;
-/// RAM that a prefetch cache has where few keys have a place in RAM.
+/// Bytes of a prefetch cache where few keys have a place in RAM.
 const CACHE_BYTES: usize = 4 << 20;
 
-/// All of them, for `keys` unique keys.
+/// All configurations, for `keys` unique keys.
 pub fn all(workload: Workload, keys: u64) -> Vec<Case> {
     let chains =
         bloomstores(workload)
@@ -114,7 +114,7 @@ fn tablets() -> [Case; 2] {
     })
 }
 
-/// Those that may keep one key in so many.
+/// The configurations that may keep a sample of the keys only.
 fn sampled(keys: u64) -> Vec<Case> {
     let stashes = [1, 10].map(|sample| {
         let options = ChunkStashOptions {
@@ -145,7 +145,7 @@ fn strata(keys: u64) -> Case {
     })
 }
 
-/// M, δ, RAM a key, pre-filter.
+/// M, δ, RAM a key in bytes, and whether there is a pre-filter.
 fn bloomstores(workload: Workload) -> Vec<(u32, u32, f64, bool)> {
     match workload {
         Workload::Linux | Workload::Fbf => vec![
@@ -169,7 +169,8 @@ fn bloomstores(workload: Workload) -> Vec<(u32, u32, f64, bool)> {
     }
 }
 
-/// What write buffers leave of `ram` bytes a key goes to the pre-filter, up to 4 bits a key, and the rest to the pool.
+/// A BloomStore with `ram` bytes a key: RAM beside write buffers goes to the pre-filter, up to 4 bits a key, and the
+/// rest to the pool.
 fn bloomstore(
     keys: u64,
     chain_max: u32,

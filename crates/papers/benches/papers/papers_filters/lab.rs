@@ -1,4 +1,4 @@
-//! One filter under one workload, at one scale, with one accounting: what it cost.
+//! The cost of one filter under one workload, at one scale, with one accounting.
 
 use std::sync::Arc;
 
@@ -12,52 +12,52 @@ use onefold_papers::workload::{Workload, key_of};
 
 type Error = Box<dyn std::error::Error>;
 
-/// The false-positive rate of all of them (§3.4.4).
+/// The false-positive rate of all filters (§3.4.4).
 pub const RATE: f64 = 0.001;
 /// Pages of a group of 1 MB.
 const GROUP_PAGES: f64 = 256.0;
-/// Keys that are inserted at once where nothing is asked in between.
+/// Number of keys that are inserted at once where no query comes in between.
 const BATCH: usize = 512;
 
-/// CPU, in microseconds.
+/// CPU times of operations.
 #[derive(Clone, Copy)]
 pub struct Cpu {
-    /// Of a query.
+    /// CPU time of a query, in microseconds.
     pub query_us: f64,
-    /// Of each bit of a key that goes into a buffer of updates.
+    /// CPU time of each bit of a key that goes into a buffer of updates, in microseconds.
     pub bit_us: f64,
 }
 
 impl Cpu {
-    /// A microsecond a key, whatever is done with it.
+    /// A microsecond a key for any operation.
     pub const OURS: Cpu = Cpu {
         query_us: 1.0,
         bit_us: 0.0,
     };
 
-    /// What tables 3.3 and 3.4 leave beside the device: four speeds, in microseconds an operation, less 27 a page read
-    /// (table 3.6: 880 s between its two rows for 32.7 M reads) and 70 ms a flush (256 pages of 25 and 200, 8 blocks of
-    /// 1500), are 46.6 a query and 76.9 an inserted key of ten bits. It was Python.
+    /// CPU times that tables 3.3 and 3.4 leave beside the device. Four speeds, in microseconds an operation, less 27 a
+    /// page read (table 3.6: 880 s between its two rows for 32.7 M reads) and 70 ms a flush (256 pages of 25 and 200, 8
+    /// blocks of 1500), are 46.6 a query and 76.9 an inserted key of ten bits. The program was in Python.
     pub const PRINTED: Cpu = Cpu {
         query_us: 46.6,
         bit_us: 7.69,
     };
 }
 
-/// What a run cost, at full scale.
+/// The costs of a run, at full scale.
 #[derive(Clone, Default)]
 pub struct Cost {
-    /// Keys that were asked for.
+    /// Number of keys that were asked for.
     pub keys: f64,
-    /// Bits that went into the buffer.
+    /// Number of bits that went into the buffer.
     pub bits: f64,
-    /// Pages read by queries and flushes.
+    /// Number of pages read by queries and flushes.
     pub reads: f64,
-    /// Page groups written.
+    /// Number of page groups written.
     pub flushes: f64,
-    /// Time of the device.
+    /// Time of the device, in microseconds.
     pub device_us: f64,
-    /// Queries by the pages that they read, of a forest.
+    /// Queries of a forest by the number of pages that they read.
     pub asked: Asked,
 }
 
@@ -69,18 +69,18 @@ impl Cost {
     }
 }
 
-/// How everything is made and counted.
+/// The parameters of all runs: sizes and accounting.
 #[derive(Clone, Copy)]
 pub struct Lab {
-    /// Part of the papers' sets, filters, buffers and page groups.
+    /// Share of the papers' sets, filters, buffers and page groups.
     pub scale: f64,
-    /// Of the workloads.
+    /// Seed of the workloads.
     pub seed: u64,
-    /// What updates count, and what is flushed.
+    /// The accounting of updates.
     pub accounting: Accounting,
-    /// When a layer or a filter of a chain is full.
+    /// The rule by which a layer or a filter of a chain is full.
     pub full: Full,
-    /// What a key costs beside the device.
+    /// CPU times of operations.
     pub cpu: Cpu,
 }
 
@@ -89,7 +89,7 @@ impl Lab {
         (mib * 1048576.0 * self.scale) as usize
     }
 
-    /// Pages of a group.
+    /// The number of pages in a group.
     pub fn group(&self) -> u32 {
         (GROUP_PAGES * self.scale).ceil() as u32
     }
@@ -119,7 +119,7 @@ impl Lab {
         Ok(SingleLayer::new(disk, keys, shape, buffer, self.group())?)
     }
 
-    /// A single layer under a workload.
+    /// Runs a single layer under a workload.
     pub fn single(
         &self,
         workload: Workload,
@@ -132,7 +132,7 @@ impl Lab {
         self.drive(workload, &mut filter, (10, false), &flash)
     }
 
-    /// A forest under a workload.
+    /// Runs a forest under a workload.
     pub fn forest(&self, workload: Workload, options: ForestOptions) -> Result<Cost, Error> {
         let (flash, disk) = self.flash()?;
         let mut filter = Forest::new(disk, options)?;
@@ -141,7 +141,7 @@ impl Lab {
         Ok(Cost { asked, ..cost })
     }
 
-    /// A 4-branching forest, of the best number of hashes.
+    /// Options of a 4-branching forest with the best number of hashes.
     pub fn options(&self, mib: f64, traverse: Traverse) -> ForestOptions {
         ForestOptions {
             ram_bytes: self.bytes(mib),
@@ -156,8 +156,8 @@ impl Lab {
         }
     }
 
-    /// False positives, in percent of absent keys, once the workload's unique keys are there: of a chain of filters of
-    /// `chain_pages`, a single layer of `pages`, a forest of `mib`, and one that stays in RAM; with the number of
+    /// False positives, in percent of absent keys, once the workload's unique keys are inserted: for a chain of filters
+    /// of `chain_pages`, a single layer of `pages`, a forest of `mib`, and one that stays in RAM; with the number of
     /// filters or layers of each.
     pub fn false_positives(
         &self,
@@ -178,7 +178,7 @@ impl Lab {
         let of_single = false_percent(&mut single, unique)?;
         let mut forest = Forest::new(self.flash()?.1, self.options(mib, Traverse::BottomUp))?;
         let of_forest = false_percent(&mut forest, unique)?;
-        // as many pages as the keys need, and what the fullest of them has beyond the mean
+        // as many pages as the keys need, and room for the fullest page beyond the mean
         let mib = unique as f64 / self.scale / f64::from(shape.keys) * 1.1 * 4096.0 / 1048576.0;
         let mut one = Forest::new(self.flash()?.1, self.options(mib, Traverse::BottomUp))?;
         let of_one = false_percent(&mut one, unique)?;
@@ -222,7 +222,8 @@ impl Lab {
     }
 }
 
-/// How many of 200,000 keys that were never inserted may be there, in percent, beside `unique` keys that were.
+/// The percentage of 200,000 keys that were never inserted for which the filter says "maybe", beside `unique` inserted
+/// keys.
 fn false_percent(filter: &mut dyn Filter, unique: u64) -> Result<f64, Error> {
     for first in (0..unique).step_by(BATCH) {
         let keys: Vec<_> = (first..unique.min(first + BATCH as u64))

@@ -1,9 +1,9 @@
 //! `cargo xtask bench papers --filters`: the filters on flash of the dissertation's chapter 3 beside its tables.
 //!
-//! Tables 3.1 and 3.3 to 3.7 and figure 3.8, twice: as this code works and counts, and as the printed figures show that
-//! the papers' code did ([`Accounting::PRINTED`], [`Full::MeanPage`], [`Cpu::PRINTED`]). Sets, filters, buffers and
-//! page groups are all scaled by the same part, so that what fills when stays as in the papers; counts are printed as
-//! at full scale. Times are modelled, as in [`super::papers`]; a flush is the writing of a page group.
+//! Tables 3.1 and 3.3 to 3.7 and figure 3.8, twice: as this code works and counts, and as, by the printed figures, the
+//! papers' code did ([`Accounting::PRINTED`], [`Full::MeanPage`], [`Cpu::PRINTED`]). Sets, filters, buffers and page
+//! groups are all scaled by the same factor, so that all fill at the same points as in the papers; counts are printed
+//! as at full scale. Times are modelled, as in [`super::papers`]; a flush is the writing of a page group.
 
 mod lab;
 
@@ -15,10 +15,10 @@ use super::report::Table;
 
 type Error = Box<dyn std::error::Error>;
 
-/// Children of a page with two hashes in place of ten: 4.34 times as many pages as four (table 3.7).
+/// Number of children of a page with two hashes in place of ten: 4.34 times as many pages as four (table 3.7).
 const TABLE_3_7_BRANCHING: u32 = 17;
 
-/// A cell of a table: where, what, as printed, and here.
+/// A cell of a table: its table and name, the printed figure, and ours.
 struct Cell {
     table: String,
     what: String,
@@ -125,7 +125,7 @@ fn cells(lab: &Lab, only: &str) -> Result<Cells, Error> {
     Ok(cells)
 }
 
-/// The table prints neither filters' sizes nor layers': they are what its rates of chains and single layers amount to.
+/// Table 3.1. The sizes of filters and layers are not printed; they follow from the rates of chains and single layers.
 fn table_3_1(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     for (set, workload, pages, paper) in [
         ("Linux", Workload::Fbf, (197, 2148), [1.04, 0.07, 0.3, 0.07]),
@@ -199,8 +199,8 @@ fn table_3_3(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     Ok(())
 }
 
-/// The table says 1 MB. Its flushes times their size leave 2.02 M of 46.5 M updates in the pooled buffer, which are
-/// 4 MB, and 0.32 M in compartments, which is half of what 2 MB hold: so all three are run.
+/// Table 3.4, whose caption says 1 MB. Its flushes times their size leave 2.02 M of 46.5 M updates in the pooled
+/// buffer, which are 4 MB, and 0.32 M in compartments, which is half of the content of 2 MB: so all three are run.
 fn table_3_4(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     let paper = [[1145.0, 312.0], [12_354.0, 12_510.0]];
     let run = |mib, buffering| lab.single(Workload::Fbf, 4096, mib, buffering);
@@ -330,8 +330,8 @@ fn table_3_7(lab: &Lab, cells: &mut Cells) -> Result<(), Error> {
     Ok(())
 }
 
-/// The forest of table 3.7 against the compartments of table 3.3, both with 4 MB under vx-20m: so what "50 % fewer
-/// flash writes" comes to where counts are printed.
+/// The forest of table 3.7 against the compartments of table 3.3, both with 4 MB under vx-20m: the meaning of "50 %
+/// fewer flash writes" where counts are printed.
 fn against_compartments(lab: &Lab, cells: &mut Cells, forest: &Cost) -> Result<(), Error> {
     let equal = lab.single(Workload::Vx20m, 5632, 4.0, Buffering::Compartments)?;
     let name = "3.7 ÷ 3.3 vx-20m";
