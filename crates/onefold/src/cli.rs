@@ -1,5 +1,5 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as
-//! restic spells them wherever they mean the same. Each verb's own flags stand in its file.
+//! restic spells them wherever they mean the same. The flags of a verb stand in the verb's file.
 
 pub mod feed;
 pub mod flags;
@@ -161,7 +161,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// How often `-v` was said, or the number that it was given.
+    /// Returns how often `-v` was given, or the number that it was given.
     pub fn verbosity(&self) -> u8 {
         self.verbose.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
@@ -171,28 +171,28 @@ impl Global {
 /// alone.
 #[derive(Args, Debug)]
 pub struct Needless {
-    /// Repositories that may not be written are read without locks as it is
+    /// Repositories that may not be written to are read without locks anyway
     #[arg(long, global = true, hide = true)]
     no_lock: bool,
     /// There is no cache outside of the repository
     #[arg(long, global = true, hide = true)]
     no_cache: bool,
-    /// There is none to be cleaned up
+    /// There is no cache to clean up
     #[arg(long, global = true, hide = true)]
     cleanup_cache: bool,
-    /// There is nothing to be kept there
+    /// There is no cache to keep
     #[arg(long, value_name = "FOLDER", global = true, hide = true)]
     cache_dir: Option<PathBuf>,
     /// All keys are tried
     #[arg(long, value_name = "ID", global = true, hide = true)]
     key_hint: Option<String>,
-    /// Nothing is verified that could be left out
+    /// No verification can be left out
     #[arg(long, global = true, hide = true)]
     no_extra_verify: bool,
     /// Containers have one size
     #[arg(long, value_name = "MIB", global = true, hide = true)]
     pack_size: Option<u32>,
-    /// For a way to storage elsewhere, as all that follow: front ends give them whatever the repository is
+    /// Option of other kinds of storage, as all that follow: front ends pass them for every repository
     #[arg(
         short = 'o',
         long,
@@ -201,19 +201,19 @@ pub struct Needless {
         hide = true
     )]
     option: Vec<String>,
-    /// Of HTTPS
+    /// Option of HTTPS storage
     #[arg(long, value_name = "FILE", global = true, hide = true)]
     cacert: Vec<PathBuf>,
-    /// Of HTTPS
+    /// Option of HTTPS storage
     #[arg(long, value_name = "FILE", global = true, hide = true)]
     tls_client_cert: Option<PathBuf>,
-    /// Of HTTPS
+    /// Option of HTTPS storage
     #[arg(long, global = true, hide = true)]
     insecure_tls: bool,
-    /// Of HTTP
+    /// Option of HTTP storage
     #[arg(long, value_name = "TEXT", global = true, hide = true)]
     http_user_agent: Option<String>,
-    /// Of HTTP
+    /// Option of HTTP storage
     #[arg(long, value_name = "DURATION", global = true, hide = true)]
     stuck_request_timeout: Option<String>,
 }
@@ -275,13 +275,13 @@ pub enum Verb {
     Man(verbs::man::Args),
 }
 
-/// What clap takes and nobody means.
+/// Refuses command lines that clap accepts and that nobody means.
 ///
 /// # Errors
 /// [`Error::Usage`](crate::error::Error::Usage).
 pub fn confirm_meant(arguments: &[OsString]) -> Result<()> {
     let mut command = Cli::command();
-    // That they make sense is known.
+    // Whether the arguments make sense was checked before.
     let Ok(matches) = command.try_get_matches_from_mut(arguments) else {
         return Ok(());
     };

@@ -1,14 +1,13 @@
-//! Words of other programs on the command line that are none here: what restic has and Onefold lacks, with
-//! docs/restic.md's reason, and what borg and bupstash call otherwise. Without this, the nearest spelling would be
-//! proposed: `restore` to whoever asks for `rewrite`.
+//! Words of other programs on the command line: those that restic has and Onefold lacks, with docs/restic.md's reason,
+//! and those that borg and bupstash use for other words here. Without this, clap would propose the nearest spelling:
+//! `restore` for `rewrite`.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The page that goes through all of restic's words; a row that says `–` is of one that is missing, and gives the
-/// reason.
+/// The page about all of restic's words; a row with `–` is about a missing word, and gives the reason.
 const PAGE: &str = include_str!("../../../docs/restic.md");
 
-/// Verbs of borg and bupstash, and of restic long ago, by what they are here.
+/// Verbs of borg, bupstash and old versions of restic, with the verbs that do the same here.
 const VERBS: [(&str, &str); 13] = [
     ("create", "backup"),
     ("put", "backup"),
@@ -25,7 +24,7 @@ const VERBS: [(&str, &str); 13] = [
     ("rebuild-index", "repair index"),
 ];
 
-/// What restic lists and prints of a repository, and Onefold does not: by verb and word, what there is instead.
+/// Objects that restic lists and prints, and Onefold does not: verb, word, and the alternative here.
 const OBJECTS: [(&str, &str, &str); 8] = [
     (
         "list",
@@ -65,7 +64,7 @@ const OBJECTS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// Flags of borg, rsync and others, of a verb or (with none) of any, where clap would guess another one.
+/// Flags of borg, rsync and others, where clap would guess another flag: verb (empty: any), flag, and the message.
 const FLAGS: [(&str, &str, &str); 13] = [
     (
         "",
@@ -114,7 +113,7 @@ const FLAGS: [(&str, &str, &str); 13] = [
     ("restore", "--destination", "it is `--target` here"),
 ];
 
-/// What to say instead of clap's message, if the word that it does not know is another program's.
+/// Returns a message in place of clap's, if the unknown word is another program's.
 pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let word = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
@@ -168,7 +167,7 @@ fn flag(word: &str, arguments: &[String]) -> Option<String> {
     Some(format!("there is no `{word}`, which restic has: {why}"))
 }
 
-/// Why restic's word is missing, as the page says under the heading.
+/// Returns the reason why restic's word is missing, from the page under the heading.
 fn reason(heading: &str, word: &str) -> Option<&'static str> {
     let mut lines = PAGE.lines();
     lines.find(|line| line.strip_prefix("## ") == Some(heading))?;

@@ -1,4 +1,4 @@
-//! What the environment says that means nothing: who set it is told, and the default holds.
+//! Variables of the environment that make no sense: the user is warned, and the default is used.
 
 use std::ffi::OsString;
 
@@ -7,9 +7,9 @@ use jiff::tz::TimeZone;
 use crate::out::Out;
 use crate::progress::{FPS_ENV, fps};
 
-/// Warns of variables that no flag stands for, which the command line would have refused.
+/// Warns of variables without a flag; the command line checks the others.
 pub fn warn_of_nonsense(out: &Out) {
-    // By its days `forget` goes.
+    // `forget` counts days in this zone.
     if let Some(given) = set("TZ").filter(|_| TimeZone::try_system().is_err()) {
         out.warn(format_args!(
             "TZ is {given:?}, which is no time zone that this machine knows: times are read and shown in UTC"

@@ -1,4 +1,4 @@
-//! Why a verb failed, which exit code that is, and what to do next. Rendered once, at the end of `main`.
+//! Errors of verbs: their exit codes, and advice on what to do next. Printed once, at the end of `main`.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use onefold_store::{Error as StoreError, ROOT_FOLDER};
 use crate::exit::Exit;
 use crate::{remedy, signal};
 
-/// Why a verb failed.
+/// The reason why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The command line or an input makes no sense.
@@ -32,10 +32,10 @@ pub enum Error {
     /// A password is wrong in itself.
     #[error("{0}")]
     Password(String),
-    /// The engine failed over files.
+    /// The engine failed on files.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// The engine failed over the repository.
+    /// The engine failed on the repository.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A transport could not be set up, or its device failed.
@@ -47,39 +47,39 @@ pub enum Error {
     /// A system call of the program itself failed.
     #[error("{what}")]
     Io {
-        /// What was done.
+        /// Operation that failed, in words.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// What was found is not what was stored; the report was printed before.
+    /// The found bytes are not those that were stored; the report was printed before.
     #[error("{0}")]
     Damaged(String),
-    /// The same, where it is known what helps.
+    /// Something is damaged, and the remedy is known or was printed before.
     #[error("{what}")]
     Hurt {
-        /// What is damaged.
+        /// Description of the damage.
         what: String,
-        /// What helps, unless that says it.
+        /// Remedy, unless the description has it.
         remedy: Option<String>,
     },
-    /// The snapshot is there, but what is asked for was not read when it was made.
+    /// The snapshot is there, but its backup could not read the wanted path.
     #[error("{0} could not be read when it was backed up: the snapshot has no content of it")]
     Unread(String),
-    /// Something else, in words.
+    /// Another failure, in words.
     #[error("{0}")]
     Failed(String),
-    /// Nobody reads standard output any more: `onefold ls | head`.
+    /// Standard output is closed: `onefold ls | head`.
     #[error("standard output is closed")]
     Closed,
 }
 
-/// The program's result.
+/// Result with the program's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A failed system call.
+    /// Makes the error of a failed system call.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Io {
             what: what.into(),
@@ -87,7 +87,7 @@ impl Error {
         }
     }
 
-    /// The exit code for this failure.
+    /// Returns the exit code for this failure.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Usage,
@@ -118,7 +118,7 @@ impl Error {
         error.kind == onefold_io::ErrorKind::Denied && !error.is_of_reading()
     }
 
-    /// Whether another version of the program made what cannot be read.
+    /// Whether another version of the program wrote the bytes that cannot be read.
     fn is_other_version(&self) -> bool {
         match self {
             Self::Store(error) => error.is_other_version(),
@@ -127,7 +127,7 @@ impl Error {
         }
     }
 
-    /// What helps where something of the repository is damaged or gone that says itself what it is of.
+    /// Returns the remedy where a part of the repository is damaged or gone, and the error names the part.
     fn remedy(&self) -> Option<&'static str> {
         let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
             return None;
@@ -147,12 +147,12 @@ impl Error {
         }
     }
 
-    /// What went wrong: the error and its causes, each said once.
+    /// Returns the error and its causes as text, each once.
     pub fn chain(&self) -> String {
         chain_of(self)
     }
 
-    /// What the user can do next, where there is something to say.
+    /// Returns advice for the user, where there is any.
     pub fn advice(&self) -> Option<&str> {
         match self {
             Self::Hurt { remedy, .. } => remedy.as_deref(),
@@ -218,7 +218,7 @@ impl Error {
     }
 }
 
-/// An error and its causes, each said once: `open /etc/shadow: Permission denied (os error 13)`.
+/// Returns an error and its causes as text, each once: `open /etc/shadow: Permission denied (os error 13)`.
 pub fn chain_of(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();
@@ -295,8 +295,8 @@ fn device_exit(error: &onefold_volume::Error) -> Exit {
     }
 }
 
-/// A system error somewhere below: out of space has its own code in whatever layer it is met (a size limit and a quota
-/// count as that).
+/// Returns the exit code of a system error among the causes: no space has its own code in every layer (a size limit and
+/// a quota count as that).
 fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -311,7 +311,7 @@ fn source_exit(error: &(dyn std::error::Error + 'static)) -> Exit {
 fn io_exit(error: &io::Error) -> Exit {
     match onefold_io::ErrorKind::of(error) {
         onefold_io::ErrorKind::NoSpace => Exit::NoSpace,
-        // Of a system call that is interrupted each time it is made, nobody has interrupted the program.
+        // A system call that fails as interrupted each time does not mean that the program was interrupted.
         _ if error.kind() == io::ErrorKind::Interrupted
             && (error.raw_os_error().is_none() || signal::raised()) =>
         {

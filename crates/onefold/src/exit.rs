@@ -1,9 +1,9 @@
-//! The exit codes. They are part of the interface: scripts branch on them, and README.md lists them.
+//! Exit codes. They are part of the interface: scripts branch on them, and README.md lists them.
 
-/// How the program ends.
+/// The way in which the program ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// All was done.
+    /// Everything was done.
     Ok,
     /// The verb failed for a reason that has no code of its own.
     Failed,
@@ -23,14 +23,14 @@ pub enum Exit {
     NoSpace,
     /// The storage does not answer: a time-out, a refusal.
     Unavailable,
-    /// SIGINT, SIGTERM or SIGHUP ended it.
+    /// SIGINT, SIGTERM or SIGHUP ended the program.
     Interrupted,
-    /// What the command of `with-lock` ended with.
+    /// The command of `with-lock` ended with this code.
     OfCommand(u8),
 }
 
 impl Exit {
-    /// How another process of this program has ended; one that a signal has ended failed.
+    /// Returns the exit of another process of this program from its code; a process that a signal has ended failed.
     pub fn of_code(code: Option<i32>) -> Self {
         const ALL: [Exit; 10] = [
             Exit::Ok,
@@ -48,7 +48,7 @@ impl Exit {
         ALL.iter().find(same).copied().unwrap_or(Exit::Failed)
     }
 
-    /// The number for the shell.
+    /// Returns the number for the shell.
     pub fn code(self) -> u8 {
         match self {
             Self::Ok => 0,

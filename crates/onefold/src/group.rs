@@ -1,5 +1,4 @@
-//! Groups of snapshots for people and JSON: those of one host, of the same paths, with the same tags, as `--group-by`
-//! asks.
+//! Groups of snapshots for people and JSON, as `--group-by` asks: by host, by paths, by tags.
 
 use onefold_backup::forget::{GroupBy, GroupKey};
 use onefold_backup::snapshots::Brief;
@@ -9,17 +8,17 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::{lossless, out, paths};
 
-/// `--group-by`. Errors: a sentence for the user.
+/// Parses `--group-by`. Errors: a sentence for the user.
 pub fn parse(text: &str) -> Result<GroupBy, String> {
     GroupBy::parse(text).map_err(|e| e.to_string())
 }
 
-/// Whether everything is one group.
+/// Whether all snapshots are one group.
 pub fn is_one(by: GroupBy) -> bool {
     !(by.host || by.paths || by.tags)
 }
 
-/// What the snapshots of a group share; `None` where all of them were forgotten meanwhile.
+/// Returns the properties that the snapshots of a group share; `None` where all of them were forgotten meanwhile.
 pub fn key(repository: &Repository, group: &[Brief], by: GroupBy) -> Result<Option<GroupKey>> {
     for brief in group {
         if let Some(named) = brief.whole(repository)? {
@@ -29,7 +28,7 @@ pub fn key(repository: &Repository, group: &[Brief], by: GroupBy) -> Result<Opti
     Ok(None)
 }
 
-/// restic's `group_key`.
+/// Returns restic's `group_key`.
 pub fn json(by: GroupBy, key: &GroupKey) -> Value {
     let paths = key
         .paths
@@ -47,7 +46,7 @@ pub fn json(by: GroupBy, key: &GroupKey) -> Value {
     group
 }
 
-/// `host a, paths /b, /c`.
+/// Returns the key for people: `host a, paths /b, /c`.
 pub fn shown(by: GroupBy, key: &GroupKey) -> String {
     let mut words = Vec::new();
     if by.host {

@@ -1,15 +1,15 @@
 //! Numbers for people: sizes in binary units, counts with separators, durations, and sizes as people write them; and
-//! sentences about a number that several verbs say.
+//! sentences about numbers that several verbs use.
 
 use std::time::Duration;
 
 const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-/// Bytes with three significant digits: `17 B`, `1.50 KiB`, `16.0 MiB`, `123 GiB`.
+/// Returns bytes with three significant digits: `17 B`, `1.50 KiB`, `16.0 MiB`, `123 GiB`.
 pub fn bytes(n: u64) -> String {
     let mut value = n as f64;
     let mut unit = 0;
-    // 999.5 would print as 1000: the next unit says it shorter.
+    // From 999.5 on the number would print as 1000: the next unit is shorter.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -22,7 +22,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// A count with thousands separated: `1,234,567`.
+/// Returns a count with thousands separated: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -35,7 +35,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `count` and a noun, with an s unless it is one: `1 file`, `2,000 files`.
+/// Returns a count and a noun, in the plural unless the count is one: `1 file`, `2,000 files`.
 pub fn many(n: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         _ if n == 1 => noun.to_owned(),
@@ -45,20 +45,20 @@ pub fn many(n: u64, noun: &str) -> String {
     format!("{} {plural}", count(n))
 }
 
-/// That something does not have some paths, for they could not be read.
+/// Returns a sentence: `of` lacks paths that could not be read.
 pub fn unread(of: &str, paths: u64) -> String {
     let they_were = if paths == 1 { "it was" } else { "they were" };
     let paths = many(paths, "path");
     format!("{of} lacks {paths} that could not be read or listed when {they_were} backed up")
 }
 
-/// That something does not have what could not be read of some of its paths.
+/// Returns a sentence: `of` lacks attributes of paths that could not be read.
 pub fn unread_attributes(of: &str, paths: u64) -> String {
     let paths = many(paths, "path");
     format!("{of} lacks the attributes of {paths}: they could not be read when they were backed up")
 }
 
-/// A duration as `0.42 s`, `12.3 s`, `3:07 min` or `2:05:09 h`.
+/// Returns a duration as `0.42 s`, `12.3 s`, `3:07 min` or `2:05:09 h`.
 pub fn duration(d: Duration) -> String {
     let secs = d.as_secs();
     match secs {
@@ -69,7 +69,7 @@ pub fn duration(d: Duration) -> String {
     }
 }
 
-/// `part` of `whole` in percent; 0 of nothing is 0.
+/// Returns `part` of `whole` in percent; 0 of nothing is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -78,7 +78,7 @@ pub fn percent(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// `2.41×`, or `–` where nothing can be divided.
+/// Returns a ratio as `2.41×`, or `–` where the divisor is 0.
 pub fn ratio(big: u64, small: u64) -> String {
     match small {
         0 => "–".into(),
@@ -87,8 +87,8 @@ pub fn ratio(big: u64, small: u64) -> String {
     }
 }
 
-/// A size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence for the
-/// user.
+/// Parses a size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence
+/// for the user.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let digits = trimmed
@@ -118,7 +118,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A percentage `5%` or `2.5%`, as a share of one. Errors: a sentence for the user.
+/// Parses a percentage, `5%` or `2.5%`, as a share of one. Errors: a sentence for the user.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text
         .strip_suffix('%')
@@ -129,7 +129,7 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A duration as Go writes it, such as `30s`, `5m`, `1h30m`. Errors: a sentence for the user.
+/// Parses a duration as Go writes it, such as `30s`, `5m`, `1h30m`. Errors: a sentence for the user.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration: write it like 30s, 5m or 1h30m");
     let (mut secs, mut rest) = (0u64, text);
@@ -153,7 +153,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Left-aligned columns, two spaces apart; the last one is not padded. Columns in `right` are aligned right.
+/// Returns rows as left-aligned columns, two spaces apart; the last column is not padded. Columns in `right` are
+/// aligned right.
 pub fn table(rows: &[Vec<String>], right: &[usize]) -> String {
     let mut columns = Columns::new(right);
     rows.iter().for_each(|row| columns.fit(row));
@@ -168,13 +169,13 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Those in `right` are aligned right.
+    /// Makes a table; the columns in `right` are aligned right.
     pub fn new(right: &'a [usize]) -> Self {
         let widths = Vec::new();
         Self { widths, right }
     }
 
-    /// Makes them as wide as this row needs.
+    /// Makes the columns at least as wide as this row needs.
     pub fn fit(&mut self, row: &[String]) {
         let columns = self.widths.len().max(row.len());
         self.widths.resize(columns, 0);
@@ -183,7 +184,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// A row as a line.
+    /// Returns a row as a line.
     pub fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (c, (cell, width)) in row.iter().zip(&self.widths).enumerate() {

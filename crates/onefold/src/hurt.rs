@@ -1,4 +1,4 @@
-//! Which files of which snapshots are hurt by damage: what a check and a repair report at their end.
+//! Files and snapshots that damage hurts, as a check and a repair report them at their end.
 
 use std::fmt::Display;
 
@@ -13,12 +13,12 @@ use crate::out::Out;
 use crate::select::short;
 use crate::{lossless, paths, when};
 
-/// How much is hurt.
+/// Numbers of hurt snapshots and files.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hurts {
-    /// Snapshots of which nothing can be found any more.
+    /// Snapshots of which no entry can be found any more.
     pub snapshots: u64,
-    /// Of these, those whose own objects cannot be read.
+    /// Snapshots among these whose own objects cannot be read.
     pub unread: u64,
     /// Lost parts of other snapshots' listings, each with some thousand paths.
     pub parts: u64,
@@ -27,12 +27,12 @@ pub struct Hurts {
 }
 
 impl Hurts {
-    /// All of them.
+    /// Returns the sum of all.
     pub fn count(&self) -> u64 {
         self.snapshots + self.parts + self.files
     }
 
-    /// `2 whole snapshots, 1 file`; none: `no file`.
+    /// Returns the numbers in words: `2 whole snapshots, 1 file`, or `no file`.
     pub fn words(&self) -> String {
         let counts = [
             (self.snapshots, "whole snapshot"),
@@ -53,7 +53,7 @@ impl Hurts {
         }
     }
 
-    /// `summary`, an object, with the numbers of what is hurt.
+    /// Returns `summary`, an object, with the numbers added.
     pub fn added_to(self, mut summary: Value) -> Value {
         summary["hurt"] = self.count().into();
         summary["hurt_snapshots"] = self.snapshots.into();
@@ -118,7 +118,7 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
     Ok(count)
 }
 
-/// What losses are of, for people: without it they say nothing, so that it is printed with `-q`, too.
+/// Prints the heading of losses for people, with `-q` too: without it the losses mean nothing.
 fn heading(line: impl Display, out: &Out) -> Result<()> {
     match out.json {
         true => Ok(()),

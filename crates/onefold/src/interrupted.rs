@@ -1,6 +1,6 @@
-//! What is said where a signal ended a verb: what it was, what holds all the same, and what to do next.
+//! The message after a signal ended a verb: the verb, the state that is left behind, and what to do next.
 //!
-//! Invariant: it says only what is so wherever the signal fell, since nobody asks where that was.
+//! Invariant: the message is true wherever the signal came, since that place is not known.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,16 +15,16 @@ use crate::cli::Verb;
 use crate::exit::Exit;
 use crate::{json, progress};
 
-/// What runs: set once, before anything that a signal could interrupt.
+/// The verb that runs: set once, before anything that a signal could interrupt.
 static RUNNING: OnceLock<Running> = OnceLock::new();
 
-/// Somebody has said it; locked while somebody does.
+/// Whether the message was printed; locked while a thread prints it.
 static IS_TOLD: Mutex<bool> = Mutex::new(false);
 
-/// So long one waits for another's words: a terminal may take none.
+/// Longest wait for another thread's output: a terminal may take none.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A new repository is being asked about, and nothing of it is there.
+/// Whether the user is being asked about a new repository, and nothing of it exists.
 static IS_UNMADE: AtomicBool = AtomicBool::new(false);
 
 struct Running {
@@ -33,7 +33,7 @@ struct Running {
     json: bool,
 }
 
-/// From here on a signal interrupts `verb`.
+/// Notes that a signal interrupts `verb` from here on.
 pub fn begin(verb: &Verb, json: bool) {
     let (verb, aftermath) = describe(verb);
     let _ = RUNNING.set(Running {
@@ -43,13 +43,13 @@ pub fn begin(verb: &Verb, json: bool) {
     });
 }
 
-/// What holds, and what to do next.
+/// Returns the state that is left behind, and what to do next.
 pub fn aftermath() -> Option<&'static str> {
     RUNNING.get().map(Running::aftermath)
 }
 
-/// Asks about a repository that is not made yet. After an error, such as that a signal ended the question, it still is
-/// not.
+/// Asks about a repository that does not exist yet. After an error, such as a signal during the question, it still does
+/// not exist.
 pub fn before_making<T, E>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     IS_UNMADE.store(true, SeqCst);
     ask().inspect(|_| IS_UNMADE.store(false, SeqCst))
@@ -64,13 +64,14 @@ impl Running {
     }
 }
 
-/// The words for a verb that ended because it was asked to.
+/// Returns the headline for a verb that was interrupted.
 pub fn headline() -> String {
     let verb = RUNNING.get().map_or("it", |running| running.verb);
     format!("{verb} was interrupted")
 }
 
-/// Says it with `words` if nobody has, and waits for whoever is just saying it: the program may end after this.
+/// Prints the message with `words` if no thread has, and waits for a thread that is printing it: the program may end
+/// after this.
 pub fn once(words: impl FnOnce()) {
     if let Some(mut is_told) = IS_TOLD.try_lock_for(PATIENCE)
         && !std::mem::replace(&mut *is_told, true)
@@ -79,7 +80,7 @@ pub fn once(words: impl FnOnce()) {
     }
 }
 
-/// Says it on standard error, whoever else is printing other things, if nobody has.
+/// Prints the message on standard error if no thread has, even if another thread is printing other things.
 pub fn tell() {
     if let Some(running) = RUNNING.get() {
         once(|| say(running));
@@ -93,7 +94,8 @@ fn say(running: &Running) {
     } else {
         format!("onefold: {}\n         {}", headline(), running.aftermath())
     };
-    // Without the lock that the interrupted may hold for ever; a terminal that is gone needs no words.
+    // This takes no lock, which the interrupted thread may hold for ever. Errors do not matter: the terminal may be
+    // gone.
     if let Ok(stderr) = std::io::stderr().as_fd().try_clone_to_owned() {
         let _ = File::from(stderr).write_all(format!("{said}\n").as_bytes());
     }

@@ -1,4 +1,4 @@
-//! What JSON lines look like: restic's field names wherever the meaning is the same.
+//! Lines of JSON: restic's field names wherever the meaning is the same.
 
 use std::borrow::Cow;
 
@@ -15,24 +15,24 @@ use crate::out::Out;
 use crate::select::short;
 use crate::{lossless, paths, when};
 
-/// A value as one line of JSON.
+/// Returns a value as one line of JSON.
 pub fn line(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data has a JSON form")
 }
 
-/// An array on standard output that is written as its values come, each by whoever gives it.
+/// An array on standard output that is written value by value.
 pub struct Array<'a> {
     out: &'a Out,
     len: u64,
 }
 
 impl<'a> Array<'a> {
-    /// An empty one, of which nothing is written yet.
+    /// Makes an empty array, of which nothing is written yet.
     pub fn new(out: &'a Out) -> Self {
         Self { out, len: 0 }
     }
 
-    /// How many values it has.
+    /// Number of values so far.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -42,21 +42,21 @@ impl<'a> Array<'a> {
         self.next(&line(value))
     }
 
-    /// Writes how the next value begins; the caller writes the rest of it.
+    /// Writes the beginning of the next value; the caller writes the rest of it.
     pub fn next(&mut self, begin: &str) -> Result<()> {
         let before = if self.len == 0 { "[" } else { "," };
         self.len += 1;
         self.out.bytes(format!("{before}{begin}").as_bytes())
     }
 
-    /// Writes the end of it.
+    /// Writes the end of the array.
     pub fn end(self) -> Result<()> {
         let end: &[u8] = if self.len == 0 { b"[]" } else { b"]" };
         self.out.bytes(end)
     }
 }
 
-/// The last line on standard error of a verb that failed.
+/// Last line on standard error of a verb that failed.
 #[derive(Serialize)]
 pub struct ExitError<'a> {
     message_type: &'static str,
@@ -65,7 +65,7 @@ pub struct ExitError<'a> {
 }
 
 impl<'a> ExitError<'a> {
-    /// With the error in words.
+    /// Makes the line, with the error in words.
     pub fn new(exit: Exit, message: &'a str) -> Self {
         Self {
             message_type: "exit_error",
@@ -75,7 +75,7 @@ impl<'a> ExitError<'a> {
     }
 }
 
-/// Somebody who is at work on the repository.
+/// Returns a session of the repository as JSON.
 pub fn session(session: &PinInfo) -> Value {
     json!({"process": session.process, "host": session.host, "activity": session.activity})
 }
@@ -90,7 +90,7 @@ pub struct PathError<'a> {
     item: Item<'a>,
 }
 
-/// What a line is about: a path, an id, or nothing.
+/// Subject of a line: a path, an id, or nothing.
 #[derive(Serialize)]
 struct Item<'a> {
     item: Cow<'a, str>,
@@ -120,12 +120,12 @@ struct Message<'a> {
 }
 
 impl<'a> PathError<'a> {
-    /// `during` is restic's word: `archival`, `restore`. An empty path is none.
+    /// Makes the line of a path; `during` is restic's word: `archival`, `restore`. An empty path is left out.
     pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
         Self::about(during, Item::path(path), message)
     }
 
-    /// Of what is no path.
+    /// Makes the line of an id.
     pub fn of_id(during: &'static str, id: &'a str, message: &'a str) -> Self {
         Self::about(during, Item::text(id), message)
     }
@@ -140,7 +140,7 @@ impl<'a> PathError<'a> {
     }
 }
 
-/// A path of which something is noteworthy.
+/// A noteworthy fact about a path.
 #[derive(Serialize)]
 pub struct PathWarning<'a> {
     message_type: &'static str,
@@ -151,12 +151,12 @@ pub struct PathWarning<'a> {
 }
 
 impl<'a> PathWarning<'a> {
-    /// `during` as in [`PathError`].
+    /// Makes the line of a path; `during` as in [`PathError`].
     pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
         Self::about(during, Item::path(path), message)
     }
 
-    /// Of nothing in particular.
+    /// Makes a line without a subject.
     pub fn of_nothing(message: &'a str) -> Self {
         Self::about("", Item::text(""), message)
     }
@@ -199,7 +199,7 @@ pub struct SnapshotJson {
     short_id: String,
 }
 
-/// What a snapshot says of the backup that made it.
+/// Times and counts of the backup that made a snapshot.
 #[derive(Serialize)]
 pub struct SnapshotSummary {
     backup_start: String,
@@ -208,7 +208,7 @@ pub struct SnapshotSummary {
     counts: Counts,
 }
 
-/// restic's counters. What it calls blobs are chunks.
+/// restic's counters. Its blobs are our chunks.
 #[derive(Serialize)]
 pub struct Counts {
     files_new: u64,
@@ -254,7 +254,7 @@ impl From<&Summary> for SnapshotSummary {
     }
 }
 
-/// An id in hexadecimal.
+/// Returns an id in hexadecimal.
 pub fn hex(id: &[u8; 32]) -> String {
     onefold_store::RootId(*id).to_string()
 }
@@ -298,7 +298,7 @@ impl From<&Named> for SnapshotJson {
     }
 }
 
-/// Writes an array of snapshots, each read when it is its turn. Those that were forgotten meanwhile are left out.
+/// Writes an array of snapshots, each read when its turn comes. Snapshots that were forgotten meanwhile are left out.
 pub fn snapshots<'a>(
     repository: &Repository,
     briefs: impl IntoIterator<Item = &'a Brief>,
@@ -335,7 +335,7 @@ pub struct NodeJson {
     mode: u32,
     permissions: String,
     mtime: String,
-    /// Where it is not kept, the time of the content, as restic has it without `--with-atime`.
+    /// Time of access; where that is not kept, time of change, as restic has it without `--with-atime`.
     atime: String,
     ctime: String,
     inode: u64,
@@ -345,22 +345,22 @@ pub struct NodeJson {
     linktarget: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     linktarget_base64: Option<String>,
-    /// Ours: its backup could not read it. Of a folder: its attributes are missing.
+    /// Our field: the backup could not read the entry. For a folder: its attributes are missing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unreadable: bool,
-    /// Ours: its backup could not list it, or not to the end.
+    /// Our field: the backup could not list the folder, or not to its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unlisted: bool,
-    /// Ours: its attributes and ACLs could not be read.
+    /// Our field: the backup could not read attributes and ACLs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unread_attributes: bool,
-    /// Ours: its content may mix versions.
+    /// Our field: the content may mix versions.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     changed_while_read: bool,
 }
 
 impl NodeJson {
-    /// The entry at `path`.
+    /// Makes the JSON of the entry at `path`.
     pub fn new(path: &[u8], entry: &Entry) -> Self {
         Self {
             name: String::from_utf8_lossy(&entry.name).into_owned(),
@@ -391,7 +391,7 @@ impl NodeJson {
     }
 }
 
-/// `-rw-r--r--`, as `ls -l` writes it.
+/// Returns kind and permissions as `ls -l` writes them: `-rw-r--r--`.
 pub fn permissions(entry: &Entry) -> String {
     let kind = match entry.kind {
         Kind::File => '-',
@@ -417,7 +417,7 @@ pub fn permissions(entry: &Entry) -> String {
     text
 }
 
-/// The mode as Go's `os.FileMode` numbers it, which is what restic prints and front ends expect.
+/// Returns the mode as Go's `os.FileMode` numbers it: restic prints that, and front ends expect it.
 fn go_mode(entry: &Entry) -> u32 {
     let kind = match entry.kind {
         Kind::File => 0,

@@ -1,4 +1,4 @@
-//! What of the paths is left out: options of every verb that reads files.
+//! Options about paths to leave out, for all verbs that read files.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -56,7 +56,7 @@ pub struct LeaveOut {
 }
 
 impl LeaveOut {
-    /// What the walk needs, and the patterns in the user's words.
+    /// Returns the exclusions for the walk, and the patterns in the user's words.
     pub fn excludes(&self, out: &Out) -> Result<(Excludes, Vec<Vec<u8>>)> {
         let mut builder = PatternsBuilder::default();
         let given = [&self.exclude[..], &self.iexclude];
@@ -78,7 +78,7 @@ impl LeaveOut {
     }
 }
 
-/// A file that an option names; `-` is standard input.
+/// Reads a file that an option names; `-` is standard input.
 pub fn read(file: &OsStr) -> Result<Vec<u8>> {
     let done = match file.as_bytes() {
         b"-" => named_file::read_from(io::stdin().lock(), LIST_BYTES_MAX),

@@ -1,5 +1,5 @@
-//! Limits on threads and address space that the system sets (`ulimit`, a container's pids limit, `TasksMax`): what they
-//! end is an error, no panic.
+//! Limits on threads and address space that the system sets (`ulimit`, a container's pids limit, `TasksMax`): reaching
+//! one is an error, not a panic.
 
 use std::io::Write;
 use std::panic::PanicHookInfo;
@@ -9,10 +9,10 @@ use onefold_store::NO_RANDOMNESS;
 use crate::exit::Exit;
 use crate::{json, progress};
 
-/// From here on a thread that cannot be started, and a random number that the system does not give, end the program with
-/// an error. That is safe at any byte.
+/// Makes a thread that cannot be started, and a random number that the system does not give, end the program with an
+/// error from here on. That is safe at any byte.
 pub fn install() {
-    // before the command line is understood: what it is asked for may need a thread already
+    // this comes before the command line is parsed, which may need a thread already
     let json =
         std::env::args_os().any(|argument| argument == "--json" || argument == "--json=true");
     onefold_io::tell_out_of_memory(format!("{}\n", said(NO_MEMORY, json)));
@@ -23,8 +23,8 @@ pub fn install() {
     }));
 }
 
-/// What the system does not give, by the words of the standard library, of the pool that key derivation asks for, and of
-/// `onefold_store::Entropy`.
+/// Returns the resource that the system does not give, known by the words of the standard library, of the thread pool
+/// of key derivation, and of `onefold_store::Entropy`.
 fn what_is_missing(info: &PanicHookInfo<'_>) -> Option<&'static str> {
     let said = info.payload_as_str().unwrap_or_default();
     let is_any = |words: &[&str]| words.iter().any(|words| said.contains(words));

@@ -1,16 +1,16 @@
-//! Names and paths in JSON that are not UTF-8. JSON is text, so each has U+FFFD in place of the bytes that are none; a
-//! second field, `NAME_base64` beside `NAME`, then holds all of its bytes. Where the text says all, there is none.
+//! Names and paths in JSON that are not UTF-8. JSON is text, so bytes that are not UTF-8 become U+FFFD; then a second
+//! field, `NAME_base64` beside `NAME`, holds all bytes. A name in UTF-8 has no second field.
 
 use serde_json::Value;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The second field's value: `bytes` in base64 if they are not UTF-8.
+/// Returns the second field's value: `bytes` in base64 if they are not UTF-8.
 pub fn base64(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).is_err().then(|| encoded(bytes))
 }
 
-/// That of a list: all of its names, in their order, if one of them is not UTF-8.
+/// Returns the second field's value for a list: all names, in order, if one of them is not UTF-8.
 pub fn base64_of_all<B: AsRef<[u8]>>(all: &[B]) -> Option<Vec<String>> {
     let mut names = all.iter().map(AsRef::as_ref);
     names
@@ -18,14 +18,14 @@ pub fn base64_of_all<B: AsRef<[u8]>>(all: &[B]) -> Option<Vec<String>> {
         .then(|| all.iter().map(|name| encoded(name.as_ref())).collect())
 }
 
-/// Gives the object a second field for `field` if the bytes that this shows are not UTF-8.
+/// Adds a second field for `field` to the object if `bytes`, which the field shows, are not UTF-8.
 pub fn add(object: &mut Value, field: &str, bytes: &[u8]) {
     if let Some(text) = base64(bytes) {
         object[format!("{field}_base64")] = text.into();
     }
 }
 
-/// Base64 with padding (RFC 4648).
+/// Encodes bytes in base64 with padding (RFC 4648).
 fn encoded(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn bytes_are_written_as_other_programs_read_them() {
-        // RFC 4648, section 10.
+        // Test vectors of RFC 4648, section 10.
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),

@@ -1,14 +1,14 @@
-//! What the program asks of the machine it runs on, to pass it down: host, user, process.
+//! Facts about the machine that the program passes to the engine: host, user, process.
 
 use onefold_backup::meta::Owners;
 
-/// This machine's name.
+/// Returns this machine's name.
 pub fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// The user's number, and the group's.
+/// Returns the numbers of the user and the group.
 pub fn uid_gid() -> (u32, u32) {
     (
         rustix::process::getuid().as_raw(),
@@ -16,7 +16,7 @@ pub fn uid_gid() -> (u32, u32) {
     )
 }
 
-/// The user's name, or number where it has none.
+/// Returns the user's name, or the number where there is no name.
 pub fn user() -> String {
     let (uid, gid) = uid_gid();
     let owner = Owners::load().get(uid, gid);
@@ -27,12 +27,12 @@ pub fn user() -> String {
     }
 }
 
-/// `user@host`, as key slots are labelled.
+/// Returns `user@host`, the label of key slots.
 pub fn label() -> String {
     format!("{}@{}", user(), host())
 }
 
-/// This program and its version, as snapshots name it.
+/// Returns this program and its version, as snapshots name it.
 pub fn program() -> String {
     concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned()
 }

@@ -53,7 +53,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::out::Out;
 
-/// So that the program can say that there is no more memory.
+/// Allocator that notes when the system has no memory, so that the program can report it.
 #[global_allocator]
 static HEAP: onefold_io::NotingHeap = onefold_io::NotingHeap;
 
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Prints what is wrong with the command line, or the help or version that it asks for.
+/// Prints the error of the command line, or the help or version that it asks for.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let of_command = cli::feed::explain(error, arguments);
     let arguments: Vec<_> = arguments
@@ -119,7 +119,7 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         _ => {}
     }
     let text = error.to_string();
-    // What follows is about usage in general.
+    // The lines that follow are about usage in general.
     let what = text.split("\n\n").next().unwrap_or(&text).trim();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let what = other.as_deref().unwrap_or(what);
@@ -127,12 +127,13 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     ExitCode::from(Exit::Usage.code())
 }
 
-/// A line on standard error, if that can be had.
+/// Prints a line on standard error, if possible.
 fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// In JSON, how a verb ended that did not do all: the errors themselves were told when they came up.
+/// Prints the end of a verb that did not do everything, in JSON: the errors themselves were reported when they
+/// occurred.
 fn tell(exit: Exit, out: &Out) {
     let message = match exit {
         Exit::Incomplete => "some paths could not be read or written",
@@ -144,7 +145,7 @@ fn tell(exit: Exit, out: &Out) {
     }
 }
 
-/// Prints the error, which of an interruption one thread does.
+/// Prints the error; after an interruption only one thread prints it.
 fn fail(error: &Error, out: &Out) -> Exit {
     let exit = error.exit();
     match error {
@@ -155,7 +156,7 @@ fn fail(error: &Error, out: &Out) -> Exit {
     exit
 }
 
-/// What, why, and what to do next.
+/// Prints the error, its causes, and what to do next.
 fn explain(error: &Error, exit: Exit, out: &Out) {
     if out.json {
         return out.note_json(&json::ExitError::new(exit, &chain(error)));
@@ -168,7 +169,7 @@ fn explain(error: &Error, exit: Exit, out: &Out) {
     }
 }
 
-/// What went wrong. Of a verb that a signal ended, that it was interrupted, and no more.
+/// Returns the error and its causes; for a verb that a signal ended, only that it was interrupted.
 fn chain(error: &Error) -> String {
     match error.exit() {
         Exit::Interrupted => interrupted::headline(),

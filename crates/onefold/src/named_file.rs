@@ -1,5 +1,4 @@
-//! Files that options name: read whole, but never more than makes sense, since a device or a mistaken name may have no
-//! end.
+//! Files that options name. They are read as a whole, up to a limit, since a device or a mistaken name may have no end.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -9,20 +8,20 @@ use onefold_backup::exclude::is_utf16;
 
 use crate::human;
 
-/// Of a list of paths or patterns: some five million paths.
+/// Most bytes of a list of paths or patterns: some five million paths.
 pub const LIST_BYTES_MAX: u64 = 512 << 20;
-/// Of a password, a place or rules.
+/// Most bytes of a file with a password, a repository's place, or rules.
 pub const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// The bytes of a file.
+/// Reads a file.
 ///
 /// # Errors
-/// Errors of reading; [`ErrorKind::InvalidInput`] behind `max` bytes.
+/// Errors of reading; [`ErrorKind::InvalidInput`] where there are more than `max` bytes.
 pub fn read(file: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_from(File::open(file)?, max)
 }
 
-/// The same of what is open already.
+/// Reads an open file, as [`read`] does.
 pub fn read_from(file: impl Read, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
@@ -33,10 +32,10 @@ pub fn read_from(file: impl Read, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file.
+/// Reads a file as text.
 ///
 /// # Errors
-/// As [`read`]; [`ErrorKind::InvalidData`] where it is not UTF-8.
+/// Errors of [`read`]; [`ErrorKind::InvalidData`] where the file is not UTF-8.
 pub fn read_text(file: &Path, max: u64) -> io::Result<String> {
     String::from_utf8(read(file, max)?).map_err(|_| {
         let what = "it is not text in UTF-8";
@@ -44,10 +43,10 @@ pub fn read_text(file: &Path, max: u64) -> io::Result<String> {
     })
 }
 
-/// Looks whether lines of names or patterns can be what was written.
+/// Checks that lines of names or patterns are text.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidData`]: it is in UTF-16, or no text at all.
+/// [`ErrorKind::InvalidData`]: the bytes are UTF-16, or no text at all.
 pub fn confirm_text(bytes: &[u8]) -> io::Result<()> {
     let what = match bytes {
         _ if is_utf16(bytes) => "it is in UTF-16: save it as UTF-8",

@@ -1,15 +1,16 @@
-//! How many files the program may have open: as many as the system grants, not the few that it begins with.
+//! Raises the number of files that the program may have open, from the low default to the system's limit.
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Some programs that are started from here close all numbers up to the limit, which may be a billion.
+/// Highest limit that is set: some programs that are started from here close all numbers up to the limit, which may be
+/// a billion.
 const ENOUGH: u64 = 1 << 16;
-/// More than a backup has open at once.
+/// Numbers that the table of open files has room for: more than a backup has open at once.
 const ROOM: u64 = 1 << 13;
 
-/// Raises the limit to what the system grants, if that is more. Where it may not, the old one stays: an index of some
-/// hundred files may then be rebuilt or done without. To be called before any other thread is started.
+/// Raises the limit to the system's maximum, if that is more. Where that fails, the old limit stays: then an index of
+/// some hundred files may be rebuilt or not be used. Must be called before any other thread is started.
 pub fn allow_many() {
     let limit = getrlimit(Resource::Nofile);
     let granted = limit.maximum.unwrap_or(ENOUGH).min(ENOUGH);
@@ -25,10 +26,10 @@ pub fn allow_many() {
     make_room();
 }
 
-/// Has the system make its table of this process's open files as long as it will be, 64 KiB. It doubles the table as
-/// numbers are wanted, and where there are several threads it waits each time until none of them can still see the old
-/// one: some 8 ms, in which nobody opens anything; 40 ms of a backup of many small files, which has thousands open at
-/// once.
+/// Makes the system's table of this process's open files as long as it will be, 64 KiB. The system doubles the table as
+/// numbers are needed, and where there are several threads it waits each time until none of them can still see the old
+/// table: some 8 ms, in which no file can be opened; 40 ms for a backup of many small files, which has thousands open
+/// at once.
 fn make_room() {
     let granted = getrlimit(Resource::Nofile).current.unwrap_or(ROOM);
     // The number is free again at once.
@@ -46,7 +47,7 @@ mod tests {
     fn the_limit_is_what_the_system_grants_up_to_enough() {
         let before = getrlimit(Resource::Nofile);
         let low = Rlimit {
-            // others are tested beside this
+            // other tests run at the same time and need files
             current: before.current.map(|current| current.min(ENOUGH) - 1),
             ..before
         };

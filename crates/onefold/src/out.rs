@@ -1,4 +1,4 @@
-//! What is printed, and where: results on stdout, everything about the run on stderr. A closed stdout ends the program
+//! Output of the program: results on stdout, everything about the run on stderr. A closed stdout ends the program
 //! quietly.
 
 use std::fmt::Display;
@@ -12,18 +12,18 @@ use crate::error::{Error, Result};
 use crate::json::{self, PathWarning};
 use crate::progress::{aside, line};
 
-/// How to print.
+/// Output channels and their options.
 pub struct Out {
-    /// JSON lines instead of text.
+    /// Print JSON lines instead of text.
     pub json: bool,
-    /// Only errors, and results that were asked for.
+    /// Print only errors, and results that were asked for.
     pub quiet: bool,
-    /// 0, or how often `-v` was given.
+    /// Number of times that `-v` was given.
     pub verbosity: u8,
     /// Whether a line of progress may be shown.
     pub bar: bool,
-    /// Whether standard output and standard error are one file: what is reported is written at once, so that it stands
-    /// among the messages in the order in which it was said.
+    /// Whether standard output and standard error are one file: then reports are written at once, so that they stand
+    /// among the messages in the right order.
     is_one_log: bool,
     stdout: Mutex<BufWriter<io::Stdout>>,
 }
@@ -42,12 +42,13 @@ impl Out {
         }
     }
 
-    /// A line of results. Buffered; see [`flush`](Self::flush).
+    /// Prints a line of results. Lines are buffered; see [`flush`](Self::flush).
     pub fn line(&self, line: impl Display) -> Result<()> {
         self.with(|stdout| writeln!(stdout, "{line}"))
     }
 
-    /// A line that explains; left out with `-q` and in JSON. Nobody has to listen: see [`report`](Self::report).
+    /// Prints an explaining line, except with `-q` and in JSON. A closed stdout is no error: see
+    /// [`report`](Self::report).
     pub fn say(&self, line: impl Display) -> Result<()> {
         if self.quiet || self.json {
             return Ok(());
@@ -55,8 +56,8 @@ impl Out {
         self.report(line)
     }
 
-    /// A line on what a verb did or found. That nobody reads it any more (`onefold restore … | head -1`) neither ends
-    /// the work nor hides how it ended.
+    /// Prints a line on what a verb did or found. A closed stdout (`onefold restore … | head -1`) neither ends the work
+    /// nor hides how it ended.
     pub fn report(&self, line: impl Display) -> Result<()> {
         unless_closed(self.line(line))?;
         match self.is_one_log {
@@ -65,8 +66,8 @@ impl Out {
         }
     }
 
-    /// A JSON value on a line of its own, flushed, so that a program that listens has it at once. Nobody has to listen,
-    /// either.
+    /// Prints a JSON value on a line of its own, and flushes it, so that a listening program has it at once. A closed
+    /// stdout is no error.
     pub fn json(&self, value: &impl Serialize) -> Result<()> {
         unless_closed(self.with(|stdout| {
             serde_json::to_writer(&mut *stdout, value)?;
@@ -75,7 +76,7 @@ impl Out {
         }))
     }
 
-    /// A JSON value on a line of its own, buffered: for long listings.
+    /// Prints a JSON value on a line of its own, buffered: for long listings.
     pub fn json_buffered(&self, value: &impl Serialize) -> Result<()> {
         self.with(|stdout| {
             serde_json::to_writer(&mut *stdout, value)?;
@@ -83,12 +84,12 @@ impl Out {
         })
     }
 
-    /// Bytes of results, as they are.
+    /// Prints bytes of results, unchanged.
     pub fn bytes(&self, bytes: &[u8]) -> Result<()> {
         self.with(|stdout| stdout.write_all(bytes))
     }
 
-    /// What `fill` writes, to its end: [`Error::Closed`] where nobody reads it.
+    /// Prints the bytes that `fill` writes, to their end; [`Error::Closed`] where stdout is closed.
     pub fn write_all_of(&self, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
         let mut stdout = Raw(self.lock());
         fill(&mut stdout)?;
@@ -99,7 +100,7 @@ impl Out {
         self.stdout.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line on stderr about the run: what was noteworthy. In JSON a `warning`.
+    /// Prints a noteworthy line about the run on stderr; a `warning` in JSON.
     pub fn note(&self, line: impl Display) {
         match self.json {
             true => self.note_json(&PathWarning::of_nothing(&line.to_string())),
@@ -107,7 +108,7 @@ impl Out {
         }
     }
 
-    /// The same, of what may not be as it was meant.
+    /// Prints a warning on stderr: something may not be as the user meant it.
     pub fn warn(&self, line: impl Display) {
         match self.json {
             true => self.note(line),
@@ -115,24 +116,24 @@ impl Out {
         }
     }
 
-    /// A JSON value as a line on stderr.
+    /// Prints a JSON value as a line on stderr.
     pub fn note_json(&self, value: &impl Serialize) {
         self.tell(json::line(value));
     }
 
-    /// A line on stderr, after the results so far.
+    /// Prints a line on stderr, after the results so far.
     fn tell(&self, line: impl Display) {
-        // Whoever holds it is writing a file's bytes, among which nothing has an order.
+        // A thread that holds the lock is writing a file's bytes, which have no order among messages.
         if self.is_one_log
             && let Ok(mut stdout) = self.stdout.try_lock()
         {
-            // Whoever writes the next line hears what is wrong.
+            // An error shows again when the next line is written.
             let _ = stdout.flush();
         }
         tell(line);
     }
 
-    /// Writes out what is buffered, for whoever still reads.
+    /// Writes out everything that is buffered; a closed stdout is no error.
     pub fn flush(&self) -> Result<()> {
         unless_closed(self.with(|stdout| stdout.flush()))
     }
@@ -149,7 +150,7 @@ impl Out {
     }
 }
 
-/// Whether both lead to the same file, pipe or terminal.
+/// Whether stdout and stderr lead to the same file, pipe or terminal.
 fn is_one_log() -> bool {
     let place = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
     let stdout = rustix::fs::fstat(io::stdout()).map(place);
@@ -188,7 +189,7 @@ impl Write for Raw<'_> {
     }
 }
 
-/// Text from outside for a terminal: what [`is_escaped`] is, as in paths.
+/// Makes text from outside safe for a terminal: escapes the characters of [`is_escaped`], as in paths.
 pub fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Where the password comes from: the file, the command or the absence that the command line names; a variable; or a
-//! prompt. It is never printed, logged or passed on: commands that the program starts do not inherit it.
+//! Sources of the password: the command line's file, command or option for none; a variable; or a prompt. The password
+//! is never printed, logged or passed on: commands that the program starts do not inherit it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,11 +16,11 @@ use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::signal;
 
-/// The environment variable that holds the password itself. Not an option of the command line: other users could see it
-/// there.
+/// Environment variable that holds the password itself. There is no such option of the command line: other users could
+/// see it there.
 pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
 
-/// How often a wrong password, or a new one that was not typed alike twice, is asked for.
+/// Times that the user is asked, after a wrong password, or a new one that was typed differently twice.
 pub const PROMPTS_MAX: usize = 3;
 
 /// How to get the password.
@@ -57,27 +57,27 @@ pub struct PasswordOptions {
     pub insecure_no_password: bool,
 }
 
-/// What gives the password.
+/// Source of the password.
 enum Given<'a> {
     File(&'a OsString),
     Command(&'a OsString),
     Variable(OsString),
 }
 
-/// Whether a repository is being made: then a prompt asks twice, and an empty password is refused.
+/// Purpose of a password: for a new one, a prompt asks twice, and an empty one is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// To open what exists.
+    /// Open an existing repository.
     Open,
-    /// To set a new one.
+    /// Set a new password.
     New,
 }
 
 impl PasswordOptions {
-    /// The password, asking for it with `prompt` if it must be asked for.
+    /// Returns the password; asks for it with `prompt` if no option or variable gives it.
     ///
     /// # Errors
-    /// [`Error::NoPassword`] where nothing gives one and there is no terminal; [`Error::Usage`] where two things do.
+    /// [`Error::NoPassword`] where nothing gives one and there is no terminal; [`Error::Usage`] where two sources do.
     pub fn read(&self, purpose: Purpose, prompt: &str) -> Result<Secret> {
         let given = match self.given()? {
             Some((by, _)) if self.insecure_no_password => {
@@ -94,7 +94,7 @@ impl PasswordOptions {
         not_empty(given, purpose)
     }
 
-    /// Whether a prompt gives the password, so that a wrong one can be typed again.
+    /// Whether the password comes from a prompt, so that a wrong one can be typed again.
     pub fn asks(&self) -> bool {
         let given = self.insecure_no_password
             || self.password_file.is_some()
@@ -103,7 +103,7 @@ impl PasswordOptions {
         !given
     }
 
-    /// The option or the variable that gives one: `--password-file`, `ONEFOLD_PASSWORD` …
+    /// Returns the option or the variable that gives the password: `--password-file`, `ONEFOLD_PASSWORD` …
     ///
     /// # Errors
     /// Errors of [`read`](Self::read).
@@ -111,8 +111,8 @@ impl PasswordOptions {
         Ok(self.given()?.map(|(by, _)| by))
     }
 
-    /// What gives the password, and what the user calls that. Errors: [`Error::Usage`] where the command line or the
-    /// environment names two things.
+    /// Returns the source of the password, and its name for the user. Errors: [`Error::Usage`] where the command line
+    /// or the environment names two sources.
     fn given(&self) -> Result<Option<(String, Given<'_>)>> {
         let file = Way {
             id: "password_file",
@@ -134,7 +134,7 @@ impl PasswordOptions {
     }
 }
 
-/// A variable that is set to nothing gives no password, as with the other variables.
+/// Reads the variable; an empty one gives no password, as with the other variables.
 fn from_environment() -> Option<OsString> {
     std::env::var_os(PASSWORD_ENV).filter(|password| !password.is_empty())
 }
@@ -160,7 +160,7 @@ pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
     not_empty(password, purpose)
 }
 
-/// Whether there is a terminal that listens to this program: one in the background would be stopped at the first
+/// Whether there is a terminal that this program can read: a program in the background would be stopped at the first
 /// question.
 fn has_terminal() -> bool {
     let terminal = File::options().read(true).write(true).open("/dev/tty");
@@ -168,18 +168,18 @@ fn has_terminal() -> bool {
     terminal.is_ok() && listens_to_us(&about()).unwrap_or(true)
 }
 
-/// Whether the process group that the terminal listens to is this one's, by what the kernel tells of the process;
-/// `None` where that cannot be read. In a PID namespace groups from outside are 0, which the system's functions for
-/// this do not expect.
+/// Whether the process group that the terminal listens to is this process's, from the text of `/proc/self/stat`; `None`
+/// where that cannot be parsed. In a PID namespace groups from outside are 0, which the system's functions for this do
+/// not expect.
 fn listens_to_us(about: &str) -> Option<bool> {
-    // The program's name may hold anything.
+    // The program's name, in brackets, may contain any characters.
     let (_, fields) = about.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let (group, listening_to) = (fields.nth(2)?, fields.nth(2)?);
     Some(group == listening_to)
 }
 
-/// The first line of a file: for `--password-file` and `--new-password-file`.
+/// Returns the first line of a file: for `--password-file` and `--new-password-file`.
 pub fn from_file(file: &Path) -> Result<Vec<u8>> {
     let name = file.display();
     let bytes = named_file::read(file, TEXT_BYTES_MAX)
@@ -205,7 +205,7 @@ fn from_command(command: &OsString) -> Result<Vec<u8>> {
     first_line(&output.stdout, nothing)
 }
 
-/// Without blanks around it and without the mark of an encoding: no prompt would be given those.
+/// Returns the first line without blanks around it and without the mark of an encoding, which nobody types at a prompt.
 fn first_line(bytes: &[u8], nothing: impl FnOnce() -> String) -> Result<Vec<u8>> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut lines = text.trim_ascii().split(|b| *b == b'\n');
@@ -218,7 +218,7 @@ fn first_line(bytes: &[u8], nothing: impl FnOnce() -> String) -> Result<Vec<u8>>
     }
 }
 
-/// A password as it is; where a new one is set, an empty one is refused.
+/// Returns the password unchanged; an empty new password is refused.
 pub fn not_empty(password: Vec<u8>, purpose: Purpose) -> Result<Secret> {
     if password.is_empty() && purpose == Purpose::New {
         return Err(Error::Password(

@@ -1,11 +1,11 @@
-//! Paths as the user gives them, as snapshots hold them, and as JSON shows them.
+//! Paths in three forms: as the user gives them, as snapshots hold them, and as JSON shows them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::error::{Error, Result};
 
-/// A path made absolute and clean, without following its last link: what a snapshot calls it.
+/// Returns a path in the form of snapshots, absolute and clean, without following its last link.
 pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
     if path.is_empty() {
         return Err(Error::Usage("a path is empty".into()));
@@ -14,7 +14,7 @@ pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
     Ok(onefold_backup::path::clean(path.as_os_str().as_bytes()))
 }
 
-/// That a source which is called `-` is there: who means standard input says so in other words.
+/// Checks that a source called `-` exists: a user who means standard input must say `--stdin`.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -27,12 +27,12 @@ pub fn confirm_no_stdin(source: &OsStr) -> Result<()> {
     }
 }
 
-/// A path inside a snapshot as the user gives it; relative ones begin at its root.
+/// Returns a path inside a snapshot from the user's words; relative ones begin at the snapshot's root.
 pub fn inside(path: &OsStr) -> Vec<u8> {
     onefold_backup::path::clean(path.as_bytes())
 }
 
-/// Of a relative path that names nothing in a snapshot: which one may have been meant.
+/// Returns a hint where a relative path names nothing in a snapshot: the absolute path that may be meant.
 pub fn meant(path: &OsStr) -> String {
     match absolute(path) {
         Ok(absolute) if !path.as_bytes().starts_with(b"/") => {
@@ -45,7 +45,7 @@ pub fn meant(path: &OsStr) -> String {
     }
 }
 
-/// Of a path that begins with what a shell would have replaced by the home folder: what to write instead.
+/// Returns a hint where a path begins with something that a shell would replace by the home folder: the path to write.
 pub fn home_meant(path: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(path);
     let begins = ["~", "$HOME", "${HOME}"].into_iter();
@@ -59,12 +59,12 @@ pub fn home_meant(path: &[u8]) -> Option<String> {
     ))
 }
 
-/// For text: escaped so that a name cannot move the cursor.
+/// Returns the path as text, escaped so that a name cannot move the cursor.
 pub fn shown(path: &[u8]) -> String {
     onefold_backup::path::show(path)
 }
 
-/// For JSON: UTF-8 as it is, other bytes as U+FFFD, as restic does.
+/// Returns the path for JSON: UTF-8 unchanged, other bytes as U+FFFD, as in restic.
 pub fn json(path: &[u8]) -> String {
     match path {
         b"" => "/".into(),

@@ -1,5 +1,6 @@
-//! `--retry-lock`: what another keeps us from is tried again until the time is up: a prune or a repair, or, for a
-//! minute at least, a choice of snapshots to remove. Who waits for long is told for whom.
+//! `--retry-lock`: an operation that another process keeps from running is tried again until the time is up. The other
+//! process is a prune or a repair, or (for a minute at least) one that chooses snapshots to remove. After a while the
+//! user is told what is waited for.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -13,16 +14,16 @@ use crate::exit::Exit;
 use crate::out::{self, Out};
 use crate::signal;
 
-/// How long it is waited without a word.
+/// Time that passes before the user is told.
 pub const SILENT: Duration = Duration::from_secs(2);
 
-/// How often it is tried.
+/// Interval between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long it takes at most to choose snapshots and drop them; many, on a slow disk.
+/// Longest time to choose snapshots and drop them: many, on a slow disk.
 pub const BRIEF: Duration = Duration::from_secs(60);
 
-/// For who chooses snapshots to remove; nothing, where that is only tried.
+/// Takes the lock for choosing snapshots to remove; `None` in a dry run.
 pub fn lock_roots(
     global: &Global,
     repository: &Repository,
@@ -35,7 +36,7 @@ pub fn lock_roots(
     Ok(Some(patience.keep(|| Ok(repository.lock_roots()?))?))
 }
 
-/// Says that others are waited for, at most so long from now on; `why` names them.
+/// Prints that another process is waited for, at most `left` from now on; `why` names it.
 pub fn tell_waiting(out: &Out, left: Duration, why: &str) {
     let words = format!(
         "waiting at most {:.0} s more {why}",
@@ -47,7 +48,7 @@ pub fn tell_waiting(out: &Out, left: Duration, why: &str) {
     }
 }
 
-/// How long to try.
+/// Limit of time for tries.
 pub struct Patience<'a> {
     since: Instant,
     wait_max: Duration,
@@ -56,7 +57,7 @@ pub struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// As the command line says; without a word, once.
+    /// Makes the limit of the command line; without an option, there is one try.
     pub fn new(global: &Global, out: &'a Out) -> Self {
         Self {
             since: Instant::now(),
@@ -66,14 +67,14 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// The same, or at least for what others do in a moment.
+    /// Makes the limit of the command line, but at least long enough for short operations of other processes.
     pub fn with_the_brief(global: &Global, out: &'a Out) -> Self {
         let mut patience = Self::new(global, out);
         patience.wait_max = patience.wait_max.max(BRIEF);
         patience
     }
 
-    /// Does `work`, again while another holds the lock that it needs: it has done nothing then.
+    /// Runs `work`, again while another process holds the lock that it needs: then `work` has done nothing.
     pub fn keep<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match work() {

@@ -1,5 +1,5 @@
-//! Patterns as the user gives them, on the command line and in files. One that cannot match what it seems to mean is
-//! told: what it was to leave out would be backed up without a word.
+//! Patterns from the command line and from files. The user is warned of a pattern that cannot match what it seems to
+//! mean: files that it was to leave out would be backed up silently.
 
 mod doubt;
 
@@ -14,7 +14,7 @@ use crate::leave_out::read;
 use crate::named_file;
 use crate::out::{self, Out};
 
-/// Adds the patterns of the command line, then those of files; of either, first those for which case matters. Returns
+/// Adds the patterns of the command line, then those of files; in each group case-sensitive ones come first. Returns
 /// them in the user's words. The last pattern that matches decides, so their order counts.
 pub fn add_all(
     builder: &mut PatternsBuilder,
@@ -53,7 +53,7 @@ pub fn add_all(
     Ok(words)
 }
 
-/// Tells what may be wrong with a pattern that was typed.
+/// Warns of a typed pattern that may be wrong.
 pub fn tell_doubt(pattern: &[u8], out: &Out) {
     if let Some(what) = doubt(pattern, Given::Typed) {
         out.warn(what);

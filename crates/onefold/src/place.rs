@@ -1,10 +1,10 @@
-//! What a repository's place may look like: a local folder. Every flag, variable and file that names a repository comes
-//! through here.
+//! The place of a repository, as users write it: a local folder. Every flag, variable and file that names a repository
+//! is parsed here.
 //!
-//! The rule: a colon before the first slash names a place of another kind, `KIND:…`. A kind that is not served is
-//! refused, whatever it is called: a list of known ones would let the others through, and a typing error or another
-//! program's way of writing (`nas:repo`, `user@host:/srv`, `smb://…`) would make a local folder of that name, while its
-//! owner believes that the backup is elsewhere. A kind that is served gets an arm in [`folder`].
+//! The rule: a colon before the first slash names a place of another kind, `KIND:…`. A kind that is not supported is
+//! refused, whatever its name: a list of known kinds would let others pass, and a typing error or another program's
+//! form (`nas:repo`, `user@host:/srv`, `smb://…`) would make a local folder of that name, while its owner believes that
+//! the backup is elsewhere. A supported kind gets an arm in [`folder`].
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,16 +13,16 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::paths::shown;
 
-/// Kinds of storage that restic names so and that are not served yet.
+/// Kinds of storage, by restic's names, that are not supported yet.
 const NOT_YET: [&str; 10] = [
     "s3", "sftp", "rest", "rclone", "b2", "gs", "azure", "swift", "http", "https",
 ];
 
-/// The local folder that `place` names.
+/// Returns the local folder that `place` names.
 ///
 /// # Errors
 /// [`Error::Usage`]: it names nothing, a place of another kind, or the home folder by a `~` that no shell has replaced.
-/// It says what to write instead.
+/// The message says what to write instead.
 pub fn folder(place: &OsStr) -> Result<PathBuf> {
     let bytes = place.as_bytes();
     match kind(bytes) {
@@ -32,7 +32,7 @@ pub fn folder(place: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// What stands before and behind a colon that comes before the first slash.
+/// Returns the texts before and behind a colon that comes before the first slash.
 fn kind(place: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = place.iter().position(|b| matches!(b, b':' | b'/'))?;
     (place[at] == b':').then(|| (&place[..at], &place[at + 1..]))
@@ -53,7 +53,7 @@ fn local(path: &[u8]) -> Result<PathBuf> {
     Ok(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Why a place of this kind is refused, and what to write instead.
+/// Returns why a place of this kind is refused, and what to write instead.
 fn refusal(place: &[u8], kind: &[u8], rest: &[u8]) -> String {
     let (place, name) = (shown(place), shown(kind));
     let or_folder = format!("for a local folder of that name, write ./{place}");
@@ -69,7 +69,7 @@ fn refusal(place: &[u8], kind: &[u8], rest: &[u8]) -> String {
     )
 }
 
-/// The path in what stands behind `file:`.
+/// Returns the path in the text behind `file:`.
 fn path_of_url(rest: &[u8]) -> &[u8] {
     let path = rest.strip_prefix(b"//").unwrap_or(rest);
     path.strip_prefix(b"localhost").unwrap_or(path)

@@ -1,5 +1,5 @@
-//! What a running verb shows: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that failed,
-//! at once. It also carries signals into the engine: whoever ticks looks.
+//! Progress of a running verb: a bar on a terminal, JSON lines with restic's fields, or nothing; and paths that fail,
+//! at once. It also passes signals to the engine: each tick looks for one.
 
 pub mod bar;
 pub mod line;
@@ -23,44 +23,44 @@ pub use line::{Beside, aside};
 use rate::Rate;
 use status::State;
 
-/// How often signals are looked for, and the line on a terminal is shown.
+/// Interval at which signals are looked for, and the line on a terminal is shown.
 const TICK: Duration = Duration::from_millis(100);
-/// How often a JSON status is printed. ONEFOLD_PROGRESS_FPS, where it is slower or faster than either, says how often.
+/// Interval of JSON status lines. ONEFOLD_PROGRESS_FPS replaces both intervals.
 const JSON_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How wide a line is where no terminal is.
+/// Width of a line where there is no terminal, in columns.
 const LOGGED_COLUMNS: usize = 120;
 
-/// How long the engine may take to stop when a signal asks it to.
+/// Longest time that the engine may take to stop after a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of how many paths it is told one by one that there is no space for them; `-v` tells of all.
+/// Most paths that are reported one by one as having no space; `-v` reports all.
 const FULL_TOLD_MAX: u64 = 10;
 
-/// What is being done; restic's words for it differ.
+/// Kind of work; restic's words depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// Reading files into the repository.
     Backup,
-    /// Writing files from it.
+    /// Writing files from the repository.
     Restore,
     /// Reading files, storing nothing.
     Estimate,
 }
 
-/// What is expected to come, from a scan beside the run; the engine's own totals take over when they are final.
+/// Totals of a scan beside the run; the engine's own totals replace them when they are final.
 #[derive(Default, Debug)]
 pub struct Expected {
     /// Files.
     pub files: AtomicU64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: AtomicU64,
     /// Whether the scan has ended.
     pub known: AtomicBool,
 }
 
 impl Expected {
-    /// Counts what is to come, for the percentage and the time left, until what it is counted for has `ended`.
+    /// Counts files and bytes of the walk, for the percentage and the time left, until the run has `ended`.
     pub fn count(&self, mut walk: Walk, ended: &AtomicBool) {
         let is_over = || ended.load(Relaxed);
         while let Some(piece) = walk.next_unless(&is_over) {
@@ -77,19 +77,19 @@ impl Expected {
     }
 }
 
-/// Shows one run.
+/// Shows the progress of one run.
 pub struct Meter<'a> {
     doing: Doing,
     out: &'a Out,
-    /// The engine's counters.
+    /// Counters of the engine.
     pub progress: Progress,
-    /// What a scan has found.
+    /// Totals of the scan.
     pub expected: Expected,
     /// Sources that are the repository or lie in it.
     pub refused: AtomicU64,
     /// Paths for which there was no space.
     full: AtomicU64,
-    /// Kinds of metadata that paths lack, and the system's numbers for why, of which one path was told.
+    /// Kinds of missing metadata with the system's error numbers, of which one path was reported each.
     lacking: Mutex<HashSet<(Metadata, Option<i32>)>>,
     started: Instant,
     told: AtomicBool,
@@ -104,7 +104,7 @@ struct Rates {
 }
 
 impl<'a> Meter<'a> {
-    /// Nothing is shown before [`run`](Self::run).
+    /// Makes a meter that shows nothing before [`run`](Self::run).
     pub fn new(doing: Doing, out: &'a Out) -> Self {
         let now = Instant::now();
         let rates = Rates {
@@ -127,12 +127,12 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Whether anybody sees a bar or status lines, so that a scan beside the run is worth it.
+    /// Whether a bar or status lines are shown, so that a scan beside the run is worth it.
     pub fn is_shown(&self) -> bool {
         self.out.bar || self.out.json || fps().is_some()
     }
 
-    /// How long it has been running.
+    /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -147,11 +147,11 @@ impl<'a> Meter<'a> {
                     self.tick();
                 }
             });
-            // Dropped also when `work` panics: the scope could not end otherwise.
+            // This is also dropped when `work` panics: the scope could not end otherwise.
             let _stop = stop;
             work()
         });
-        // Where the backup was quicker than the count, it has counted itself.
+        // Where the backup was quicker than the scan, its own counts are the totals.
         let (expected, progress) = (&self.expected, &self.progress);
         let is_backup = matches!(self.doing, Doing::Backup);
         if is_backup && !expected.known.load(Relaxed) && progress.totals_known.load(Relaxed) {
@@ -166,7 +166,7 @@ impl<'a> Meter<'a> {
         done
     }
 
-    /// Of how many paths more there was no space for than were told.
+    /// Reports how many more paths had no space than were reported one by one.
     fn tell_full(&self) {
         let more = self.full.load(Relaxed).saturating_sub(FULL_TOLD_MAX);
         if more > 0 && !self.tells_all() {
@@ -177,7 +177,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Whether paths are told one by one however many they are: whoever asked for all of them, and programs.
+    /// Whether all paths are reported one by one: for programs, and for users who asked for it.
     fn tells_all(&self) -> bool {
         self.out.json || self.wants_entries()
     }
@@ -203,13 +203,13 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Whether a line is due where no terminal is: only who says how often wants any.
+    /// Whether a line is due where there is no terminal: only a user who sets the rate gets any.
     fn is_logged(&self) -> bool {
         let is_wanted = !self.out.bar && !self.out.json && !self.out.quiet && fps().is_some();
         is_wanted && self.is_due(TICK)
     }
 
-    /// restic's word that the files have been counted, once.
+    /// Prints restic's message that the files have been counted, once.
     fn tell_scanned(&self) {
         let expected = &self.expected;
         let is_known = expected.known.load(Relaxed);
@@ -222,8 +222,8 @@ impl<'a> Meter<'a> {
             .json(&status::scanned(self.elapsed(), files, bytes));
     }
 
-    /// Asks the engine to stop; where it cannot (it waits for a pipe that says nothing), ends all the same: that is
-    /// safe at any byte.
+    /// Asks the engine to stop; where it cannot (it waits for a silent pipe), ends the program: that is safe at any
+    /// byte.
     fn stop(&self) {
         let asked = *self.rates().asked_to_stop.get_or_insert_with(Instant::now);
         self.progress.cancel();
@@ -246,7 +246,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Files and bytes, once they are known; never less than what the engine has met.
+    /// Returns all files and bytes, once they are known; at least what the engine has found.
     fn totals(&self) -> Option<(u64, u64)> {
         let known = |of: &AtomicBool| of.load(Relaxed);
         let (progress, expected) = (&self.progress, &self.expected);
@@ -256,7 +256,8 @@ impl<'a> Meter<'a> {
         are_known.then(|| self.met())
     }
 
-    /// Files and bytes so far: those of the engine where it knows all, else of the scan or of the engine's count too.
+    /// Returns files and bytes so far: those of the engine where it knows all, else the most that scan or engine have
+    /// counted.
     fn met(&self) -> (u64, u64) {
         let (progress, expected) = (&self.progress, &self.expected);
         let load = |counter: &AtomicU64| counter.load(Relaxed);
@@ -299,7 +300,7 @@ impl<'a> Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// What to write instead, behind the error.
+    /// Returns what to write instead, to follow the error.
     fn instead(&self, error: &onefold_backup::Error) -> &'static str {
         match (error, self.doing) {
             (onefold_backup::Error::Special { what, .. }, Doing::Backup) if *what != "a socket" => {
@@ -324,7 +325,7 @@ impl Events for Meter<'_> {
             self.out
                 .note_json(&json::PathError::new(self.during(), path, &message));
         } else {
-            // An error of the repository does not know which file it hurts.
+            // An error of the repository does not name the file that it hurts.
             let shown = paths::shown(path);
             let place = if message.contains(&shown) {
                 String::new()
@@ -335,8 +336,8 @@ impl Events for Meter<'_> {
         }
     }
 
-    /// A target that keeps no owners keeps those of no file: one path of each kind is told, and the end of the run says
-    /// how many they were.
+    /// A target that keeps no owners keeps those of no file: one path of each kind is reported, and the end of the run
+    /// reports the number.
     fn lacking(&self, path: &[u8], what: Metadata, error: &BackupError) {
         let why = match error {
             BackupError::Io { source, .. } => source.raw_os_error(),
@@ -389,10 +390,10 @@ fn interval(default: Duration) -> Duration {
     fps().map_or(default, seldom)
 }
 
-/// Where the user says how many times a second progress is shown.
+/// Variable for the number of times a second that progress is shown.
 pub const FPS_ENV: &str = "ONEFOLD_PROGRESS_FPS";
 
-/// How many times a second progress is shown, where the user says it.
+/// Returns how many times a second progress is shown, where the user sets it.
 pub fn fps() -> Option<f64> {
     let fps = std::env::var(FPS_ENV).ok()?.parse().ok()?;
     (fps > 0.0 && f64::is_finite(fps)).then_some(fps)

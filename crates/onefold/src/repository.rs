@@ -1,5 +1,4 @@
-//! Where the repository is, and how it is opened: place, password, options. Every verb that needs one comes through
-//! here.
+//! Finds and opens the repository: place, password, options. Every verb that needs a repository comes through here.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -20,20 +19,20 @@ use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, PROMPTS_MAX, Purpose};
 use crate::{interrupted, machine, place};
 
-/// What the group of a repository may do is what it may do with the first of these that is there. restic goes by its
-/// `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
+/// Objects whose group permissions decide about the repository's: the first one that is there. restic goes by its
+/// `config`, too; the others replace one that is lost, so that a repair makes it for the group.
 const SHARED_AS: [&str; 3] = [CONFIG_OBJECT, CONFIG_COPY_OBJECT, CONTAINER_FOLDER];
 
-/// What names the repository.
+/// Source of the repository's place.
 enum Place<'a> {
     Folder(&'a PathBuf),
     File(&'a PathBuf),
 }
 
-/// The repository's place, as the command line, the environment or a file names it.
+/// Returns the repository's place, as the command line, the environment or a file names it.
 ///
 /// # Errors
-/// [`Error::Usage`] where nothing names one, or two ways do, or it is no local folder.
+/// [`Error::Usage`] where nothing names one, two sources do, or it is no local folder.
 pub fn place(global: &Global) -> Result<PathBuf> {
     let folder = Way {
         id: "repo",
@@ -78,7 +77,7 @@ pub fn exists(place: &Path) -> Result<bool> {
     }
 }
 
-/// The repository that the place lies in, by whatever path or link.
+/// Returns the repository that the place lies in, through any path or link.
 pub fn around(place: &Path) -> Option<PathBuf> {
     let place = std::path::absolute(place).ok()?;
     let there = place.ancestors().find_map(|it| it.canonicalize().ok())?;
@@ -115,7 +114,7 @@ pub fn hold_still(place: &Path) -> Result<HeldStill> {
     held.map_err(|error| named(place, error))
 }
 
-/// What the members of the group of the repository's folder may do there.
+/// Returns the rights of the group of the repository's folder.
 pub fn group_access(place: &Path) -> Result<GroupAccess> {
     match FileDir::open(place) {
         Ok(dir) => Ok(dir.shared_as(&SHARED_AS).group_access()),
@@ -123,12 +122,12 @@ pub fn group_access(place: &Path) -> Result<GroupAccess> {
     }
 }
 
-/// The program whose repository this looks like: to that it would look damaged.
+/// Returns the program whose repository this looks like: to Onefold it would look damaged.
 fn of_another_program(place: &Path) -> Option<&'static str> {
     let is_ours = place.join("containers").exists();
     let config = || {
         let mut start = [0; 12];
-        // A FIFO of that name, or one that a link leads to, would make us wait for its writer.
+        // Opening a FIFO of that name, or one that a link leads to, would wait for its writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = rustix::fs::open(place.join("config"), flags, Mode::empty());
         let mut file = std::fs::File::from(file.ok()?);
@@ -150,7 +149,7 @@ fn is_no_folder(error: &onefold_io::Error) -> bool {
     kind == Some(io::ErrorKind::NotADirectory)
 }
 
-/// Opens the repository that `global` names; `activity` is what others see while they wait for it ("a backup").
+/// Opens the repository that `global` names; `activity` is shown to others who wait for it ("a backup").
 ///
 /// # Errors
 /// Errors of [`place()`] and [`Repository::open`]; [`Error::NoPassword`].
@@ -158,7 +157,7 @@ pub fn open(global: &Global, activity: &str) -> Result<Repository> {
     open_at(global, &place(global)?, activity, false)
 }
 
-/// As [`open`], at a place that is known; for a dry run nothing will be stored.
+/// Opens the repository at a known place, as [`open`] does; in a dry run nothing will be stored.
 pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> Result<Repository> {
     let dir = open_folder(place)?;
     let config = Repository::config_at(&dir).map_err(|error| named(place, error))?;
@@ -171,14 +170,14 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
     if config.encryption == Encryption::None {
         return Ok(Repository::open_agreed(lies, config, options, None)?);
     }
-    // What was agreed on: somebody may change what is there while the password is asked for.
+    // The configuration is the one that was agreed on: it may be changed while the password is asked for.
     with_password(global, place, |secret| {
         let (config, options) = (config.clone(), options.clone());
         Repository::open_agreed(&lies, config, options, Some(secret))
     })
 }
 
-/// An error that names the place where no repository is.
+/// Makes the error that names the place where no repository is.
 fn named(place: &Path, error: StoreError) -> Error {
     match error {
         StoreError::NoRepository { .. } => Error::NoRepository(place.display().to_string()),
@@ -186,8 +185,8 @@ fn named(place: &Path, error: StoreError) -> Error {
     }
 }
 
-/// Where the repository in the folder `dir` lies, with the index where the user wants it: each repository has a folder
-/// of its own there, so that several can have one `--index-dir`.
+/// Returns the place of the repository in the folder `dir`, with the index where the user wants it: each repository has
+/// a folder of its own there, so that several can share one `--index-dir`.
 fn lies_in(
     global: &Global,
     dir: Arc<dyn Dir>,
@@ -202,8 +201,8 @@ fn lies_in(
     Ok(local.with_own(Arc::new(own)))
 }
 
-/// As [`open`], for who writes the configuration anew: where neither it nor its copy can be read, or what is read is
-/// not what the key slots seal, a key slot's copy of it does.
+/// Opens the repository as [`open`] does, for a repair of the configuration: where neither it nor its copy can be read,
+/// or they differ from what the key slots seal, a key slot's copy of it is used.
 pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     let place = place(global)?;
     let dir = open_folder(&place)?;
@@ -214,7 +213,7 @@ pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     if !is_there || !Repository::has_slots(&dir)? {
         return open_at(global, &place, activity, false);
     }
-    // What has key slots was made with encryption.
+    // A repository with key slots was made with encryption.
     agree(global, &place, Encryption::Aes256Gcm)?;
     let in_the_clear = in_the_clear.ok();
     let in_the_clear = in_the_clear.filter(|config| config.encryption == Encryption::Aes256Gcm);
@@ -233,7 +232,7 @@ pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     })
 }
 
-/// What `open` makes of the password. Whoever types a wrong one is asked again.
+/// Calls `open` with the password. A user who types a wrong one is asked again.
 fn with_password(
     global: &Global,
     place: &Path,
@@ -253,8 +252,8 @@ fn with_password(
     Ok(open(&secret)?)
 }
 
-/// That the repository is protected as whoever calls takes for granted. What it says of itself nobody seals where it
-/// says that nothing is sealed: who gives a password must not store in the clear because somebody has rewritten that.
+/// Checks that the repository has the expected encryption. A configuration that says "none" is not sealed: after
+/// somebody has rewritten it, a user who gives a password must not store data in the clear.
 fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
     let place = place.display();
     if let Some(asked) = &global.encryption {
@@ -281,7 +280,7 @@ fn agree(global: &Global, place: &Path, is: Encryption) -> Result<()> {
     Ok(())
 }
 
-/// Opens a repository whose password is known: it was just made with it.
+/// Opens a repository whose password is known, since it was just made with it.
 pub fn open_with(
     global: &Global,
     place: &Path,
@@ -306,7 +305,7 @@ fn options(global: &Global, activity: &str) -> OpenOptions {
     }
 }
 
-/// What a session says of itself.
+/// Returns this process's description in a session.
 fn pin_info(activity: &str) -> PinInfo {
     PinInfo {
         process: std::process::id(),
@@ -315,13 +314,13 @@ fn pin_info(activity: &str) -> PinInfo {
     }
 }
 
-/// How many compress and fingerprint.
+/// Returns the number of threads that compress and fingerprint.
 pub fn threads(global: &Global) -> usize {
     let by_default = || Compression::from(global.compression).threads();
     global.threads.map_or_else(by_default, usize::from)
 }
 
-/// Whether there is a person who can be asked.
+/// Whether a person can be asked.
 pub fn on_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }

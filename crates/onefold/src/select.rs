@@ -1,4 +1,4 @@
-//! Which snapshots a verb means: filters, `latest`, beginnings of ids.
+//! Selection of snapshots: filters, `latest`, beginnings of ids.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ pub struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// As the engine has it.
+    /// Returns the engine's filter.
     pub fn filter(&self) -> Result<Filter> {
         Ok(Filter {
             hosts: self
@@ -62,7 +62,7 @@ impl FilterArgs {
     }
 }
 
-/// The first digits of an id.
+/// Returns the first digits of an id.
 pub fn short(id: &RootId) -> String {
     let mut hex = id.to_string();
     hex.truncate(SHORT_ID);
@@ -70,12 +70,12 @@ pub fn short(id: &RootId) -> String {
 }
 
 impl Spec {
-    /// As [`Spec::read`], for a command line.
+    /// Parses a word of the command line, as [`Spec::read`] does.
     pub fn parse(text: &OsString) -> Result<Self> {
         Self::read(text).map_err(Error::Usage)
     }
 
-    /// The error, and if it is that the path is not in the snapshot and was a relative one, which may have been meant.
+    /// Returns the error; where the path is not in the snapshot and was relative, with the path that may be meant.
     pub fn explain(&self, error: onefold_backup::Error) -> Error {
         match (error, paths::meant(&self.words)) {
             (onefold_backup::Error::NotInSnapshot(path), meant) if !meant.is_empty() => {
@@ -86,13 +86,13 @@ impl Spec {
     }
 }
 
-/// The one snapshot that is meant.
+/// Returns the one snapshot that `name` means.
 pub fn one(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
     Ok(snapshots::resolve(repository, name, filter)?)
 }
 
-/// The snapshots that `names` mean; without names, all that pass the filter, oldest first. Damaged ones are reported
-/// and left out.
+/// Returns the snapshots that `names` mean; without names, all that pass the filter, oldest first. Damaged ones are
+/// reported and left out.
 pub fn many(
     repository: &Repository,
     names: &[OsString],
@@ -102,7 +102,7 @@ pub fn many(
     Ok(many_or_not(repository, names, filter, out)?.0)
 }
 
-/// The same, and those that cannot be read. Where the filter leaves none, that is said.
+/// Returns these snapshots, and those that cannot be read. A filter that leaves none is reported.
 pub fn many_or_not(
     repository: &Repository,
     names: &[OsString],
@@ -121,7 +121,8 @@ pub fn many_or_not(
     Ok(found)
 }
 
-/// That a filter leaves nothing of so many, and which it is: a name may be mistyped.
+/// Returns a sentence: the filter leaves none of `total` snapshots, and which filter it is, since a name may be
+/// mistyped.
 pub fn none_of(filter: &Filter, total: usize) -> String {
     let listed = |what: &str, words: Vec<String>, or: &str| {
         (!words.is_empty()).then(|| format!("{what} {}", words.join(or)))
@@ -149,8 +150,8 @@ pub fn none_of(filter: &Filter, total: usize) -> String {
     format!("0 snapshots of {total}: none has {has}")
 }
 
-/// The snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those that
-/// are wanted.
+/// Returns the snapshots that `names` mean (`latest` of those that pass the filter), without names all; of these, those
+/// that are wanted.
 pub fn many_that(
     repository: &Repository,
     names: &[OsString],
@@ -174,8 +175,7 @@ pub fn many_that(
     Ok((chosen, unread))
 }
 
-/// The ids that `names` mean, each once. Of those that are named by their id it does not matter whether they can be
-/// read.
+/// Returns the ids that `names` mean, each once. Snapshots that are named by their id need not be readable.
 pub fn ids(repository: &Repository, names: &[OsString], filter: &Filter) -> Result<Vec<RootId>> {
     let mut chosen = Vec::with_capacity(names.len());
     for name in names {
@@ -190,7 +190,7 @@ pub fn ids(repository: &Repository, names: &[OsString], filter: &Filter) -> Resu
     Ok(chosen)
 }
 
-/// The name of a snapshot, without a path in it.
+/// Returns the name of a snapshot that has no path in it.
 fn alone(name: &OsString) -> Result<String> {
     let spec = Spec::parse(name)?;
     match spec.path.is_empty() {
@@ -201,12 +201,13 @@ fn alone(name: &OsString) -> Result<String> {
     }
 }
 
-/// Snapshots that cannot be read, or not whole: a verb that reads many tells of them, goes on, and fails at its end.
+/// Snapshots that cannot be read, or not as a whole: a verb that reads many reports them, goes on, and fails at its
+/// end.
 #[derive(Default)]
 pub struct Unread(Vec<(RootId, Error)>);
 
 impl Unread {
-    /// Tells why one cannot be read; once is enough.
+    /// Adds a snapshot that cannot be read, and reports why, once.
     pub fn add(&mut self, id: RootId, error: Error, out: &Out) {
         if self.0.iter().any(|(known, _)| *known == id) {
             return;
@@ -219,10 +220,10 @@ impl Unread {
         self.0.push((id, error));
     }
 
-    /// Adds one whose stored bytes cannot be had.
+    /// Adds a snapshot whose stored bytes cannot be had.
     ///
     /// # Errors
-    /// What else failed, and would again with the next one.
+    /// Other errors, which would come again with the next snapshot.
     pub fn add_lost(&mut self, id: RootId, error: onefold_backup::Error, out: &Out) -> Result<()> {
         if !error.is_loss() {
             return Err(error.into());
@@ -231,7 +232,7 @@ impl Unread {
         Ok(())
     }
 
-    /// Fails if there is any.
+    /// Fails if there is any such snapshot.
     pub fn end(self) -> Result<Exit> {
         let what = || {
             let count = human::many(self.0.len() as u64, "snapshot");

@@ -1,9 +1,9 @@
-//! SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP; the last only where whoever started the program does not
-//! have it ignored, as `nohup` does. A verb that can stop cleanly says so and is asked to; everything else ends at
-//! once, which is safe at any byte: what a killed process leaves behind, the next one recognises. A second signal
-//! always ends at once; what comes with the first one is the same, since `timeout` sends each to its child, and to all
-//! of the child's group. While a command runs that must not be left alone (`with-lock`), all of them go to the command,
-//! and the program ends with it.
+//! Signals. SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP end the program; SIGHUP only where it was not
+//! ignored at the start, as by `nohup`. A verb that can stop cleanly announces it and is asked to stop; everything else
+//! ends at once, which is safe at any byte: the next process recognises what a killed one leaves behind. A second
+//! signal always ends the program at once; signals that come together count as one, since `timeout` sends each to its
+//! child, and to the child's whole group. While a command runs that must not be left alone (`with-lock`), all signals
+//! go to the command, and the program ends with it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
@@ -17,37 +17,37 @@ use signal_hook::iterator::Signals;
 
 use crate::exit::Exit;
 
-/// From the first signal on a verb that can stop cleanly has so long for that.
+/// Longest time from the first signal on that a verb may take to stop cleanly.
 const LISTENING_MAX: Duration = Duration::from_secs(30);
 
-/// Within so long signals count as one.
+/// Time within which signals count as one.
 const TOGETHER: Duration = Duration::from_millis(200);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
-/// Somebody asks how far it is.
+/// Whether a signal has asked for the progress.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
-/// The process that signals are passed on to; 0 for none. Locked by whoever sends one, so that it is not sent to another
-/// process that has the number by then.
+/// Process that signals are passed on to; 0 for none. The lock is held while one is sent, so that it cannot reach
+/// another process that has the number by then.
 static PASSED_TO: Mutex<i32> = Mutex::new(0);
 /// The first signal that came; 0 before.
 static FIRST: AtomicI32 = AtomicI32::new(0);
-/// How the terminal was before a prompt turned its echo off.
+/// State of the terminal before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// From here on no signal ends the program before somebody has [listened to it](listen_to). Called once, before
+/// Catches signals: from here on none ends the program before [`listen_to`] is called. Must be called once, before
 /// anything else.
 pub fn catch() -> Option<Signals> {
     let caught = Signals::new([SIGTERM, SIGINT, SIGUSR1]).ok()?;
     if !ignores(SIGHUP) {
         let _ = caught.handle().add_signal(SIGHUP);
     }
-    // A size limit is an error of the write that meets it (EFBIG), not the end of the program.
+    // A size limit is an error of the write that reaches it (EFBIG), not the end of the program.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     Some(caught)
 }
 
-/// Starts listening, to what has come already, too. Called once, before any other thread is started.
+/// Starts listening, also to signals that have come already. Must be called once, before any other thread is started.
 pub fn listen_to(caught: Option<Signals>) {
     let Some(mut signals) = caught else {
         return;
@@ -72,7 +72,7 @@ pub fn listen_to(caught: Option<Signals>) {
             if is_second || LISTENERS.load(SeqCst) == 0 {
                 leave();
             }
-            // Whoever listens may wait for a lock that a stopped process holds, or for a device that is gone.
+            // A verb that listens may wait for a lock that a stopped process holds, or for a device that is gone.
             std::thread::spawn(|| {
                 std::thread::sleep(LISTENING_MAX);
                 if *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) == 0 {
@@ -102,12 +102,12 @@ pub fn raised() -> bool {
     RAISED.load(SeqCst)
 }
 
-/// Whether somebody has asked for the progress since this was asked last.
+/// Whether a signal has asked for the progress since the last call.
 pub fn asked() -> bool {
     ASKED.swap(false, SeqCst)
 }
 
-/// While this lives, the first signal only sets [`raised`]; whoever holds it looks there.
+/// While this lives, the first signal only sets [`raised`], which its holder must look at.
 pub struct Listening(());
 
 /// Promises to look at [`raised`] several times a second.
@@ -125,8 +125,8 @@ impl Drop for Listening {
 /// While this lives, signals go to a process, and do not end the program.
 pub struct PassingOn(());
 
-/// Passes signals on to `child`, which must not be waited for before what this returns is dropped; one that came a
-/// moment ago, too.
+/// Passes signals on to `child`, also one that came a moment ago. The returned value must be dropped before `child` is
+/// waited for.
 pub fn pass_on_to(child: Pid) -> PassingOn {
     *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) = child.as_raw_nonzero().get();
     if raised() {
@@ -141,7 +141,7 @@ impl Drop for PassingOn {
     }
 }
 
-/// Sends the signal to whom signals are passed on; false where that is nobody.
+/// Sends the signal to the process that signals are passed on to; returns false where there is none.
 fn pass_on(signal: i32) -> bool {
     let to = PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(to) = Pid::from_raw(*to) else {
@@ -156,7 +156,7 @@ fn pass_on(signal: i32) -> bool {
     true
 }
 
-/// Runs a prompt that turns the echo off, so that a signal in between turns it on again.
+/// Runs a prompt that turns the echo off; a signal in between turns it on again.
 pub fn guard_terminal<T>(prompt: impl FnOnce() -> T) -> T {
     let terminal = std::fs::File::open("/dev/tty")
         .ok()

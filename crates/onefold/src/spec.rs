@@ -1,18 +1,18 @@
-//! How the user names a snapshot, a place in it, and tags. Nothing but words: `select` finds which snapshot is meant.
+//! Syntax of the user's names for a snapshot, a place in it, and tags. `select` finds the snapshot that is meant.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use onefold_backup::path;
 
-/// `snapshot[:path]` as the user gives it.
+/// Name of a snapshot and a path in it, `snapshot[:path]`, as the user gives it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spec {
-    /// An id's beginning, or `latest`.
+    /// Beginning of an id, or `latest`.
     pub snapshot: String,
-    /// The folder in it that is meant; empty for all.
+    /// Folder in the snapshot; empty for all.
     pub path: Vec<u8>,
-    /// That folder as it was typed.
+    /// Folder in the snapshot, as it was typed.
     pub words: OsString,
 }
 
@@ -48,7 +48,7 @@ fn is_name(name: &str) -> bool {
     name == "latest" || is_id
 }
 
-/// `a,b` as a list; nothing but commas is the empty list.
+/// Returns the list of `a,b`; commas alone are the empty list.
 pub fn tag_list(text: &str) -> Vec<String> {
     text.split(',')
         .map(str::trim)

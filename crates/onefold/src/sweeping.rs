@@ -1,4 +1,4 @@
-//! What a sweep, a check or a repair shows while it runs, and how long it waits for others.
+//! Progress of a sweep, a check or a repair, and its waits for other processes.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use crate::progress::{bar, line};
 use crate::select::SHORT_ID;
 use crate::signal;
 
-/// How often it is looked whether others have ended.
+/// Interval at which ends of other processes are looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How often the line on a terminal changes.
+/// Interval at which the line on a terminal changes.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Shows stages on a terminal, and waits for sessions up to a limit.
@@ -28,14 +28,14 @@ pub struct Watch<'a> {
     out: &'a Out,
     wait_max: Duration,
     waiting_since: Option<Instant>,
-    /// Since when others have been changing which snapshots there are.
+    /// Time since which other processes have been changing the set of snapshots.
     changing_since: Option<Instant>,
     tells_waiting: bool,
     shown: Option<(&'static str, Instant)>,
 }
 
 impl<'a> Watch<'a> {
-    /// Waits at most `wait_max` for sessions that still run.
+    /// Makes a watch that waits at most `wait_max` for sessions that still run.
     pub fn new(out: &'a Out, wait_max: Duration) -> Self {
         Self {
             out,
@@ -47,7 +47,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Shows how far it is.
+    /// Shows the progress.
     pub fn show(&mut self, progress: Progress) {
         let Progress { stage, done, total } = progress;
         let now = Instant::now();
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Prints beside the line.
+    /// Prints a line beside the progress line.
     pub fn note(&self, line: impl std::fmt::Display) {
         self.out.note(line);
     }
@@ -126,7 +126,7 @@ impl SweepObserver for Watch<'_> {
     }
 }
 
-/// Snapshots as they would be without some of them: for asking what forgetting would free.
+/// Snapshots without some of them, to find out what forgetting these would free.
 pub struct Without<'a>(pub &'a [RootId]);
 
 impl Roots for Without<'_> {
@@ -146,7 +146,7 @@ impl Roots for Without<'_> {
     }
 }
 
-/// The error of a sweep that a snapshot stands in the way of, with what takes it away.
+/// Returns the error of a sweep that an unreadable snapshot stops, with a way to remove the snapshot.
 pub fn unread_named(error: StoreError) -> Error {
     let Some(name) = error
         .damaged_object()
@@ -224,7 +224,7 @@ fn as_json(report: &SweepReport, dry_run: bool) -> Value {
         "deleted_containers": report.deleted_containers,
         "freed_bytes": report.freed_bytes,
         "pending_containers": report.pending_containers,
-        // restic's words, so far as they have a meaning here.
+        // restic's words, as far as they have a meaning here.
         "bytes": {
             "used": report.stored_bytes.saturating_sub(unused),
             "unused": unused,

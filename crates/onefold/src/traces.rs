@@ -1,5 +1,5 @@
-//! What the engine remarks while it works (`tracing`): lines on standard error, in JSON `warning` lines. The same
-//! warning is said once.
+//! Remarks of the engine while it works (`tracing`): lines on standard error, `warning` lines in JSON. Each warning is
+//! printed once.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -16,12 +16,12 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::json::{self, PathWarning};
 use crate::{out, progress};
 
-/// What chooses what is remarked, beside `-q` and `-v`.
+/// Variable that chooses remarks, beside `-q` and `-v`.
 const LOG_ENV: &str = "ONEFOLD_LOG";
-/// Different warnings that are remembered; further ones may come twice.
+/// Most warnings that are remembered; further ones may come twice.
 const SAID_MAX: usize = 1024;
 
-/// Prints from now on.
+/// Prints remarks from now on.
 pub fn listen(json: bool, quiet: bool, verbosity: u8) {
     let level = match verbosity {
         _ if quiet => "error",
@@ -31,8 +31,8 @@ pub fn listen(json: bool, quiet: bool, verbosity: u8) {
         _ => "trace",
     };
     let wanted = std::env::var(LOG_ENV).unwrap_or_default();
-    // The level goes first: a word that is none is taken for the name of a module, of which alone something would be
-    // said.
+    // The level comes first: an unknown word would be taken for the name of a module, and only its remarks would be
+    // printed.
     let filter = EnvFilter::try_new(format!("{level},{wanted}"));
     let wrong = filter.as_ref().err().map(ToString::to_string);
     tracing_subscriber::fmt()
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// The message, then the fields.
+/// Text of a remark: the message, then the fields.
 #[derive(Default)]
 struct Text(String);
 

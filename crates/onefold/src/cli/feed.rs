@@ -1,5 +1,5 @@
-//! The command of `backup --stdin-from-command`. Behind its first word, an option may be its own or Onefold's: taken
-//! for ours, `pg_dump -h host` would print our help, and `mysqldump -n` make no backup, both as if all were well.
+//! The command of `backup --stdin-from-command`. An option behind its first word may be the command's or Onefold's:
+//! taken for ours, `pg_dump -h host` would print our help, and `mysqldump -n` make no backup, both as if all were well.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 const FEED: &str = "--stdin-from-command";
 
-/// Errors: [`Error::Usage`] where an option stands behind the command's first word.
+/// Refuses an option behind the command's first word. Errors: [`Error::Usage`].
 pub fn refuse_doubtful(backup: &ArgMatches, arguments: &[OsString]) -> Result<()> {
     let mut command = backup.get_raw("paths").into_iter().flatten();
     let Some(first) = command.next().filter(|_| is_any_behind(backup)) else {
@@ -24,7 +24,7 @@ pub fn refuse_doubtful(backup: &ArgMatches, arguments: &[OsString]) -> Result<()
     }
 }
 
-/// Whether an option stands behind the first word that is none of an option: one of its values may be the same word.
+/// Whether an option stands behind the first word that is not an option: one of its values may be the same word.
 fn is_any_behind(backup: &ArgMatches) -> bool {
     let places = |id| backup.indices_of(id).into_iter().flatten();
     let first = places("paths").min();
@@ -34,7 +34,7 @@ fn is_any_behind(backup: &ArgMatches) -> bool {
     typed.any(|id| places(id).max() > first)
 }
 
-/// What to say in place of our help or version, where the command may have been asked for its own.
+/// Returns a message in place of our help or version, where the command may have been asked for its own.
 pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     if !matches!(
         error.kind(),
@@ -48,7 +48,7 @@ pub fn explain(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     Some(told(&option.to_string_lossy()))
 }
 
-/// What stands behind the flag; nothing where a `--` does, which says what is whose.
+/// Gives the words behind the flag; none where a `--` separates the command from our options.
 fn words_behind(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
     let at = arguments.iter().position(|word| word == FEED);
     let words = at.map_or(&[][..], |at| &arguments[at + 1..]);

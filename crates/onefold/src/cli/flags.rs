@@ -1,4 +1,4 @@
-//! Flags that are written with a value, `--json=true` or `--json=false`, as restic's manual writes them.
+//! Flags written with a value, `--json=true` or `--json=false`, as restic's manual writes them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use clap::{ArgAction, Command, CommandFactory};
 
 use super::Cli;
 
-/// The arguments with such flags as they are typed here: alone, or not at all.
+/// Returns the arguments with such flags as they are typed here: alone, or not at all.
 pub fn as_typed(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut is_flag = BTreeMap::new();
     note(&Cli::command(), &mut is_flag);
@@ -33,7 +33,7 @@ pub fn as_typed(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     arguments.filter_map(as_typed).collect()
 }
 
-/// Which options take no value, in whatever verb.
+/// Notes which options take no value, over all verbs.
 fn note(command: &Command, is_flag: &mut BTreeMap<String, bool>) {
     for arg in command.get_arguments() {
         let takes_none = matches!(arg.get_action(), ArgAction::SetTrue);

@@ -1,5 +1,5 @@
-//! Values that are one of a set of names, each with a line of help, which `init --help` and completions show: chunkers,
-//! indexes, encryptions.
+//! Values that are one of a set of names: chunkers, indexes, encryptions. Each has a line of help, which `init --help`
+//! and completions show.
 
 use std::ffi::OsStr;
 
@@ -100,7 +100,7 @@ const ENCRYPTIONS: [(&str, &str); 2] = [
     ("none", "For disks that are encrypted already"),
 ];
 
-/// `--chunker`.
+/// Parser of `--chunker`.
 pub fn chunkers() -> WithKnobs {
     WithKnobs {
         names: parser(&CHUNKERS),
@@ -108,7 +108,7 @@ pub fn chunkers() -> WithKnobs {
     }
 }
 
-/// `--index`.
+/// Parser of `--index`.
 pub fn indexes() -> WithKnobs {
     WithKnobs {
         names: parser(&INDEXES),
@@ -121,7 +121,7 @@ fn knobs_of_index(name: &str) -> &'static [Knob] {
     kind.map_or(&[], |kind| kind.knobs)
 }
 
-/// A line for each parameter of a chunker and of an index, with the paper's default.
+/// Returns a line of help for each parameter of a chunker and of an index, with the paper's default.
 pub fn knobs_help() -> String {
     let mut help = String::from(
         "Parameters of chunkers and indexes, as NAME:key=value,… Shown are the papers' own values:\n",
@@ -137,7 +137,7 @@ pub fn knobs_help() -> String {
     help
 }
 
-/// One of some names, or `NAME:key=value,…` with parameters that it has.
+/// Parser of one of some names, or of `NAME:key=value,…` with parameters that the name has.
 #[derive(Clone)]
 pub struct WithKnobs {
     names: PossibleValuesParser,
@@ -168,7 +168,7 @@ impl TypedValueParser for WithKnobs {
     }
 }
 
-/// `--encryption`.
+/// Parser of `--encryption`.
 pub fn encryptions() -> PossibleValuesParser {
     parser(&ENCRYPTIONS)
 }

@@ -1,5 +1,5 @@
-//! docs/restic.md against the definition of the command line, and against restic itself where it is installed: the page
-//! cannot rot.
+//! Tests docs/restic.md against the definition of the command line, and against restic itself where it is installed, so
+//! that the page stays right.
 
 use std::collections::BTreeMap;
 use std::process::Command as Process;
@@ -10,7 +10,7 @@ use super::Cli;
 
 const PAGE: &str = include_str!("../../../../docs/restic.md");
 
-/// What the page says of a verb, flag or variable: under its heading, by its name, in the second column.
+/// Returns the page's words on each verb, flag or variable: from under its heading, by its name, in the second column.
 fn page() -> BTreeMap<(&'static str, &'static str), &'static str> {
     let mut said = BTreeMap::new();
     let mut heading = "";
@@ -35,7 +35,7 @@ fn definition() -> Command {
     command
 }
 
-/// Whether the verb (or, without one, every verb) has the flag, and hides it.
+/// Whether the verb (or, without one, every verb) hides the flag; `None` where it does not have the flag.
 fn has(verb: Option<&str>, flag: &str) -> Option<bool> {
     let all = definition();
     let command = match verb {
@@ -52,7 +52,7 @@ fn variables() -> Vec<String> {
     let commands = std::iter::once(&all).chain(all.get_subcommands());
     let arguments = commands.flat_map(Command::get_arguments);
     let names = arguments.filter_map(|argument| argument.get_env()?.to_str());
-    // Two are no options: the password must not be seen, and the rate is nobody's habit.
+    // Two variables are no options: the password must not be seen, and few users set the rate.
     let others = ["ONEFOLD_PASSWORD", "ONEFOLD_PROGRESS_FPS"];
     names.chain(others).map(str::to_owned).collect()
 }
@@ -97,13 +97,13 @@ fn what_is_taken_is_told_of() {
     }
 }
 
-/// What restic's help prints.
+/// Returns the output of restic's help.
 fn restic(args: &[&str]) -> Option<String> {
     let output = Process::new("restic").args(args).output().ok()?;
     String::from_utf8(output.stdout).ok()
 }
 
-/// `--flag` and `command` words of a section of restic's help.
+/// Returns the words `--flag` and `command` in a section of restic's help.
 fn listed(help: &str, section: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !line.starts_with(section));
     let lines = lines.skip(1).take_while(|line| line.starts_with(' '));

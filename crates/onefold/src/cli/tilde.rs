@@ -1,5 +1,5 @@
-//! A `~` that no shell has replaced, as in `--target=~/back`: of a file or folder that an option names, nobody means a
-//! folder called so, and a restore would make one.
+//! A `~` that no shell has replaced, as in `--target=~/back`: an option that names a file or folder never means a
+//! folder called `~`, and a restore would make one.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -8,13 +8,13 @@ use clap::{ArgMatches, Command};
 
 use crate::error::{Error, Result};
 
-/// Errors: [`Error::Usage`] where the value of an option of the command, or of its verb, begins so and is typed.
+/// Refuses a typed value of an option that begins with `~`, in the command and its verb. Errors: [`Error::Usage`].
 pub fn refuse_unreplaced(command: &Command, matches: &ArgMatches) -> Result<()> {
     for arg in command.get_arguments() {
         let id = arg.get_id().as_str();
         let names = arg.get_value_names().unwrap_or_default();
         let is_file = names.iter().any(|name| name == "FILE" || name == "FOLDER");
-        // The repository may be named by a variable as well, and is looked at there.
+        // The repository may be named by a variable as well, and is checked in another place.
         if !is_file || id == "repo" || matches.value_source(id) != Some(ValueSource::CommandLine) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! What to say of a command line that is not understood where clap's guess would lead astray: it does not know which
-//! words are a command's, which options are hidden, and that the repository and the target are named by options.
+//! Messages for a command line that is not understood, where clap's guess would mislead: clap does not know which words
+//! are a command's, which options are hidden, and that options name the repository and the target.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,14 +9,14 @@ use clap::{Command, CommandFactory};
 
 use super::Cli;
 
-/// The error without guesses that mislead.
+/// Returns the error without guesses that mislead.
 pub fn without_guesses(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     match error.kind() {
         ErrorKind::UnknownArgument => {}
         ErrorKind::ArgumentConflict => return between_typed(error, arguments),
         _ => return error,
     }
-    // To pass a flag as a path is what nobody means who has no such file.
+    // clap proposes to pass the flag as a path: that is of use only where such a file exists.
     let is_path = unknown(&error).is_some_and(|word| Path::new(word).symlink_metadata().is_ok());
     if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
         tips.retain(|tip| is_path || !tip.to_string().starts_with("to pass "));
@@ -30,13 +30,13 @@ pub fn without_guesses(mut error: clap::Error, arguments: &[OsString]) -> clap::
     };
     if is_hidden {
         error.remove(ContextKind::SuggestedArg);
-        // It shows how to use what was guessed.
+        // The usage line shows how to use the guess.
         error.remove(ContextKind::Usage);
     }
     error
 }
 
-/// The conflict as one of what is typed: of a group of options, clap names all.
+/// Returns the conflict as one between typed options: clap names all options of a group.
 fn between_typed(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::Strings(mut others)) = error.get(ContextKind::PriorArg).cloned() else {
         return error;
@@ -55,7 +55,7 @@ fn between_typed(mut error: clap::Error, arguments: &[OsString]) -> clap::Error 
     error
 }
 
-/// Whether what is typed is the option `--flag`, or some verb's short name of it.
+/// Whether the typed word is the option `--flag`, or some verb's short name of it.
 fn is_flag(all: &Command, typed: &OsString, flag: &str) -> bool {
     let typed = typed.to_string_lossy();
     let mut commands = std::iter::once(all).chain(all.get_subcommands());
@@ -71,7 +71,7 @@ fn is_flag(all: &Command, typed: &OsString, flag: &str) -> bool {
         })
 }
 
-/// What to say instead of clap's message.
+/// Returns a message in place of clap's, where there is one.
 pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let all = Cli::command();
     let mut verbs = arguments.iter();
@@ -83,7 +83,7 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     }
 }
 
-/// Which verbs there are, where none is like what was typed.
+/// Returns a message that lists the verbs, where none resembles the typed word.
 fn no_verb(error: &clap::Error, above: &Command) -> Option<String> {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
@@ -99,7 +99,7 @@ fn no_verb(error: &clap::Error, above: &Command) -> Option<String> {
     is_told.then(|| format!("there is no `{word}`; there are {}", names.join(", ")))
 }
 
-/// What to do about an option or a word that the verb does not take.
+/// Returns a message about an option or a word that the verb does not take.
 fn needless(word: &str, verb: &Command, arguments: &[String]) -> Option<String> {
     let name = verb.get_name();
     if word.starts_with('-') {
@@ -122,7 +122,7 @@ fn needless(word: &str, verb: &Command, arguments: &[String]) -> Option<String> 
     }
 }
 
-/// The word that is not understood.
+/// Returns the word that is not understood.
 fn unknown(error: &clap::Error) -> Option<&str> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) => Some(word),

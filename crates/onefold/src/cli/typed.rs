@@ -1,5 +1,5 @@
-//! Where options come from: what is typed beats what the environment says, and a variable that is set to nothing says
-//! nothing.
+//! Sources of options: a typed option goes before a variable of the environment, and an empty variable counts as not
+//! set.
 
 use std::ffi::OsString;
 
@@ -11,8 +11,8 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 use super::Cli;
 use crate::error::{Error, Result};
 
-/// The options that stand on the command line, by their ids. Flattened before what it tells of: reading an option
-/// forgets where it came from.
+/// Ids of the options that stand on the command line. Must be flattened before the options themselves: reading an
+/// option forgets where it came from.
 #[derive(Clone, Default, Debug)]
 pub struct Typed(Vec<String>);
 
@@ -20,9 +20,9 @@ pub struct Typed(Vec<String>);
 pub struct Way<T> {
     /// The option's id; empty where there is a variable only.
     pub id: &'static str,
-    /// The variable that gives it too.
+    /// Environment variable for the same value.
     pub variable: &'static str,
-    /// What it says, if it is given.
+    /// Value, if it is given.
     pub value: Option<T>,
 }
 
@@ -32,11 +32,11 @@ impl Typed {
         self.0.iter().any(|typed| typed == id)
     }
 
-    /// What the command line says, else what the environment does, with what the user calls that. `does` is what both
-    /// of two would do: "give a password".
+    /// Returns the value from the command line, else from the environment, and the name under which the user knows its
+    /// source. `does` says what two options would both do: "give a password".
     ///
     /// # Errors
-    /// [`Error::Usage`] where one of them says it in two ways.
+    /// [`Error::Usage`] where one of the two sources gives two values.
     pub fn one_of<T>(
         &self,
         does: &str,
@@ -86,14 +86,14 @@ impl Args for Typed {
     }
 }
 
-/// The error as it is where no variable is set: a usage line would call what they give required. One that they are the
-/// reason for stays.
+/// Returns the error as it would be if no variable were set: a usage line would call options with variables required.
+/// An error that a variable causes stays.
 pub fn without_variables(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let command = Cli::command().mut_args(unset).mut_subcommands(verb_unset);
     let is_same = |other: &clap::Error| {
         let argument = |error: &clap::Error| error.get(ContextKind::InvalidArg).cloned();
         let is_about_the_same = other.kind() == error.kind() && argument(other) == argument(&error);
-        // Who types the program's name alone wants to know what there is.
+        // A user who types the program's name alone wants to know what there is.
         is_about_the_same
             || other.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
                 && error.kind() == ErrorKind::MissingSubcommand
@@ -112,7 +112,7 @@ fn verb_unset(verb: Command) -> Command {
     verb.mut_args(unset).mut_subcommands(verb_unset)
 }
 
-/// That a value which makes no sense comes from a variable: nobody has typed the option.
+/// Returns a message that a value which makes no sense comes from a variable, since the user has not typed the option.
 pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
         return None;
@@ -144,8 +144,8 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     ))
 }
 
-/// An option that takes what begins with a minus as its value, so that its own words say what is wrong with that; and
-/// without its variable, where that is set to nothing.
+/// Lets an option take a value that begins with a minus, so that the option's own message says what is wrong with it;
+/// removes its variable, where that is empty.
 pub fn as_meant(arg: Arg) -> Arg {
     let takes_one =
         arg.get_long().is_some() && arg.get_action().takes_values() && !arg.is_require_equals_set();
@@ -164,7 +164,7 @@ fn unless_empty(arg: Arg) -> Arg {
     }
 }
 
-/// The same of all of a verb's options.
+/// Does the same for all options of a verb.
 pub fn verb_as_meant(verb: Command) -> Command {
     verb.mut_args(as_meant).mut_subcommands(verb_as_meant)
 }

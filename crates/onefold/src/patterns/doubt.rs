@@ -1,6 +1,6 @@
-//! Patterns that cannot match what they seem to mean: those that wait for a shell to put something in, and those that
+//! Patterns that cannot match what they seem to mean: those that wait for a shell to replace something, and those that
 //! begin at a current folder, which patterns do not have. Names may have a `~` or a `$` (`*~`, `.~lock*`,
-//! `$RECYCLE.BIN`): nothing is said of these.
+//! `$RECYCLE.BIN`): these cause no warning.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,23 +9,23 @@ use onefold_backup::exclude::leads_out;
 
 use crate::{out, paths};
 
-/// Where a pattern stands.
+/// Source of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Given {
-    /// On the command line, from the current folder.
+    /// The command line: the user may think of the current folder.
     Typed,
-    /// In a file of patterns.
+    /// A file of patterns.
     InFile,
 }
 
-/// What is wrong with the pattern, and what to write instead.
+/// Returns what is wrong with the pattern, and what to write instead.
 pub fn doubt(pattern: &[u8], given: Given) -> Option<String> {
     doubt_where(pattern, given, &|name| {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     })
 }
 
-/// The same; `variable` gives the value of one that is set.
+/// Does the same; `variable` returns the value of a variable that is set.
 fn doubt_where(
     pattern: &[u8],
     given: Given,
@@ -74,8 +74,8 @@ fn doubt_where(
     Some(format!("the pattern {shown}: {}", out::safe(&what)))
 }
 
-/// The variable that a shell would have put in: one that is a component of its own and is set, or looks like one that
-/// is where something follows; or a `${NAME}` anywhere. `$RECYCLE.BIN` and `Outer$Inner.class` are names.
+/// Returns the variable that a shell would have replaced: one that is a component of its own and is set, or that looks
+/// like a variable with something behind it; or a `${NAME}` anywhere. `$RECYCLE.BIN` and `Outer$Inner.class` are names.
 fn unreplaced<'a>(body: &'a str, variable: &dyn Fn(&str) -> Option<String>) -> Option<&'a str> {
     let mut rest = body;
     while let Some(at) = rest.find('$') {
@@ -107,7 +107,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_part) && !text.as_bytes()[0].is_ascii_digit()
 }
 
-/// Whether quotes stand around what is more than a name.
+/// Whether quotes stand around something that is more than a name.
 fn is_quoted(body: &str) -> bool {
     ['"', '\''].into_iter().any(|quote| {
         let inner = body.strip_prefix(quote);

@@ -1,4 +1,4 @@
-//! What the line says while files are read or written: as much as fits.
+//! Text of the progress line while files are read or written: as much as fits.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::{human, paths};
 
 /// Columns of the bar itself.
 const BAR: usize = 14;
-/// A path is shown if so many columns are left for it.
+/// Least columns that must be left for a path to be shown.
 const PATH_MIN: usize = 16;
 
-/// A part of the line, and how soon it is given up where the terminal is narrow: the highest first.
+/// A part of the line, with its rank: where the terminal is narrow, the highest ranks are left out first.
 pub type Part = (u8, String);
 
-/// The line for a terminal that shows `width` columns.
+/// Returns the line for a terminal of `width` columns.
 pub fn line(state: &State, progress: &Progress, width: usize) -> String {
     if progress.is_cancelled() {
         return fit(vec![(0, "stopping…".into())], "", width);
@@ -41,7 +41,7 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
         Some((all, all_bytes)) => {
             let (done, work) = state.work(progress, all_bytes);
             let share = human::percent(done, work);
-            // The figures say more.
+            // The bar has the highest rank, since the figures tell more.
             parts.push((8, bar(share)));
             parts.push((0, format!("{share:.0}%")));
             let (files, all) = (human::count(files), human::count(all));
@@ -74,7 +74,7 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
     parts
 }
 
-/// `[=====>     ]`.
+/// Returns the bar: `[=====>     ]`.
 fn bar(share: f64) -> String {
     let inside = BAR - 2;
     let done = ((share / 100.0 * inside as f64) as usize).min(inside);
@@ -82,7 +82,7 @@ fn bar(share: f64) -> String {
     format!("[{:<inside$}]", format!("{}{tip}", "=".repeat(done)))
 }
 
-/// `3:07`, or `2:05:09`.
+/// Returns a duration as `3:07`, or `2:05:09`.
 fn clock(d: Duration) -> String {
     let secs = d.as_secs();
     match secs {
@@ -91,7 +91,7 @@ fn clock(d: Duration) -> String {
     }
 }
 
-/// The parts that fit, and the end of the path where room is left.
+/// Joins the parts that fit, and the end of the path where room is left.
 pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
     let joined = |parts: &[Part]| {
         let texts: Vec<_> = parts.iter().map(|(_, text)| text.as_str()).collect();
@@ -114,7 +114,7 @@ pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
     }
 }
 
-/// As much of the end as fits.
+/// Returns as much of the text's end as fits.
 fn end(text: &str, width: usize) -> &str {
     let mut room = width;
     let fits = |&(_, c): &(usize, char)| {
@@ -126,12 +126,12 @@ fn end(text: &str, width: usize) -> &str {
     first.map_or("", |(at, _)| &text[at..])
 }
 
-/// Columns that `text` takes at most.
+/// Upper bound of the columns that `text` takes.
 fn columns(text: &str) -> usize {
     text.chars().map(wide).sum()
 }
 
-/// Without a table of characters: what may be wide is taken to be.
+/// Columns of a character, without a table of characters: 2 for all that may be wide.
 fn wide(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
@@ -181,7 +181,7 @@ mod tests {
         assert!(line.starts_with("waiting for the disk"), "{line}");
     }
 
-    /// Else it stands at 100 % for as long as it took to get there.
+    /// Otherwise the bar would stay at 100 % for as long as it took to get there.
     #[test]
     fn what_is_to_be_read_back_is_not_done_yet() {
         let progress = Progress::default();

@@ -1,7 +1,7 @@
-//! The line at the bottom of the terminal, and everything else that wants to be printed meanwhile.
+//! The progress line at the bottom of the terminal, and all other output meanwhile.
 //!
-//! Invariant: one line, never wider than the terminal, so that it can be written over; written in one go, over
-//! what was there, and only if it is another: nothing flickers. The cursor is never hidden, so whatever ends the
+//! Invariant: there is one line, never wider than the terminal, so that it can be written over. It is written in one
+//! go, over the old line, and only if it differs: nothing flickers. The cursor is never hidden, so whatever ends the
 //! program leaves a sound terminal.
 
 use std::io::{self, IsTerminal, Write};
@@ -12,19 +12,20 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Clears from the cursor to the end of the line.
 const CLEAR: &str = "\x1b[K";
-/// Columns of a terminal that does not say.
+/// Columns of a terminal that does not tell them.
 const COLUMNS: usize = 80;
 
-/// What is on the screen, if anything is.
+/// Line that is on the screen, if there is one.
 static SHOWN: Mutex<Option<String>> = Mutex::new(None);
 
-/// Whether standard error is a terminal that lines can be written over on.
+/// Whether standard error is a terminal on which lines can be written over.
 pub fn is_possible() -> bool {
     let term = std::env::var_os("TERM").unwrap_or_default();
     io::stderr().is_terminal() && !term.is_empty() && term != "dumb"
 }
 
-/// Columns that a line may take; the last stays free, for writing there makes some terminals begin another line.
+/// Returns the columns that a line may take; the last one stays free, since writing there makes some terminals begin
+/// another line.
 pub fn width() -> usize {
     let size = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col.into());
     let columns = match size {
@@ -45,14 +46,14 @@ pub fn show(line: &str) {
     }
 }
 
-/// Takes it off the screen.
+/// Takes the line off the screen.
 pub fn clear() {
     if shown().take().is_some() {
         write(&format!("\r{CLEAR}"));
     }
 }
 
-/// The same where the program ends, whoever is printing.
+/// Takes the line off the screen where the program ends, even if another thread is printing.
 pub fn abandon() {
     if let Ok(mut shown) = SHOWN.try_lock()
         && shown.take().is_some()

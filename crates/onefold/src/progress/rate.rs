@@ -1,25 +1,25 @@
-//! A rate over the last seconds, from a counter that is looked at now and then.
+//! A rate over the last seconds, from a counter that is read now and then.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Long enough to be calm, short enough to follow.
+/// Time over which the rate is taken: long enough to be calm, short enough to follow.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Remembers what the counter said.
+/// Past values of the counter.
 pub struct Rate {
     seen: VecDeque<(Instant, u64)>,
 }
 
 impl Rate {
-    /// The counter was zero at `start`.
+    /// Makes a rate; the counter was zero at `start`.
     pub fn new(start: Instant) -> Self {
         Self {
             seen: VecDeque::from([(start, 0)]),
         }
     }
 
-    /// The counter says `value` now: its growth per second.
+    /// Notes that the counter is `value` now, and returns its growth per second.
     pub fn at(&mut self, now: Instant, value: u64) -> u64 {
         while self.seen.len() > 1 && now.duration_since(self.seen[0].0) > WINDOW {
             self.seen.pop_front();

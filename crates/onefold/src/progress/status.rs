@@ -1,4 +1,4 @@
-//! Where a run is, and its JSON: restic's `status` and `verbose_status`.
+//! State of a run, and its JSON: restic's `status` and `verbose_status`.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use super::Doing;
 use crate::{lossless, paths};
 
-/// Where a run is.
+/// State of a run.
 pub struct State {
-    /// What runs.
+    /// Kind of work.
     pub doing: Doing,
-    /// Since when.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Files and bytes in all, once they are known.
+    /// All files and bytes, once they are known.
     pub totals: Option<(u64, u64)>,
-    /// The same, as far as the files were met or counted.
+    /// Files and bytes that were found or counted so far.
     pub met: (u64, u64),
     /// Bytes read (backup) or written (restore) per second.
     pub moved_per_s: u64,
@@ -26,17 +26,17 @@ pub struct State {
 }
 
 impl State {
-    /// Bytes done, what is done of the file at hand included.
+    /// Returns the bytes done, including those of the current file.
     pub fn bytes_done(&self, progress: &Progress) -> u64 {
         let whole = progress.bytes_done.load(Relaxed);
         match self.doing {
             Doing::Backup | Doing::Estimate => whole + progress.bytes_of_current.load(Relaxed),
-            // Its files are written side by side.
+            // A restore writes several files at a time, so moved bytes count.
             Doing::Restore => whole.max(progress.bytes_moved.load(Relaxed)),
         }
     }
 
-    /// How much of the work is done, of how much, in bytes: what is read back once more counts twice.
+    /// Returns the bytes of work done, and of all work: bytes that are read back count twice.
     pub fn work(&self, progress: &Progress, total: u64) -> (u64, u64) {
         let done = self.bytes_done(progress).min(total);
         match progress.is_verifying.load(Relaxed) {
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// How long it will take, at the mean speed so far.
+    /// Returns the remaining time at the mean speed so far.
     pub fn eta(&self, progress: &Progress) -> Option<Duration> {
         let (bytes_done, total) = self.work(progress, self.totals?.1);
         let secs = self.elapsed.as_secs_f64();
@@ -60,13 +60,13 @@ impl State {
     }
 }
 
-/// restic's `status` line.
+/// Returns restic's `status` line.
 pub fn json(state: &State, progress: &Progress) -> Value {
     let (files, bytes) = (
         progress.files_done.load(Relaxed),
         state.bytes_done(progress),
     );
-    // Until they are known, what was met so far, as restic has it.
+    // Until the totals are known, the counts so far stand for them, as in restic.
     let (total_files, total_bytes) = state.totals.unwrap_or(state.met);
     let share = match total_bytes {
         0 if state.totals.is_some() => 1.0,
@@ -116,8 +116,8 @@ pub fn json(state: &State, progress: &Progress) -> Value {
     status
 }
 
-/// restic's `verbose_status` line: an entry is done. What is stored of one entry alone is estimated, as it is
-/// compressed with its neighbours.
+/// Returns restic's `verbose_status` line for an entry that is done. The stored bytes of one entry are estimated, as it
+/// is compressed with its neighbours.
 pub fn verbose(
     doing: Doing,
     path: &[u8],
@@ -141,7 +141,7 @@ pub fn verbose(
     line
 }
 
-/// What new bytes take in the repository if they shrink as those before them did.
+/// Estimates the bytes that new chunks take in the repository, if they shrink as earlier ones did.
 fn packed(bytes: u64, progress: &Progress) -> u64 {
     let (new, stored) = (
         progress.bytes_new.load(Relaxed),
@@ -153,7 +153,7 @@ fn packed(bytes: u64, progress: &Progress) -> u64 {
     (bytes as f64 * (stored as f64 / new as f64).min(1.0)) as u64
 }
 
-/// The same when the files have been counted.
+/// Returns the `verbose_status` line when the files have been counted.
 pub fn scanned(elapsed: Duration, files: u64, bytes: u64) -> Value {
     json!({
         "message_type": "verbose_status", "action": "scan_finished", "item": "",
@@ -164,7 +164,7 @@ pub fn scanned(elapsed: Duration, files: u64, bytes: u64) -> Value {
     })
 }
 
-/// restic's word for a change.
+/// Returns restic's word for a change.
 pub fn word(doing: Doing, change: Change) -> &'static str {
     match (doing, change) {
         (Doing::Restore, Change::New) => "restored",
