@@ -1,12 +1,12 @@
-//! Times: read from the user in the local time zone, shown in it, and in RFC 3339 in JSON. Below the program nobody
-//! asks for a clock.
+//! Times: read from the user in the local time zone, shown in it, and in RFC 3339 in JSON. The engine never asks for
+//! the time itself.
 
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, civil};
 use onefold_backup::Time;
 
-/// What time it is.
+/// Returns the current time.
 pub fn now() -> Time {
     from_timestamp(Timestamp::now())
 }
@@ -28,20 +28,20 @@ fn timestamp(time: Time) -> Timestamp {
     })
 }
 
-/// `2026-02-03 04:05:06`, in the local time zone.
+/// Returns a time as `2026-02-03 04:05:06`, in the local time zone.
 pub fn local(time: Time) -> String {
     let zoned = timestamp(time).to_zoned(TimeZone::system());
     strtime::format("%Y-%m-%d %H:%M:%S", &zoned).unwrap_or_else(|_| zoned.to_string())
 }
 
-/// `2026-02-03T04:05:06.000000007+01:00`, as restic's JSON has it.
+/// Returns a time as `2026-02-03T04:05:06.000000007+01:00`, as restic's JSON has it.
 pub fn rfc3339(time: Time) -> String {
     let t = timestamp(time);
     let offset = TimeZone::system().to_offset(t);
     t.display_with_offset(offset).to_string()
 }
 
-/// The same from nanoseconds since 1970.
+/// Returns nanoseconds since 1970 as [`rfc3339`] does.
 pub fn rfc3339_ns(ns: u64) -> String {
     rfc3339(Time {
         secs: (ns / 1_000_000_000) as i64,
@@ -49,11 +49,11 @@ pub fn rfc3339_ns(ns: u64) -> String {
     })
 }
 
-/// Times that say their offset, as restic reads them.
+/// Formats of times with an offset, as restic reads them.
 const OFFSET_FORMATS: [&str; 2] = ["%Y-%m-%d %H:%M:%S %z", "%d.%m.%Y %H:%M:%S %z"];
 
-/// A time as the user gives it: `2026-02-03 04:05:06` (seconds or all of the time may be left out, the date be
-/// `03.02.2026`, and an offset such as `+0100` follow the seconds), RFC 3339, or `now`. Errors: a sentence for the
+/// Parses the user's time: `2026-02-03 04:05:06` (seconds or the whole time may be left out, the date may be
+/// `03.02.2026`, and an offset such as `+0100` may follow the seconds), RFC 3339, or `now`. Errors: a sentence for the
 /// user.
 pub fn parse(text: &str) -> Result<Time, String> {
     if text == "now" {

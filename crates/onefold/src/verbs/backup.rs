@@ -159,7 +159,7 @@ pub struct Args {
     pub leave_out: LeaveOut,
 }
 
-/// Without the names that may be chosen for a new repository: they are a page.
+/// Shortens the help of options that choose among the names for a new repository: the names are a page.
 fn listed_by_init(arg: Arg) -> Arg {
     let what = match arg.get_id().as_str() {
         "chunker" => "Of a new repository: how contents are cut",
@@ -184,7 +184,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let repository = open(args, global, &place, out)?;
     if !places.is_empty() {
-        // It may have been made just now.
+        // The repository may have been made just now.
         excludes.folders = sources::own_folder(&place).into_iter().collect();
         sources::say_left_out(&places, &place, out)?;
     }
@@ -220,7 +220,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     })
 }
 
-/// That the words could not be written takes nothing from the snapshot.
+/// Returns the error of writing the summary; it says that the snapshot is saved all the same.
 fn saved_all_the_same(error: Error, outcome: &Outcome) -> Error {
     match (error, &outcome.id) {
         (Error::Io { what, source }, Some(id)) => {
@@ -258,7 +258,7 @@ fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Reposit
     repository::open_with(global, place, activity, secret.as_ref())
 }
 
-/// What the command line says in words of its own: what makes no sense is told before anything is begun.
+/// Options that are parsed before anything is begun, so that a mistake is reported at once.
 struct Asked {
     time: Option<Time>,
     parent: Option<Spec>,
@@ -326,7 +326,8 @@ fn options(
     })
 }
 
-/// The parent that is asked for. A snapshot that cannot be read may be the latest; here an older one does as well.
+/// Returns the parent that is asked for. A snapshot that cannot be read may be the latest one; as a parent an older one
+/// does as well.
 fn parent(repository: &Repository, name: &str) -> Result<Parent> {
     if name == "latest" {
         return Ok(Parent::Newest(GroupBy::ALL));
@@ -343,7 +344,7 @@ fn chunk_rules(file: &OsString) -> Result<Arc<Rules>> {
     Ok(Arc::new(rules))
 }
 
-/// Counts what is to come, beside the backup, for the percentage and the time left. Ends when the backup does.
+/// Counts files beside the backup, for the percentage and the time left. Ends when the backup does.
 fn start_scan<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     input: &Input,

@@ -1,5 +1,5 @@
-//! `onefold cat`: small objects as JSON. Scripts ask for the configuration to see whether there is a repository that
-//! the password opens.
+//! `onefold cat`: prints small objects as JSON. Scripts ask for the configuration to see whether there is a repository
+//! that the password opens.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `onefold check`: whether everything is as it was written.
+//! `onefold check`: verifies that everything is as it was written.
 
 use std::time::{Duration, Instant};
 
@@ -37,11 +37,11 @@ pub struct Args {
 /// Which part of the containers is read.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Subset {
-    /// This one of so many.
+    /// This part of that many.
     Part(u32, u32),
-    /// A random one of about this share.
+    /// A random part of about this share.
     Share(f64),
-    /// A random one of about so many bytes.
+    /// A random part of about this many bytes.
     Bytes(u64),
 }
 
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// So much of all, whichever.
+/// Returns the depth for a random share of all containers.
 fn at_random(share: f64) -> CheckDepth {
     CheckDepth::Sample {
         per_million: (share * 1e6).ceil().clamp(1.0, 1e6) as u32,
@@ -164,7 +164,7 @@ fn print_checked(
     Ok(())
 }
 
-/// Prints which containers a repair set aside, and what becomes of them.
+/// Prints the containers that a repair set aside, and what will be done with them.
 fn print_set_aside(report: &CheckReport, out: &Out) -> Result<()> {
     for aside in &report.set_aside {
         let size = human::bytes(aside.bytes);
@@ -187,7 +187,7 @@ fn print_set_aside(report: &CheckReport, out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// Says whether all is as it was written.
+/// Prints whether everything is as it was written.
 fn end(report: &mut CheckReport, hurts: Hurts, out: &Out) -> Result<Exit> {
     let damages = report.damage.len() as u64;
     if report.has_no_copy {

@@ -1,4 +1,4 @@
-//! `onefold completions`: what a shell needs to complete the command line.
+//! `onefold completions`: prints scripts by which a shell completes the command line.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgGroup, Command, CommandFactory, Id, ValueHint};
@@ -35,17 +35,18 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// In zsh, `*::` before what may be repeated says that nothing but that follows it, `*:` that options may, too.
+/// Lets options follow paths in zsh: `*::` before a repeated argument means that only such arguments follow, `*:` that
+/// options may, too.
 fn options_behind_paths(script: &str) -> String {
     script.replace("\n'*::", "\n'*:")
 }
 
-/// The definition without what is hidden: options that change nothing are taken, and not proposed.
+/// Returns the definition without hidden options: they change nothing, so they are accepted and not proposed.
 fn shown(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|one| !one.is_hide_set());
     let arguments: Vec<_> = arguments.cloned().map(proposing).collect();
     let is_shown = |id: &Id| arguments.iter().any(|one| one.get_id() == id);
-    // What excludes what speaks of groups, too.
+    // Conflicts refer to groups, too.
     let groups = command.get_groups().map(|group| {
         ArgGroup::new(group.get_id().clone())
             .args(group.get_args().filter(|id| is_shown(id)))
@@ -61,8 +62,8 @@ fn shown(command: &Command) -> Command {
         .subcommands(verbs.map(shown))
 }
 
-/// The argument with what a shell is to propose for it, which the name of its value says in the help: files, folders,
-/// or nothing where files would mislead.
+/// Returns the argument with the proposals of a shell, which follow from the name of its value in the help: files,
+/// folders, or nothing where files would mislead.
 fn proposing(arg: Arg) -> Arg {
     let takes_value = arg.get_action().takes_values();
     let Some(name) = arg
@@ -83,5 +84,5 @@ fn proposing(arg: Arg) -> Arg {
     arg.value_hint(hint)
 }
 
-/// Of what `--group-by` takes, what makes sense.
+/// Useful values of `--group-by`.
 const GROUPS: [&str; 5] = ["host", "paths", "tags", "host,paths", "host,paths,tags"];

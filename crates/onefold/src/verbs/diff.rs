@@ -1,4 +1,4 @@
-//! `onefold diff`: what differs between two snapshots.
+//! `onefold diff`: shows the differences between two snapshots.
 
 use std::ffi::OsString;
 
@@ -67,7 +67,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             if printed.is_ok() {
                 let is_dir = new.or(old).is_some_and(onefold_backup::Entry::is_dir);
                 let below = match (at.len() == second.path.len(), is_dir) {
-                    // A file is what its folder has of that name.
+                    // The path of a single file is its name in its folder.
                     (true, false) => path::join(b"", path::split(at).1),
                     _ => at[second.path.len()..].to_vec(),
                 };

@@ -1,4 +1,4 @@
-//! `onefold dump`: one file to standard output, or a folder as a tar or zip archive.
+//! `onefold dump`: writes one file to standard output, or a folder as a tar or zip archive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -52,7 +52,7 @@ pub struct Args {
     pub target: Option<OsString>,
 }
 
-/// What a folder comes as.
+/// Format of the archive of a folder.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Archive {
     /// With everything that a snapshot knows
@@ -65,7 +65,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let spec = Spec::parse(&args.snapshot)?;
     let path = [spec.path.clone(), paths::inside(&args.path)].concat();
     let repository = repository::open(global, "a dump")?;
-    // What the snapshot refers to stays from here on.
+    // Objects that the snapshot refers to stay from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
@@ -98,7 +98,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     };
     match &args.target {
         None => match out.write_all_of(&mut write) {
-            // Whoever reads has gone, with half of it: that is no success, as of `cat`, and needs no words.
+            // The reader has closed the pipe, after half of the output: that is no success, as for `cat`, and needs no
+            // message.
             Err(Error::Closed) => return Ok(Exit::Failed),
             written => written?,
         },
@@ -108,26 +109,26 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(left_out.tell())
 }
 
-/// What the archive or the file does not have: how many paths, and how many bytes of which stand for zeros.
+/// Numbers of paths that the archive or the file lacks, and of bytes that were replaced by zeros.
 struct LeftOut<'a> {
     archive: Archive,
     salvage: bool,
     out: &'a Out,
     missing: u64,
     without_attributes: u64,
-    /// Nothing that the archive can hold.
+    /// Paths of kinds that the archive cannot hold.
     unfit: u64,
     lost_bytes: u64,
-    /// Where the loss is that is not told yet: more of it may follow.
+    /// The last loss, which is not reported yet, since more of it may follow.
     losing: Option<Lost>,
 }
 
-/// Bytes of a file that are lost one beside the other.
+/// Neighbouring bytes of a file that are lost.
 struct Lost {
     path: Vec<u8>,
     bytes: Range<u64>,
     parts: u64,
-    /// Of the first.
+    /// The reason for the first of them.
     why: String,
 }
 
@@ -196,7 +197,7 @@ impl<'a> LeftOut<'a> {
         }
     }
 
-    /// Tells what is missing of a path, in words in brackets.
+    /// Reports a path that is missing or incomplete; `what` is in brackets.
     fn note(&self, path: &[u8], what: &str) {
         match self.out.json {
             true => {
@@ -207,7 +208,7 @@ impl<'a> LeftOut<'a> {
         }
     }
 
-    /// Tells the sums, and what the verb ends with.
+    /// Reports the sums, and returns the exit of the verb.
     fn tell(&self) -> Exit {
         let out = self.out;
         if self.unfit > 0 {
@@ -243,12 +244,12 @@ impl<'a> LeftOut<'a> {
     }
 }
 
-/// Makes the file and has it filled.
+/// Makes the file and calls `fill` to write it.
 fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
     let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
-    // From before the file is there: a signal that ended the program at once would leave it.
+    // Listen before the file is there: a signal that ended the program at once would leave it.
     let _listening = signal::listen();
-    // The content may be secret: nobody else reads it unless its owner says so.
+    // The content may be secret: no other user may read it unless the owner allows it.
     let file = File::options()
         .write(true)
         .create_new(true)
@@ -271,7 +272,7 @@ fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>)
     written
 }
 
-/// A file that takes nothing more once a signal has come.
+/// A file that takes no more bytes once a signal has come.
 struct Stoppable(File);
 
 impl Write for Stoppable {
@@ -287,7 +288,8 @@ impl Write for Stoppable {
     }
 }
 
-/// The entry at `path`, given in these words, which its backup could read; none for the root.
+/// Returns the entry at `path`, which the user gave as `words`, and checks that the backup could read it; `None` for
+/// the root.
 fn find(
     tree: &Tree,
     path: &[u8],
@@ -337,7 +339,7 @@ fn write(
         {
             Err(Error::Closed)
         }
-        // Writing has no path of the snapshot, and its disk is not the repository's.
+        // An error of writing has no path of the snapshot, and its disk is not the repository's.
         Err(onefold_backup::Error::Io {
             op: "write",
             source,

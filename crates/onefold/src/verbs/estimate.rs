@@ -1,4 +1,4 @@
-//! `onefold estimate`: what deduplication would make of files, by chunker and size, in one read of them.
+//! `onefold estimate`: computes how well files deduplicate, by chunker and size, in one read of them.
 
 mod read;
 mod report;
@@ -141,7 +141,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     })
 }
 
-/// The figures in the files that were asked for.
+/// Writes the figures into the files that were asked for.
 fn write_figures(args: &Args, estimates: &[(Choice, Estimate)], out: &Out) -> Result<()> {
     if let Some(file) = &args.csv {
         write(file, report::csv(estimates).as_bytes(), out)?;
@@ -160,7 +160,7 @@ fn write_figures(args: &Args, estimates: &[(Choice, Estimate)], out: &Out) -> Re
     Ok(())
 }
 
-/// Every chunker at every size, each once; `whole-file`, which has no size, once.
+/// Returns every chunker at every size, each once; `whole-file`, which has no size, once.
 fn choices(args: &Args) -> Result<Vec<Choice>> {
     let mut choices = Vec::new();
     for chunker in &args.chunkers {
@@ -189,7 +189,7 @@ fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
         .map_err(|error| Error::Failed(format!("{name} holds no estimate: {error}")))
 }
 
-/// A file that cannot be made is told before all is read, not after.
+/// Checks that a file can be made, before all is read and not after.
 fn can_be_written(file: &Path) -> Result<()> {
     let opened = std::fs::File::options()
         .append(true)
@@ -201,7 +201,7 @@ fn can_be_written(file: &Path) -> Result<()> {
     )
 }
 
-/// Standard output, or input.
+/// Whether the name means standard output, or input.
 fn is_dash(file: &Path) -> bool {
     file.as_os_str() == "-"
 }

@@ -1,4 +1,4 @@
-//! `onefold find`: in which snapshots a file is.
+//! `onefold find`: shows which snapshots have a file.
 
 mod objects;
 
@@ -89,7 +89,7 @@ fn wanted(args: &Args, out: &Out) -> Result<Find> {
     for pattern in &args.patterns {
         let mut alone = PatternsBuilder::default();
         alone.add(pattern.as_bytes(), args.ignore_case)?;
-        // Such as ".": of no patterns everything would be found.
+        // A pattern such as "." is empty: no patterns would find everything.
         let names_nothing = alone.build()?.is_empty();
         if names_nothing || pattern.as_bytes().starts_with(b"!") {
             return Err(Error::Usage(format!(
@@ -176,7 +176,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     unread.end()
 }
 
-/// Tells `hit` of what is found. What cannot be read is told, and the rest searched.
+/// Calls `hit` with each match. Paths that cannot be read are reported, and the rest is searched.
 fn search(
     named: &Named,
     wanted: &Find,

@@ -1,4 +1,4 @@
-//! `onefold forget`: drop snapshots, by id or by a policy.
+//! `onefold forget`: drops snapshots, by id or by a policy.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl Keep {
     }
 }
 
-/// One series, newest first, and why each of it is kept: without a reason it is dropped.
+/// One series, newest first, and why each snapshot is kept: one without a reason is dropped.
 struct Judged {
     series: Vec<Brief>,
     reasons: Vec<Vec<String>>,
@@ -183,7 +183,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         (all, unread) = select::many_or_not(&repository, &[], &filter, out)?;
         let judged = judge(&repository, all, &policy, args)?;
         match show(&repository, &judged, args, out) {
-            // Nobody has to listen.
+            // A closed standard output does not end the verb.
             Err(Error::Closed) => {}
             shown => shown?,
         }
@@ -275,7 +275,7 @@ fn show(repository: &Repository, judged: &[Judged], args: &Args, out: &Out) -> R
     Ok(())
 }
 
-/// Writes what becomes of a series, snapshot by snapshot: each may have a long list of paths.
+/// Writes the decisions about a series, snapshot by snapshot: each may have a long list of paths.
 fn as_json(
     repository: &Repository,
     judged: &Judged,
@@ -308,7 +308,7 @@ fn as_json(
     out.bytes(format!(",\"tags\":{}}}", key["tags"]).as_bytes())
 }
 
-/// Reclaims with `--prune`; without, says how much could be, to whom listens.
+/// Reclaims space with `--prune`; without, prints how much could be reclaimed, if that is shown.
 fn reclaim(
     args: &Args,
     global: &Global,
@@ -331,7 +331,7 @@ fn reclaim(
     let looked = repository.sweep(&Without(gone), &look, &mut watch);
     drop(watch);
     let report: SweepReport = match looked.map_err(Error::from) {
-        // What was asked for is done.
+        // The snapshots were dropped, so this error is only noted.
         Err(error) if error.exit() != Exit::Interrupted && !args.dry_run => {
             out.note(format_args!(
                 "how much can be reclaimed is not known: {}",

@@ -1,4 +1,4 @@
-//! `onefold init`: a new, empty repository.
+//! `onefold init`: makes a new, empty repository.
 
 use std::io;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// What the group is to be able to do; `None` where nothing is said.
+    /// Returns the rights of the group; `None` where no flag says them.
     fn group(&self) -> Option<GroupAccess> {
         match (self.group_readable, self.group_writable) {
             (_, true) => Some(GroupAccess::Write),
@@ -68,7 +68,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Makes the repository and says so; returns its password, to open it with.
+/// Makes the repository and prints it; returns its password, to open it with.
 pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Result<Option<Secret>> {
     let options = options(choices, global)?;
     if repository::exists(place)? {
@@ -93,7 +93,7 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     };
     let dir = folder(choices, place).map_err(|error| not_made(place, error))?;
     Repository::init(Arc::new(dir), &options, secret.as_ref()).inspect_err(|_| {
-        // What was refused leaves no empty folder behind; one that is not empty stays as it is.
+        // A refused repository leaves no empty folder behind; a folder that is not empty stays.
         let _ = std::fs::remove_dir(place);
     })?;
     let opened = repository::open_with(global, place, "", secret.as_ref())?;
@@ -117,7 +117,7 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
     Ok(secret)
 }
 
-/// The repository's folder, made where it is missing, and shared as the flags say, or else as its own mode does.
+/// Opens the repository's folder, made where it is missing, and shared as the flags say, or else as its own mode does.
 fn folder(choices: &Choices, place: &Path) -> onefold_io::Result<FileDir> {
     let dir = FileDir::create(place)?;
     let Some(group) = choices.group() else {
@@ -129,21 +129,20 @@ fn folder(choices: &Choices, place: &Path) -> onefold_io::Result<FileDir> {
     Ok(dir)
 }
 
-/// That a password was given which protects nothing: whoever gives it may think otherwise, and the next command refuses
-/// it.
+/// Warns that the given password protects nothing: the user may think otherwise, and the next command refuses it.
 fn tell_unused(global: &Global, out: &Out) {
     let leave_out = match global.password.given_by() {
         _ if out.quiet => return,
         Ok(None) => return,
         Ok(Some(option)) if option.starts_with('-') => format!("leave {option} out from now on"),
         Ok(Some(variable)) => format!("unset {variable}"),
-        // Two give one.
+        // Two sources give a password.
         Err(_) => "leave it out from now on".into(),
     };
     let what = "not encrypted: the password that is given is not used";
     match out.json {
         true => out.note_json(&json!({"message_type": "warning", "message": what})),
-        // Other commands hear of the variable, too.
+        // Other commands read the variable, too.
         false if !global.typed.has("encryption") => out.note(format_args!("warning: {what}")),
         false => out.note(format_args!(
             "warning: {what}\n         {leave_out}, or set ONEFOLD_ENCRYPTION=none: else other commands refuse it"
@@ -151,7 +150,7 @@ fn tell_unused(global: &Global, out: &Out) {
     }
 }
 
-/// What was chosen otherwise when the repository was made, in words.
+/// Returns the choices that differ from those of the existing repository, in words.
 pub fn differing(choices: &Choices, repository: &Repository, group: GroupAccess) -> Vec<String> {
     let config = repository.config();
     let size = |bytes: u64| human::bytes(bytes);
@@ -178,7 +177,7 @@ pub fn differing(choices: &Choices, repository: &Repository, group: GroupAccess)
     words.chain(of_group).collect()
 }
 
-/// A folder that cannot be made is no damage, whatever the reason.
+/// Returns the error of a folder that cannot be made; that is no damage, whatever the reason.
 fn not_made(place: &Path, error: onefold_io::Error) -> Error {
     match error.source {
         Some(source) if source.kind() == io::ErrorKind::AlreadyExists => {

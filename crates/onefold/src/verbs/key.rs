@@ -1,4 +1,4 @@
-//! `onefold key`: the passwords that open the repository.
+//! `onefold key`: manages the passwords that open the repository.
 
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ impl New {
         }
         match &self.new_password_file {
             Some(file) => password::not_empty(password::from_file(file)?, Purpose::New),
-            // The environment and the global flags name the old one.
+            // The environment and the global flags name the old password.
             None => password::ask(Purpose::New, "new password: "),
         }
     }
@@ -130,7 +130,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Another who changed the same password may have removed it; then the new ones of both are there.
+/// Removes the old key. Another process that changed the same password may have removed it; then both new keys are
+/// there.
 fn remove_old(repository: &Repository, old: &str, (global, out): (&Global, &Out)) -> Result<()> {
     let patience = Patience::with_the_brief(global, out);
     patience.keep(
@@ -141,7 +142,7 @@ fn remove_old(repository: &Repository, old: &str, (global, out): (&Global, &Out)
     )
 }
 
-/// For programs: which key came, and which went.
+/// Reports, for programs, the key that was added, and the one that was removed.
 fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<()> {
     match out.json {
         true => out
@@ -194,7 +195,7 @@ fn list(repository: &Repository, out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// One that cannot be read can be removed, too.
+/// Returns the key whose id begins so; a key that cannot be read can be removed, too.
 fn resolve(repository: &Repository, beginning: &str) -> Result<String> {
     let mut fits = repository.key_names()?;
     fits.retain(|id| !beginning.is_empty() && id.starts_with(beginning));

@@ -1,4 +1,4 @@
-//! `onefold list`: names of what the repository holds, one a line, for scripts.
+//! `onefold list`: lists names of objects in the repository, one a line, for scripts.
 
 use clap::ValueEnum;
 use onefold_store::{Repository, SessionKind, StreamKind};
@@ -18,7 +18,7 @@ pub struct Args {
     pub what: What,
 }
 
-/// Of what.
+/// Kind of the listed objects.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Snapshots
@@ -64,7 +64,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// One line each, in JSON too: there may be very many.
+/// Prints one line for each chunk, in JSON too: there may be very many.
 fn chunks(repository: &Repository, out: &Out) -> Result<Exit> {
     let session = repository.session(SessionKind::Read)?;
     for (container, _) in repository.containers()? {

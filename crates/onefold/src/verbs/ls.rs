@@ -1,4 +1,4 @@
-//! `onefold ls`: what is in a snapshot.
+//! `onefold ls`: lists the entries of a snapshot.
 
 mod ncdu;
 mod order;
@@ -62,11 +62,11 @@ pub struct Args {
     pub ncdu: bool,
 }
 
-/// How entries are shown.
+/// Ways of showing entries.
 enum Lister<'a> {
-    /// At once.
+    /// Each line is printed at once.
     Lines,
-    /// When all are there.
+    /// Lines are printed in order when all are there.
     Sorted(Order, Sorted),
     Ncdu(Ncdu<'a>),
 }
@@ -74,7 +74,7 @@ enum Lister<'a> {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let spec = Spec::parse(&args.snapshot)?;
     let repository = repository::open(global, "a listing")?;
-    // What the snapshot refers to stays from here on.
+    // Objects that the snapshot refers to stay from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
@@ -93,14 +93,14 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if !top.is_empty() {
         let entry = tree.entry(top, &mut reader)?.ok_or_else(nothing)?;
         if !entry.is_dir() {
-            // A file is what its folder has of that name.
+            // The path of a single file is its name in its folder.
             let (folder, name) = path::split(top);
             (top, wanted) = (folder, vec![path::join(b"", name)]);
         }
     }
     let is_wanted = |path: &[u8]| is_wanted(args, &wanted, &path[top.len()..]);
     let mut lister = Lister::begin(args, &named, (&tree, top), &is_wanted, out)?;
-    // `/` is everywhere, and no entry.
+    // The root is always there, and has no entry.
     let mut is_found = wanted.is_empty() || wanted.contains(&Vec::new());
     let mut cursor = tree.cursor_at(top, b"");
     while let Some((folder, entry)) = cursor.next(&mut reader)? {
@@ -133,8 +133,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// As restic: without paths everything; with paths the path itself and what lies directly in it, or all below with
-/// `--recursive`.
+/// Whether a path is listed, as in restic: without paths all are; with paths the path itself and entries directly in
+/// it, or everything below with `--recursive`.
 fn is_wanted(args: &Args, wanted: &[Vec<u8>], path: &[u8]) -> bool {
     let direct = |folder: &[u8]| path == folder || path::split(path).0 == folder;
     wanted.is_empty()
@@ -190,7 +190,7 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
     }
 }
 
-/// What the snapshot does not have of an entry, in words.
+/// Returns, in words, what the snapshot lacks of an entry.
 pub fn missing(entry: &Entry) -> &'static str {
     if entry.is_unreadable() {
         " (could not be read)"
@@ -204,7 +204,7 @@ pub fn missing(entry: &Entry) -> &'static str {
     }
 }
 
-/// A line as `ls -l` writes it.
+/// Returns a line as `ls -l` writes it.
 pub fn long(path: &[u8], entry: &Entry, human_readable: bool) -> String {
     let size = if human_readable {
         human::bytes(entry.size)

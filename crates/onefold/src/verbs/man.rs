@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// With usage lines as `--help` has them for synopses: of itself a page lists all flags there, without their values.
+/// Sets usage lines as in `--help`: otherwise a page's synopsis lists all flags, without their values.
 fn with_usages(mut command: Command) -> Command {
     let usage = command.render_usage().to_string();
     let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();

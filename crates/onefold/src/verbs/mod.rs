@@ -1,4 +1,4 @@
-//! The verbs: each file holds one verb's flags and what it does.
+//! The verbs: each file holds one verb's flags and its work.
 
 pub mod backup;
 pub mod cat;
@@ -31,7 +31,7 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 
-/// Does what the command line says.
+/// Runs the verb of the command line.
 pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
     let global = &cli.global;
     match &cli.verb {

@@ -1,4 +1,4 @@
-//! `onefold prune`: give back the space of what no snapshot needs any more. Backups may run meanwhile.
+//! `onefold prune`: gives back the space of chunks that no snapshot needs any more. Backups may run meanwhile.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn unused(text: &str) -> Result<Unused, String> {
 }
 
 impl How {
-    /// As the engine has it.
+    /// Returns the engine's options.
     pub fn options(&self, dry_run: bool) -> SweepOptions {
         SweepOptions {
             dry_run,
@@ -81,7 +81,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Sweeps what `roots` do not reach, and prints what came of it.
+/// Sweeps chunks that `roots` do not reach, and prints the result.
 pub fn sweep(
     repository: &Repository,
     roots: &impl Roots,

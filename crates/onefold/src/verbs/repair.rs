@@ -1,4 +1,4 @@
-//! `onefold repair`: rebuild what can be rebuilt, and say exactly what cannot.
+//! `onefold repair`: rebuilds what can be rebuilt, and reports exactly what cannot.
 
 mod snapshots;
 
@@ -55,11 +55,11 @@ pub struct Args {
     pub dry_run: bool,
 }
 
-/// How long what is set aside is of use.
+/// Advice on how long containers that were set aside are of use.
 pub const ASIDE_UNTIL: &str =
     "once `onefold check --read-data` finds that no snapshot misses anything, it can be deleted";
 
-/// What to repair.
+/// Part of the repository to repair.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// Everything
@@ -73,7 +73,7 @@ pub enum What {
 
 impl Args {
     fn is_of_snapshots(&self) -> bool {
-        // A variable that says the host is for other verbs too.
+        // A variable with the host is for other verbs, too.
         let has_filter = ["filter_host", "filter_tag", "filter_path"]
             .iter()
             .any(|id| self.typed.has(id));
@@ -124,7 +124,7 @@ fn print(repository: &Repository, mut report: RepairReport, out: &Out) -> Result
     end(report, hurts, out)
 }
 
-/// Prints errors, each with what it is about.
+/// Prints errors, each with its subject.
 fn tell(what: &str, errors: &[onefold_store::Error], out: &Out) -> Result<()> {
     errors.iter().try_for_each(|error| {
         let message = error::chain_of(error);
@@ -135,7 +135,7 @@ fn tell(what: &str, errors: &[onefold_store::Error], out: &Out) -> Result<()> {
     })
 }
 
-/// Prints what became of everything but containers.
+/// Prints the results for all objects except containers.
 fn print_small_objects(report: &RepairReport, out: &Out) -> Result<()> {
     for folder in &report.made_folders {
         out.say(format_args!(
@@ -160,7 +160,7 @@ fn print_small_objects(report: &RepairReport, out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// Prints which containers were replaced, and which of them are kept beside the others.
+/// Prints the containers that were replaced, and those among them that are kept beside the others.
 fn print_containers(report: &RepairReport, out: &Out) -> Result<()> {
     let (replaced, aside) = (&report.replaced_containers, &report.set_aside);
     let count = (replaced.len() + aside.len()) as u64;
@@ -212,7 +212,7 @@ fn summary(report: &RepairReport) -> Value {
     })
 }
 
-/// Says whether all is whole again.
+/// Prints whether everything is whole again.
 fn end(mut report: RepairReport, hurts: Hurts, out: &Out) -> Result<Exit> {
     let damages = report.left.damage.len() as u64;
     if damages == 0 {

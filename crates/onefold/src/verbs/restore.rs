@@ -1,4 +1,4 @@
-//! `onefold restore`: files from a snapshot.
+//! `onefold restore`: restores files from a snapshot.
 
 mod own;
 
@@ -119,7 +119,7 @@ pub struct Args {
     pub ownership_by_name: bool,
 }
 
-/// What to do with files that are there already.
+/// The way to treat files that are there already.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub enum When {
     /// Replace them
@@ -163,7 +163,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut options = options(args, &spec, out)?;
     let repository = repository::open(global, "a restore")?;
     options.kept = own::folders(&place)?;
-    // What the snapshot refers to stays from here on.
+    // Objects that the snapshot refers to stay from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     if !args.dry_run {
@@ -200,7 +200,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     )
 }
 
-/// What the repository has no good copy of. How much a lost part of the listing named nobody knows.
+/// Returns a sentence about paths of which the repository has no good copy. The number of paths in a lost part of the
+/// listing is not known.
 fn lost(summary: &Summary) -> String {
     let paths = many(summary.lost, "path");
     if summary.lost_parts == 0 {
@@ -304,7 +305,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
     print_others(args, summary, out)
 }
 
-/// What was restored, and whether it was read back.
+/// Prints how much was restored, and whether it was read back.
 fn print_restored(
     args: &Args,
     summary: &Summary,
@@ -349,7 +350,7 @@ fn print_restored(
     Ok(())
 }
 
-/// What stayed, went, failed, or is not in the snapshot.
+/// Prints how much stayed, was deleted, failed, or is not in the snapshot.
 fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
     let stayed = summary.skipped + summary.skipped_dirs + summary.skipped_others;
     if stayed > 0 {
@@ -405,7 +406,7 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
     Ok(())
 }
 
-/// How many paths lack what of their metadata, and what leaves out asking for it.
+/// Returns a sentence about paths that lack metadata, with the option that does not ask for it.
 fn lacking(summary: &Summary) -> String {
     let (paths, lack) = match summary.lacking {
         1 => ("1 path".into(), "lacks some of its"),
@@ -437,7 +438,7 @@ fn lacking(summary: &Summary) -> String {
     format!("{paths} {lack} metadata: {}{remedy}", kinds.join(", "))
 }
 
-/// How long it took and how fast that was; nothing where nothing was done.
+/// Returns time and speed; empty where nothing was done.
 fn speed(args: &Args, restored_bytes: u64, elapsed: Duration) -> String {
     if args.dry_run {
         return String::new();

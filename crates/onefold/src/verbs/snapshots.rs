@@ -1,4 +1,4 @@
-//! `onefold snapshots`: which snapshots there are.
+//! `onefold snapshots`: lists the snapshots.
 
 use std::ffi::OsString;
 
@@ -53,7 +53,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let by = args.group_by;
     let mut groups = forget::group(found, by);
     for group in &mut groups {
-        // The newest stands first so far.
+        // The newest snapshot comes first until the order is reversed.
         group.truncate(args.latest.unwrap_or(usize::MAX));
         group.reverse();
     }
@@ -94,7 +94,7 @@ fn as_json(repository: &Repository, by: GroupBy, groups: &[Vec<Brief>], out: &Ou
     out.bytes(b"\n")
 }
 
-/// Prints one row a snapshot; further paths stand in rows of their own. Gives how many snapshots there are.
+/// Prints one row for each snapshot; further paths have rows of their own. Returns how many snapshots there are.
 fn table(repository: &Repository, group: &[Brief], compact: bool, out: &Out) -> Result<u64> {
     let mut columns = Columns::new(&[4, 5]);
     each_row(repository, group, compact, &mut |row| {
@@ -106,7 +106,7 @@ fn table(repository: &Repository, group: &[Brief], compact: bool, out: &Out) -> 
     })
 }
 
-/// The rows one by one: those of a list of paths are many.
+/// Calls `visit` with the rows one by one: a long list of paths has many.
 fn each_row(
     repository: &Repository,
     group: &[Brief],

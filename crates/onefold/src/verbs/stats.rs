@@ -1,4 +1,4 @@
-//! `onefold stats`: how much there is, and how much of it is stored.
+//! `onefold stats`: shows how much can be restored, and how much of it is stored.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Args {
     pub mode: Mode,
 }
 
-/// What to count.
+/// Kind of statistics.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// What restoring each snapshot would write
@@ -64,7 +64,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             Some(named) => adder.add(&Tree::open(&named.snapshot, &mut reader)?, &mut reader),
             None => Ok(()),
         };
-        // What was counted of it until then stays in the sums.
+        // The parts that were counted before the error stay in the sums.
         if let Err(error) = add() {
             unread.add_lost(named.id, error, out)?;
         }
@@ -190,8 +190,8 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
     show(sizes, figures, &lines, out)
 }
 
-/// What the repository takes on disk is that of all snapshots: what they share belongs to none, and is compressed with
-/// its neighbours.
+/// Prints raw data of some snapshots. The repository's size on disk is left out: chunks that snapshots share belong to
+/// none alone, and are compressed with their neighbours.
 fn raw_data_of_some(sizes: &Sizes, out: &Out) -> Result<()> {
     let figures = json!({
         "total_uncompressed_size": sizes.total_uncompressed_size,
@@ -215,7 +215,7 @@ fn raw_lines(sizes: &Sizes) -> [String; 2] {
     ]
 }
 
-/// A mode's figures for programs, or its lines for people; both say of how many snapshots.
+/// Prints a mode's figures for programs, or its lines for people; both with the number of snapshots.
 fn show(sizes: &Sizes, mut figures: Value, lines: &[String], out: &Out) -> Result<()> {
     if out.json {
         figures["snapshots_count"] = json!(sizes.snapshots_count);
@@ -226,7 +226,7 @@ fn show(sizes: &Sizes, mut figures: Value, lines: &[String], out: &Out) -> Resul
     lines.iter().try_for_each(|line| out.line(line))
 }
 
-/// Said before figures that come from a sample.
+/// Returns the word before figures that come from a sample.
 fn about(sizes: &Sizes) -> &'static str {
     if sizes.is_exact { "" } else { "about " }
 }
@@ -239,7 +239,7 @@ fn fill(report: &SweepReport, unused: u64) -> f64 {
     }
 }
 
-/// What compression saves, in percent.
+/// Returns the share that compression saves, in percent.
 fn saving(big: u64, small: u64) -> f64 {
     match big {
         0 => 0.0,

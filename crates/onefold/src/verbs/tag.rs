@@ -1,4 +1,4 @@
-//! `onefold tag`: other tags for snapshots.
+//! `onefold tag`: changes tags of snapshots.
 
 use std::ffi::OsString;
 

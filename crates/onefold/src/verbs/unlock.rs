@@ -1,5 +1,5 @@
-//! `onefold unlock`: nothing to do, said where restic's scripts ask for it. What a dead process held, the kernel has
-//! freed.
+//! `onefold unlock`: does nothing, and says so, for scripts made for restic. The kernel has released the locks of dead
+//! processes.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `onefold version`: which program this is.
+//! `onefold version`: prints the version of the program.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! `onefold volume`: block devices. One file a verb in `volume/`.
+//! `onefold volume`: block devices. Each verb has a file in `volume/`.
 
 mod ask;
 mod attach;

@@ -1,4 +1,4 @@
-//! `onefold with-lock`: a command runs while nothing is deleted from the repository, so that its files can be copied.
+//! `onefold with-lock`: runs a command while nothing is deleted from the repository, so that its files can be copied.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ use crate::out::{self, Out};
 use crate::patience::Patience;
 use crate::{repository, signal};
 
-/// What shells, `env` and `timeout` end with where a command is not there, or cannot be run.
+/// Exit codes of shells, `env` and `timeout` where a command is not there, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
@@ -71,7 +71,7 @@ fn run_command(command: &[OsString], out: &Out) -> Result<Exit> {
     Ok(Exit::OfCommand(code_of(status)))
 }
 
-/// Waits for the command, and passes signals on to it as long as its number is its own.
+/// Waits for the command, and passes signals on to it as long as it has its process number.
 fn wait(mut child: Child) -> io::Result<ExitStatus> {
     let passing = signal::pass_on_to(Pid::from_child(&child));
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -80,7 +80,7 @@ fn wait(mut child: Child) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// As shells tell it.
+/// Returns the exit code as shells give it.
 fn code_of(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal).unwrap_or(i32::from(NOT_RUN));

@@ -1,4 +1,4 @@
-//! `--files-from`: lines of globs, and the paths that they stand for.
+//! `--files-from`: lines of globs, and the paths that match them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::out::{self, Out};
 use crate::paths;
 
-/// Hands `take` the paths that the lines of `text` stand for, in order. A line that stands for none is told of and left
-/// out, as restic does it.
+/// Calls `take` with the paths that match the lines of `text`, in order. A line without a match is reported and left
+/// out, as in restic.
 ///
 /// # Errors
 /// A line is no pattern, or `take` fails.
@@ -36,8 +36,8 @@ pub fn expand_lines(
     Ok(())
 }
 
-/// Component by component: one without `*`, `?`, `[`, `\` is taken as it is, others are looked up in the folders found
-/// so far.
+/// Expands a glob component by component: one without `*`, `?`, `[`, `\` is taken literally, others are looked up in
+/// the folders found so far.
 fn expand(glob: &[u8]) -> Result<Vec<PathBuf>> {
     let start = if glob[0] == b'/' { "/" } else { "" };
     let mut found = vec![PathBuf::from(start)];

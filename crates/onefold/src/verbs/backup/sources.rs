@@ -1,4 +1,4 @@
-//! What to back up and what to leave out, from the command line.
+//! Sources of a backup, from the command line.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -24,31 +24,31 @@ use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
 use crate::{human, named_file, paths};
 
-/// How soon a command that has closed its output is looked at again, at first and later on.
+/// Intervals at which a command that has closed its output is looked at again, at first and later on.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
 
-/// Links that lead from one to the next: as many as the system follows.
+/// Most links that are followed, one after another: as many as the system follows.
 const LINKS_MAX: usize = 40;
 
-/// RAM that paths to back up may take, in bytes: a snapshot names them all, and is read whole. So a backup of as many
-/// takes 200 MiB.
+/// RAM that paths to back up may take, in bytes: a snapshot names them all, and is read as a whole. A backup of that
+/// many takes 200 MiB.
 const PATHS_BYTES_MAX: usize = 80 << 20;
 
-/// What a path takes: it is there once, in a snapshot's bytes, and by its names, which the walk goes by.
+/// RAM of a path, in bytes: it is there twice, in a snapshot's bytes, and as names in the walk.
 fn ram_bytes(path: &[u8]) -> usize {
     2 * path.len() + 64
 }
 
-/// A command whose output is backed up. It ends with the backup.
+/// A command whose output is backed up. The command ends with the backup.
 pub struct Feed {
     child: Child,
     words: String,
 }
 
 impl Feed {
-    /// Waits for its end, or until nobody wants that any more; half an output is no backup. It may go on for long after
-    /// its output has ended.
+    /// Waits for the command's end, which may come long after its output has ended, or until the backup is cancelled.
+    /// Half an output is an error.
     pub fn ended_well(&mut self, progress: &Progress) -> onefold_backup::Result<()> {
         let mut pause = LOOK_AGAIN_MIN;
         let ended = loop {
@@ -70,8 +70,8 @@ impl Feed {
     }
 }
 
-/// Of a stream, at least a byte has come: what dies before it has written anything, in front of a pipe, is no backup of
-/// nothing.
+/// Checks that a stream had at least one byte: a command that dies before it has written anything, in front of a pipe,
+/// must not make an empty backup.
 pub fn has_come(is_stream: bool, progress: &Progress) -> onefold_backup::Result<()> {
     match is_stream && progress.bytes_moved.load(Relaxed) == 0 {
         true => Err(onefold_backup::Error::HalfInput("no data came".into())),
@@ -81,13 +81,13 @@ pub fn has_come(is_stream: bool, progress: &Progress) -> onefold_backup::Result<
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        // After its end, both do nothing.
+        // After the command's end, both do nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The sources, and the command that feeds them if there is one.
+/// Returns the sources, and the command that feeds them if there is one.
 pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     let name = || paths::inside(&args.stdin_filename);
     if args.stdin_from_command {
@@ -131,7 +131,7 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
     Ok((input, None))
 }
 
-/// Where the files and folders of the input are; nothing of a stream.
+/// Returns the places of the input's files and folders; none for a stream.
 pub fn places(input: &Input) -> Cow<'_, [Vec<u8>]> {
     match input {
         Input::Paths(paths) => paths.into(),
@@ -140,7 +140,7 @@ pub fn places(input: &Input) -> Cow<'_, [Vec<u8>]> {
     }
 }
 
-/// The sources with the paths where they belong, which `--as` gives in the same order.
+/// Returns the sources with the paths under which they are stored; `--as` gives these in the same order.
 fn moved(sources: Vec<Vec<u8>>, belong: &[OsString]) -> Result<Vec<Moved>> {
     if sources.len() != belong.len() {
         return Err(Error::Usage(format!(
@@ -160,7 +160,7 @@ fn moved(sources: Vec<Vec<u8>>, belong: &[OsString]) -> Result<Vec<Moved>> {
         }
         let at: &[u8] = if from.is_empty() { b"/" } else { &from };
         let about = std::fs::symlink_metadata(OsStr::from_bytes(at));
-        // What is missing is told as any other.
+        // A missing source is reported like any other.
         let is_folder = about.map_or(true, |about| about.is_dir());
         let (name, new_name) = (path::split(&from).1, path::split(&to).1);
         if !is_folder && name != new_name {
@@ -175,10 +175,10 @@ fn moved(sources: Vec<Vec<u8>>, belong: &[OsString]) -> Result<Vec<Moved>> {
     moved.collect()
 }
 
-/// The sources that were given.
+/// Sources that are given, as they are collected.
 struct Listed<'a> {
     sources: Vec<Vec<u8>>,
-    /// What more of them may take.
+    /// RAM that further sources may take, in bytes.
     room_bytes: usize,
     out: &'a Out,
 }
@@ -206,11 +206,12 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// A source as snapshots call it. A link with a slash behind it stands for the folder that it leads to, as everywhere.
+/// Returns a source in the form of snapshots. A link with a slash behind it means the folder that it leads to, as
+/// everywhere.
 fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     paths::confirm_no_stdin(path)?;
     let absolute = paths::absolute(path)?;
-    // Of the root nothing is left.
+    // The root's clean path is empty.
     let link = match &absolute[..] {
         b"" => Path::new("/"),
         path => Path::new(OsStr::from_bytes(path)),
@@ -241,13 +242,13 @@ fn source(path: &OsStr, out: &Out) -> Result<Vec<u8>> {
     }
     match std::fs::canonicalize(link) {
         Ok(folder) => Ok(folder.into_os_string().into_vec()),
-        // Told as any source that is missing, by the name of what is.
+        // A missing source is reported by its own name.
         Err(e) => led_nowhere(&absolute)
             .ok_or_else(|| Error::io(format!("follow {}", paths::shown(&absolute)), e)),
     }
 }
 
-/// That a path means to the system what it means here, where `..` takes a name away.
+/// Checks that a path means the same to the system as here, where `..` removes the name before it.
 fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
     let bytes = given.as_os_str().as_bytes();
     if !bytes.split(|b| *b == b'/').any(|name| name == b"..") {
@@ -268,12 +269,12 @@ fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
             paths::shown(clean.as_os_str().as_bytes())
         ))),
         (Err(e), Ok(_)) => Err(Error::io(format!("look at {shown}"), e)),
-        // It is told as any that is missing.
+        // The path is missing, which is reported as for any other.
         (Err(_), Err(_)) => Ok(()),
     }
 }
 
-/// Whether what the link leads to is a device, a pipe or a socket: the backup tells of that, or reads it.
+/// Whether the link leads to a device, a pipe or a socket: the backup reports or reads it.
 fn leads_to_device(link: &Path) -> bool {
     let about = std::fs::metadata(link).map(|about| about.file_type());
     about.is_ok_and(|it| !it.is_file() && !it.is_dir())
@@ -283,7 +284,7 @@ fn is_of_folder(given: &[u8]) -> bool {
     given.ends_with(b"/") || given.ends_with(b"/.")
 }
 
-/// Where a link leads, if nothing is there.
+/// Returns the path that a link leads to, if nothing is there.
 fn led_nowhere(link: &[u8]) -> Option<Vec<u8>> {
     let mut place = link.to_vec();
     for _ in 0..LINKS_MAX {
@@ -318,7 +319,8 @@ fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
     Ok((Feed { child, words }, out.into()))
 }
 
-/// The paths of a list, each behind the other. One of zero bytes ends with one, or its end is missing.
+/// Calls `take` with the paths of a list, one after another. A list with zero bytes must end with one, or its end is
+/// missing.
 fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>) -> Result<()> {
     let bytes = match separator {
         0 => read(file)?,
@@ -345,7 +347,7 @@ fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>)
     })
 }
 
-/// A list of one path a line.
+/// Reads a list with one path per line.
 fn read_lines(file: &OsStr) -> Result<Vec<u8>> {
     let bytes = read(file)?;
     let name = file.to_string_lossy();
@@ -358,19 +360,19 @@ fn read_lines(file: &OsStr) -> Result<Vec<u8>> {
     }
 }
 
-/// Some editors begin a file with a mark of its encoding.
+/// Removes the mark of the encoding with which some editors begin a file.
 fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// The repository's folder, if it is there. It is left out of a backup that would hold it: by device and inode, since
-/// the walk may meet it by way of links and under any name.
+/// Returns device and inode of the repository's folder, if it is there. A backup leaves the folder out by these, since
+/// the walk may come to it through links and under any name.
 pub fn own_folder(repository: &Path) -> Option<(u64, u64)> {
     let about = std::fs::metadata(repository).ok()?;
     Some((about.dev(), about.ino()))
 }
 
-/// Says that the repository is left out, where that can be told from the sources.
+/// Reports that the repository is left out, where the sources show it.
 pub fn say_left_out(sources: &[Vec<u8>], repository: &Path, out: &Out) -> Result<()> {
     let Ok(real) = std::fs::canonicalize(repository) else {
         return Ok(());
@@ -389,7 +391,7 @@ pub fn say_left_out(sources: &[Vec<u8>], repository: &Path, out: &Out) -> Result
     }
 }
 
-/// A source without links on the way to it; it may be one itself, which is not followed.
+/// Returns a source's path without links on the way; the source itself may be a link, which is not followed.
 fn where_it_is(source: &[u8]) -> Vec<u8> {
     let (folder, name) = path::split(source);
     let folder = if folder.is_empty() { b"/" } else { folder };

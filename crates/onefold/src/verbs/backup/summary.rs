@@ -1,4 +1,4 @@
-//! What a backup says at its end: what was looked at, what was new, how small it became, and what to run next.
+//! Summary at the end of a backup: files that were looked at, new data, its compression, and commands to run next.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -107,7 +107,7 @@ fn as_text(
     }
 }
 
-/// How much smaller what is new became; nothing where seals and descriptors take more than compression gives.
+/// Returns how much smaller the new data became; empty where seals and descriptors take more than compression gains.
 fn compressed(s: &Summary) -> String {
     match s.data_added > s.data_added_packed {
         true => format!(
@@ -118,9 +118,9 @@ fn compressed(s: &Summary) -> String {
     }
 }
 
-/// How much of what was read was stored already, if that is known: names and times are new bytes, too, and of a few
-/// small files they are more than the contents are. Of what was read alone: nobody has looked how much of the rest is
-/// holes.
+/// Returns how much of the data that was read was stored already, if that is known: names and times are new bytes, too,
+/// and more than the contents of a few small files. Only data that was read counts, since holes in the rest are not
+/// known.
 fn known(s: &Summary) -> Option<String> {
     let known = s.bytes_read.checked_sub(s.data_added)?;
     let ratio = match s.data_added {
@@ -136,7 +136,8 @@ fn known(s: &Summary) -> Option<String> {
     })
 }
 
-/// What could not be backed up. Of a source that is none, nothing is in the snapshot, and `ls` has nothing to show.
+/// Reports the paths that could not be backed up. The snapshot has nothing of a source that cannot be backed up, so
+/// `ls` cannot show it.
 fn lacking(outcome: &Outcome, meter: &Meter, out: &Out) {
     let none = [
         (outcome.missing_sources, "not there or cannot be looked at"),
@@ -167,7 +168,7 @@ fn is_approximate(summary: &Summary) -> bool {
     summary.data_chunks + summary.tree_chunks > onefold_store::DRY_RUN_EXACT_CHUNKS as u64
 }
 
-/// What to run next: said after a first backup, not after the hundredth.
+/// Prints the commands to run next, after a first backup only.
 fn next(id: &str, is_first: bool, global: &Global, out: &Out) -> Result<()> {
     if !is_first {
         return Ok(());
@@ -175,7 +176,7 @@ fn next(id: &str, is_first: bool, global: &Global, out: &Out) -> Result<()> {
     let repo = global.repo.as_ref().map_or(String::new(), |repo| {
         format!(" --repo {}", quoted(&repo.to_string_lossy()))
     });
-    // As it was called: it need not be on the PATH.
+    // The program is named as it was called: it need not be on the PATH.
     let program = std::env::args_os()
         .next()
         .unwrap_or_else(|| "onefold".into());

@@ -19,11 +19,11 @@ use crate::out::Out;
 use crate::paths;
 use crate::progress::Meter;
 
-/// RAM for what is known of files with several names; beyond that it stands in a temporary file.
+/// RAM for files with several names, in bytes; further ones go to a temporary file.
 const MET_BYTES: usize = 6 << 20;
 
-/// Counts all files below the paths, each once whatever the number of its names, as a backup reads it; gives how many
-/// could not be read.
+/// Counts all files below the paths as a backup reads them, each once whatever the number of its names; returns how
+/// many could not be read.
 pub fn all(
     args: &Args,
     global: &Global,
@@ -48,7 +48,7 @@ pub fn all(
         open_files: 0,
         failing: walk::SOUND,
     };
-    // A chunker that cannot be is told before the walk begins.
+    // A chunker that cannot be made is reported before the walk begins.
     Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
     let walk = Mutex::new(Files::new(Walk::start(&sources, &options)?, meter));
     let threads = threads(global);
@@ -97,7 +97,7 @@ pub fn stdin(args: &Args, global: &Global, tallies: &Tallies, meter: &Meter) -> 
     Ok(())
 }
 
-/// Counts bytes as they are read, and ends the reading when a signal came.
+/// Returns a function that counts bytes as they are read, and ends the reading after a signal.
 fn tick(progress: &Progress) -> impl FnMut(usize) -> bool {
     |bytes| {
         progress.bytes_done.fetch_add(bytes as u64, Relaxed);
@@ -106,7 +106,7 @@ fn tick(progress: &Progress) -> impl FnMut(usize) -> bool {
     }
 }
 
-/// Reads file after file; where none is left, helps with the large ones that others still read.
+/// Reads file after file; where none is left, helps with the large ones that other threads still read.
 fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Meter) -> Result<()> {
     let reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
     let mut reading = reading.helped(helpers);
@@ -131,15 +131,15 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Mete
     Ok(())
 }
 
-/// A file that the walk has met.
+/// A file that the walk has found.
 struct Found {
-    /// The folder it lies in.
+    /// Folder that the file lies in.
     dir: Arc<OwnedFd>,
     path: Vec<u8>,
 }
 
 impl Found {
-    /// Reads what is data of it; holes are passed over, as by a backup.
+    /// Reads the file's data; holes are skipped, as in a backup.
     fn read(&self, reading: &mut Reading<'_>, progress: &Progress) -> io::Result<()> {
         let mut source = read::open_to_look(self.dir.as_fd(), path::split(&self.path).1)?;
         if !source.may_have_holes() {
@@ -167,11 +167,11 @@ impl Found {
     }
 }
 
-/// The walk's files, one after the other.
+/// Files of the walk, one after another.
 struct Files<'a, 'b> {
     walk: Walk,
     meter: &'a Meter<'b>,
-    /// The piece that the files are of.
+    /// Folder of the current piece.
     place: Option<(Arc<OwnedFd>, Arc<[u8]>)>,
     names: std::vec::IntoIter<Vec<u8>>,
     met: Met,
@@ -215,7 +215,7 @@ impl<'a, 'b> Files<'a, 'b> {
         }
     }
 
-    /// Errors of the piece that are to be read. Further names of what is read already are done with.
+    /// Returns the names of a piece that must be read. Further names of files that were read count as done.
     fn names_of(&mut self, found: Vec<walk::Found>) -> Vec<Vec<u8>> {
         let progress = &self.meter.progress;
         let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! The figures: a table for people, JSON and CSV for programs.
+//! Output of the figures: a table for people, JSON and CSV for programs.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::human::{self, bytes, count};
 use crate::out::Out;
 use crate::progress::Meter;
 
-/// To standard output. Without a `meter` nothing was read now: how many files there were is not known.
+/// Prints the figures to standard output. Without a `meter` nothing was read now: the number of files is not known.
 pub fn print(estimates: &[(Choice, Estimate)], meter: Option<&Meter>, out: &Out) -> Result<()> {
     let files = meter.map(|meter| meter.progress.files_done.load(Relaxed));
     if out.json {
@@ -98,7 +98,7 @@ fn value((choice, estimate): &(Choice, Estimate)) -> Value {
     })
 }
 
-/// The fields of the JSON, a choice a line.
+/// Returns the fields of the JSON as CSV, a line for each choice.
 pub fn csv(estimates: &[(Choice, Estimate)]) -> String {
     const FIELDS: [&str; 14] = [
         "chunker",

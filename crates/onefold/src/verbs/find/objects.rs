@@ -1,5 +1,5 @@
-//! `onefold find --blob`, `--tree` and `--pack`: which paths of which snapshots refer to stored objects. What restic
-//! calls blobs are chunks, trees are leaves and recipes, packs are containers.
+//! `onefold find --blob`, `--tree` and `--pack`: finds paths of snapshots that refer to stored objects. restic's blobs
+//! are chunks, its trees are leaves and recipes, its packs are containers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,12 +15,12 @@ use crate::out::Out;
 use crate::select::short;
 use crate::{lossless, paths, when};
 
-/// What is looked for.
+/// Objects to search for.
 pub struct Objects {
     /// Beginnings of fingerprints, in hexadecimal digits.
     ids: Vec<String>,
     containers: HashSet<ContainerId>,
-    /// What those containers hold: what once stood elsewhere is referred to by its old place.
+    /// Chunks in those containers: a chunk that was moved is still referred to by its old place.
     held: HashSet<Fingerprint>,
     wants_files: bool,
     wants_leaves: bool,
@@ -41,7 +41,7 @@ pub struct Found {
 }
 
 impl Objects {
-    /// What the flags ask for; `None`: they ask for names.
+    /// Returns the objects that the flags ask for; `None`: they ask for names.
     pub fn wanted(args: &Args, repository: &Repository) -> Result<Option<Self>> {
         if !(args.blob || args.tree || args.pack) {
             return match args.show_pack_id {
@@ -71,7 +71,8 @@ impl Objects {
         Ok(Some(objects))
     }
 
-    /// Of a container that is lost or hurt, what referred to it before is found all the same.
+    /// Finds the containers and their chunks. For a container that is lost or hurt, references to it are found all the
+    /// same.
     fn look_into_containers(&mut self, repository: &Repository) -> Result<()> {
         let ids = std::mem::take(&mut self.ids);
         for id in &ids {
@@ -105,7 +106,7 @@ impl Objects {
         !self.ids.is_empty() && self.ids.iter().any(|id| name().starts_with(&id[..]))
     }
 
-    /// Prints what a snapshot refers to of them, and gives it for JSON.
+    /// Prints the paths of a snapshot that refer to the objects, and returns them for JSON.
     pub fn search(
         &self,
         named: &Named,

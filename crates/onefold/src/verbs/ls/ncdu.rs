@@ -1,8 +1,8 @@
-//! `ls --ncdu`: what `ncdu -f -` reads: folders as arrays within arrays, written as they come.
+//! `ls --ncdu`: the format that `ncdu -f -` reads: folders as arrays within arrays, written as they come.
 //!
-//! A snapshot lists a folder whole before those below it. So a folder's array stays open until nothing below it can
-//! come any more, and folders without entries are known by never having been opened. The way there is that of a
-//! restore: its RAM is bounded by the depth of the tree.
+//! A snapshot lists a folder completely before the folders in it. So a folder's array stays open until nothing below it
+//! can come any more, and folders without entries are those that were never opened. The way through the folders is that
+//! of a restore: its RAM is bounded by the depth of the tree.
 
 use onefold_backup::tree::Tree;
 use onefold_backup::way::{Step, Way};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::lossless;
 use crate::out::Out;
 
-/// Writes the arrays.
+/// Writer of the arrays.
 pub struct Ncdu<'a> {
     out: &'a Out,
     way: Way<'a, ()>,
@@ -22,8 +22,8 @@ pub struct Ncdu<'a> {
 }
 
 impl<'a> Ncdu<'a> {
-    /// Begins with the folder `top`, which is shown as the root; `about` describes the snapshot. Of what is in it,
-    /// `is_wanted` says by its path in the snapshot whether it is listed.
+    /// Begins with the folder `top`, which is shown as the root; `about` describes the snapshot. `is_wanted` decides by
+    /// its path in the snapshot whether an entry is listed.
     pub fn begin(
         about: &Value,
         (tree, top): (&'a Tree, &[u8]),
@@ -50,7 +50,7 @@ impl<'a> Ncdu<'a> {
         self.write(format!(",\n{}", about(&entry)))
     }
 
-    /// Closes everything.
+    /// Closes all arrays.
     pub fn end(mut self, reader: &mut ChunkReader) -> Result<()> {
         self.go_to(None, reader)?;
         self.write("]]\n".into())
@@ -82,7 +82,7 @@ impl<'a> Ncdu<'a> {
     }
 }
 
-/// What is said of a folder on the way to what is listed.
+/// Returns the object of a folder that only leads to listed ones.
 fn name(name: &[u8]) -> Value {
     let mut about = json!({"name": String::from_utf8_lossy(name)});
     lossless::add(&mut about, "name", name);

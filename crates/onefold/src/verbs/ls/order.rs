@@ -1,9 +1,9 @@
-//! `ls --sort`: what lines are sorted by.
+//! `ls --sort`: orders of lines.
 
 use clap::ValueEnum;
 use onefold_backup::{Entry, Time, path};
 
-/// What lines are sorted by.
+/// Order of lines.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Order {
     /// As the snapshot has them: folder by folder, by name
@@ -23,7 +23,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// What the line of the entry `at` this path is sorted by, byte by byte.
+    /// Returns the sort key of the line for the entry `at` this path; keys are compared byte by byte.
     pub fn key(self, at: &[u8], entry: &Entry) -> Vec<u8> {
         let oldest = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
         let number = match self {
@@ -34,7 +34,7 @@ impl Order {
             Order::Atime => oldest(entry.atime.unwrap_or(entry.mtime)),
             Order::Ctime => oldest(entry.ctime),
         };
-        // Negative ones come before others.
+        // Negative numbers come before others.
         (number ^ i128::MIN).to_be_bytes().to_vec()
     }
 }

@@ -1,9 +1,9 @@
-//! Lines that come in any order and go in the order of their keys; those with the same key as they came.
+//! Sorts lines by their keys; lines with the same key stay in their order.
 //!
-//! They stand in RAM up to a budget. Beyond, they are sorted and written to a nameless file, as a run, and the runs are
-//! merged in the end.
+//! Lines stay in RAM up to a budget. Beyond it, they are sorted and written to a nameless file, as a run, and the runs
+//! are merged at the end.
 //!
-//! A record of a run: `key length: u32 | line length: u32 | key | line`, little-endian.
+//! Format of a record in a run: `key length: u32 | line length: u32 | key | line`, little-endian.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -14,12 +14,12 @@ use onefold_io::os::Scratch;
 
 use crate::error::Result;
 
-/// RAM for lines, or for what is read of their runs, in bytes.
+/// RAM for lines, or for the parts of their runs that are read, in bytes.
 const RAM_BYTES: usize = 16 << 20;
-/// What is read of a run at once, at least: beyond 4,096 runs, which are 64 GiB of lines, that takes more RAM than the
-/// budget.
+/// Least bytes that are read of a run at once: beyond 4,096 runs, which are 64 GiB of lines, that takes more RAM than
+/// the budget.
 const READ_BYTES_MIN: usize = 4 << 10;
-/// What is written of a run at once.
+/// Bytes of a run that are written at once.
 const WRITE_BYTES: usize = 256 << 10;
 const LENGTHS_BYTES: usize = 8;
 
@@ -33,7 +33,7 @@ pub struct Sorted {
     runs: Vec<Range<u64>>,
 }
 
-/// Where in RAM the key begins, the line begins, and the line ends.
+/// Offsets in RAM of the key, of the line, and of the line's end.
 #[derive(Clone, Copy)]
 struct Record {
     key: u32,
@@ -42,7 +42,7 @@ struct Record {
 }
 
 impl Sorted {
-    /// None yet. In reverse, those with the same key are so, too.
+    /// Makes an empty list. In reverse, lines with the same key are reversed, too.
     pub fn new(is_reverse: bool) -> Self {
         Self::within(RAM_BYTES, is_reverse)
     }
@@ -58,7 +58,7 @@ impl Sorted {
         }
     }
 
-    /// Adds a line. Keys are compared byte by byte. Errors: the temporary file.
+    /// Adds a line. Keys are compared byte by byte. Errors: the temporary file failed.
     pub fn push(&mut self, key: &[u8], line: &[u8]) -> Result<()> {
         let bytes = key.len() + line.len() + size_of::<Record>();
         let held = self.bytes.len() + self.records.len() * size_of::<Record>();
@@ -78,7 +78,7 @@ impl Sorted {
         Ok(())
     }
 
-    /// Gives all lines in order. Errors: the temporary file, or those of `visit`.
+    /// Calls `visit` with all lines in order. Errors: the temporary file failed, or errors of `visit`.
     pub fn each(mut self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.runs.is_empty() {
             self.sort();
@@ -112,7 +112,7 @@ impl Sorted {
         self.records = records;
     }
 
-    /// Writes what is in RAM as a run.
+    /// Writes the lines in RAM as a run.
     fn spill(&mut self) -> Result<()> {
         self.sort();
         let file = match self.file.take() {
@@ -168,11 +168,11 @@ impl Sorted {
     }
 }
 
-/// The next record of a run. The greatest is the one whose turn it is.
+/// The next record of a run. The greatest head comes first.
 struct Head {
     is_reverse: bool,
     number: usize,
-    /// What is still to be read of the file.
+    /// Range of the file that is still to be read.
     rest: Range<u64>,
     read_bytes: usize,
     buffer: Vec<u8>,
@@ -181,7 +181,7 @@ struct Head {
 }
 
 impl Head {
-    /// False at the end of the run.
+    /// Moves to the next record. Returns false at the end of the run.
     fn go_on(&mut self, file: &Scratch) -> Result<bool> {
         let start = self.line.end;
         let start = self.have(start, LENGTHS_BYTES, file)?;
@@ -202,7 +202,7 @@ impl Head {
         Ok(true)
     }
 
-    /// Has so many bytes from `start` of the buffer on in it, or as many as there are; gives where they begin.
+    /// Fills the buffer until it has `len` bytes from `start` on, or as many as there are; returns where they begin.
     fn have(&mut self, start: usize, len: usize, file: &Scratch) -> Result<usize> {
         if start + len <= self.buffer.len() {
             return Ok(start);
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// As `slice::sort_by` has it, which is stable.
+    /// Sorts with `slice::sort_by`, which is stable.
     fn naive(mut lines: Vec<(Vec<u8>, Vec<u8>)>, is_reverse: bool) -> Vec<Vec<u8>> {
         lines.sort_by(|a, b| a.0.cmp(&b.0));
         if is_reverse {
@@ -266,7 +266,7 @@ mod tests {
         lines.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// The lines in order, and how many runs it took.
+    /// Returns the lines in order, and how many runs it took.
     fn sorted(
         lines: &[(Vec<u8>, Vec<u8>)],
         ram_bytes: usize,

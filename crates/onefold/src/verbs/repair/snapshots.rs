@@ -1,4 +1,4 @@
-//! `onefold repair snapshots`: new snapshots without what is lost.
+//! `onefold repair snapshots`: makes new snapshots without the lost parts.
 
 use onefold_backup::repair::{Repaired, Storing, repair_as};
 use onefold_backup::roots::SnapshotRoots;
@@ -15,7 +15,7 @@ use crate::out::Out;
 use crate::select::{self, short};
 use crate::{hurt, patience, repository, when};
 
-/// Looks at every reference, and makes what is left of each hurt snapshot a new one.
+/// Looks at every reference, and makes a new snapshot of the remaining parts of each hurt one.
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a repair of snapshots")?;
     let report = what_is_lost(&repository, args)?;
@@ -91,15 +91,15 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What a check finds, if all that is not there is lost for good.
+/// Returns the result of a check, unless something that is missing may come back.
 fn what_is_lost(repository: &Repository, args: &Args) -> Result<CheckReport> {
     let (depth, unseen) = (CheckDepth::Structure, &mut |_: &_| {});
     let mut report = repository.check(&SnapshotRoots, depth, &mut |_| {}, unseen)?;
-    // Another version reads it: nothing is given up for that.
+    // Another version of the program can read these bytes: nothing is given up for them.
     if let Some(unknown) = report.other_versions.drain(..).next() {
         return Err(unknown.into());
     }
-    // The next try, or the next cable, may bring it: neither for that.
+    // The next try, or another cable, may bring these bytes: nothing is given up for them.
     match report.damage.iter().find(|error| error.is_unreadable()) {
         Some(error) if !args.dry_run => Err(Error::Failed(format!(
             "no snapshot was made, and none dropped, since the device does not give all now ({}): `onefold repair` sets aside what it never gives",
@@ -109,7 +109,7 @@ fn what_is_lost(repository: &Repository, args: &Args) -> Result<CheckReport> {
     }
 }
 
-/// Those that are meant and can be read.
+/// Returns the chosen snapshots that can be read.
 fn readable(
     repository: &Repository,
     args: &Args,
@@ -125,8 +125,8 @@ fn readable(
     Ok(ids)
 }
 
-/// Those that are meant and damaged so that nothing of them can be read. A filter passes over them: what they were is
-/// not known.
+/// Returns the chosen snapshots that are damaged so that nothing of them can be read. With a filter there are none,
+/// since their properties are not known.
 fn unreadable(repository: &Repository, args: &Args, filter: &Filter) -> Result<Vec<RootId>> {
     let mut ids = match args.snapshots.is_empty() {
         true if !filter.is_empty() => return Ok(Vec::new()),
@@ -150,7 +150,7 @@ fn drop_it(lock: Option<&RootsLock>, old: &RootId, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Tells what came in a snapshot's place, and whether it is gone.
+/// Prints the snapshot that replaces an old one, and whether the old one was dropped.
 fn tell_replaced(old: &RootId, new: Option<RootId>, args: &Args, out: &Out) -> Result<()> {
     let forgets = args.forget && !args.dry_run;
     if forgets {

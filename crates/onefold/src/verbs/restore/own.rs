@@ -1,4 +1,4 @@
-//! The repository that is restored from: no target lies in it, and none that holds it loses it.
+//! Protects the repository of a restore: no target may lie in it, and a target that holds it must not lose it.
 
 use std::ffi::OsStr;
 use std::fs::{DirEntry, Metadata};
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::{paths, repository};
 
-/// Errors: [`Error::Usage`] where the target is the repository or lies in it, by whatever path or link. What is no
-/// repository holds none.
+/// Refuses a target that is the repository or lies in it, through any path or link. Errors: [`Error::Usage`]. A place
+/// that is no repository protects nothing.
 pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
     let (Ok(true), Ok(own)) = (repository::exists(place), std::fs::metadata(place)) else {
         return Ok(());
     };
     let is_own = |folder: &Path| std::fs::metadata(folder).is_ok_and(|it| id(&it) == id(&own));
-    // Of what is missing in the target's path, a `..` leads back as it is written.
+    // Where a part of the target's path is missing, a `..` behind it removes the name before it.
     let clean = paths::absolute(target.as_os_str())?;
     let ways = [target, Path::new(OsStr::from_bytes(&clean))];
     let is_inside = ways.into_iter().any(|way| {
@@ -32,8 +32,8 @@ pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
     }
 }
 
-/// The repository's folder, those in it and those in these, as (device, inode): each may lie elsewhere, behind a
-/// symbolic link.
+/// Returns the repository's folder, the folders in it, and those in these, as (device, inode): each may lie elsewhere,
+/// behind a symbolic link.
 pub fn folders(place: &Path) -> Result<Vec<(u64, u64)>> {
     let failed = |e| Error::io(format!("look into {}", place.display()), e);
     let folder = |it: Metadata| it.is_dir().then(|| id(&it));
@@ -41,7 +41,7 @@ pub fn folders(place: &Path) -> Result<Vec<(u64, u64)>> {
         .into_iter()
         .collect();
     let mut folders = folders_in(place).map_err(failed)?;
-    // What is no more, leads nowhere or cannot be looked at is in nobody's way.
+    // A folder that is gone, leads nowhere or cannot be looked at needs no protection.
     let below = folders
         .iter()
         .flat_map(|folder| folders_in(folder).unwrap_or_default());
@@ -56,7 +56,7 @@ fn id(about: &Metadata) -> (u64, u64) {
     (about.dev(), about.ino())
 }
 
-/// What in `folder` is no regular file.
+/// Returns the paths of everything in `folder` that is no regular file.
 fn folders_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?.flatten();
     let is_file = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());

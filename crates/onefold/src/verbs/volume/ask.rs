@@ -35,7 +35,7 @@ pub struct DepotArgs {
     pub depot: PathBuf,
 }
 
-/// `stats`.
+/// Runs `volume stats`.
 pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
     loop {
         let stats = ask(&args.depot, "stats")?;
@@ -50,7 +50,7 @@ pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
     }
 }
 
-/// `collect`.
+/// Runs `volume collect`.
 pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
     let done = ask(&args.depot, "collect")?;
     if out.json {
@@ -62,7 +62,7 @@ pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// `save`.
+/// Runs `volume save`.
 pub fn save(args: &DepotArgs, out: &Out) -> Result<Exit> {
     ask(&args.depot, "save")?;
     out.say("saved")?;

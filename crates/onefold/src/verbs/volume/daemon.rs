@@ -21,12 +21,12 @@ use crate::exit::Exit;
 use crate::out::Out;
 use crate::signal;
 
-/// So often the process looks whether it shall end.
+/// Interval at which the process looks whether it must end.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if args.daemon {
-        // The terminal that started it may close.
+        // The terminal that started the process may close.
         let _ = rustix::process::setsid();
     }
     let _listening = signal::listen();
@@ -105,7 +105,7 @@ pub fn listen(
     Ok(Some(control::serve(&listener, Arc::new(daemon))?))
 }
 
-/// Until somebody has the device detached, or a signal comes and nobody uses the device.
+/// Waits until the device is detached, or a signal comes and the device is not in use.
 fn wait(shared: &Shared, out: &Out) {
     let (mut told, mut settled) = (false, Instant::now());
     while !shared.has_gone.load(SeqCst) {
@@ -125,14 +125,14 @@ fn wait(shared: &Shared, out: &Out) {
 /// A device of this host, and whether it has gone.
 pub struct Shared {
     device: PathBuf,
-    /// None once it is detached.
+    /// The attached device; `None` once it is detached.
     attached: Mutex<Option<Attached>>,
     source: Arc<Source>,
     has_gone: AtomicBool,
 }
 
 impl Shared {
-    /// Takes the device away and closes what is behind it: whoever hears the answer can attach it again.
+    /// Detaches the device and closes what is behind it, so that the receiver of the answer can attach it again.
     fn detach(&self) -> Answer {
         let mut attached = self.attached.lock();
         if let Some(device) = &mut *attached {

@@ -1,4 +1,4 @@
-//! `onefold volume list`: devices that are attached to this host.
+//! `onefold volume list`: lists devices that are attached to this host.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub fn run(out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What each daemon says of itself, in the order of their folders.
+/// Returns the status of each daemon, in the order of their folders.
 fn attached() -> Vec<Value> {
     let folders = std::fs::read_dir(places::all())
         .into_iter()

@@ -1,11 +1,11 @@
-//! Where daemons of attached devices live: a private folder each, which is gone after a reboot, as the devices are.
+//! Private folders of the daemons of attached devices, which are gone after a reboot, as the devices are.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Folder of all places: `/run/onefold` for root, of others within their own runtime folder.
+/// Returns the folder of all places: `/run/onefold` for root, for others a folder within their own runtime folder.
 pub fn all() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match own {
@@ -14,10 +14,10 @@ pub fn all() -> PathBuf {
     }
 }
 
-/// The place of a file or folder, by its path without links.
+/// Returns the place of a file or folder, by its path without links.
 ///
 /// # Errors
-/// It is not there.
+/// The file or folder is not there.
 pub fn of(kind: &str, path: &Path) -> Result<PathBuf> {
     let path = path
         .canonicalize()

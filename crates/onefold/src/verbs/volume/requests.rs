@@ -1,4 +1,4 @@
-//! Requests of a daemon's control socket that need a depot alone: what they do, and what they answer.
+//! Requests to a daemon's control socket that need a depot only, and their answers.
 
 use onefold_volume::Effort;
 use onefold_volume::depot::DepotStats;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::source::Source;
 use crate::error::Result;
 
-/// Carries one out; `None`: there is no such request.
+/// Carries out a request; returns `None` where there is no such request.
 pub fn handle(source: &Source, what: &str) -> Option<Result<Value>> {
     Some(match what {
         "stats" => source.with_depot(|depot| Ok(stats(&depot.stats()?))),
@@ -20,7 +20,7 @@ pub fn handle(source: &Source, what: &str) -> Option<Result<Value>> {
     })
 }
 
-/// Statistics as JSON: the report's names (§3.5), then the engine's own.
+/// Returns statistics as JSON: the report's names (§3.5), then the engine's own.
 fn stats(all: &DepotStats) -> Value {
     let (front, engine, space) = (&all.front, &all.engine, &all.space);
     let chunk = u64::from(all.chunk_bytes);

@@ -19,7 +19,7 @@ use crate::human;
 use crate::out::Out;
 use crate::signal;
 
-/// So often a server looks whether it shall end.
+/// Interval at which a server looks whether it must end.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Serve a block device over NBD until SIGTERM
@@ -127,7 +127,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Says where clients find it.
+/// Prints where clients find the server.
 fn tell(
     args: &Args,
     devices: &[Arc<dyn BlockDevice>],

@@ -1,4 +1,4 @@
-//! What `volume` verbs work on: a depot, or a raw file that stands in for one.
+//! Subject of the `volume` verbs: a depot, or a raw file that replaces one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,15 +34,15 @@ impl Named {
             .unwrap_or(Path::new(""))
     }
 
-    /// As the user gave it.
+    /// Returns the path as the user gave it.
     pub fn shown(&self) -> String {
         self.path().display().to_string()
     }
 
-    /// The private folder of the daemon that attaches it.
+    /// Returns the private folder of the daemon that attaches the depot or file.
     ///
     /// # Errors
-    /// There is no such file or folder.
+    /// The file or folder is not there.
     pub fn place(&self) -> Result<PathBuf> {
         match &self.depot {
             Some(folder)
@@ -55,10 +55,10 @@ impl Named {
         }
     }
 
-    /// The control socket of its daemon.
+    /// Returns the control socket of the daemon.
     ///
     /// # Errors
-    /// There is no such file or folder.
+    /// The file or folder is not there.
     pub fn control(&self) -> Result<PathBuf> {
         Ok(match &self.depot {
             Some(folder) => folder.join("control"),
@@ -66,10 +66,10 @@ impl Named {
         })
     }
 
-    /// Opens it; `name` is that of a raw file's device, `ram_bytes` the budget of a depot.
+    /// Opens the depot or raw file; `name` is that of a raw file's device, `ram_bytes` the budget of a depot.
     ///
     /// # Errors
-    /// It is in use, damaged, or not there; the budget is too small.
+    /// The depot or file is in use, damaged, or not there; or the budget is too small.
     pub fn open(&self, name: &str, is_writable: bool, ram_bytes: Option<u64>) -> Result<Source> {
         match &self.depot {
             Some(folder) => {
@@ -84,10 +84,10 @@ impl Named {
     }
 }
 
-/// Opens the depot in `folder`, alone.
+/// Opens the depot in `folder` for this process alone.
 ///
 /// # Errors
-/// There is none, another process has it open, or it is damaged; `ram_bytes` are too few.
+/// There is no depot, another process has it open, or it is damaged; or `ram_bytes` are too few.
 pub fn open_depot(folder: &Path, ram_bytes: Option<u64>) -> Result<Depot> {
     let dir = match FileDir::open(folder) {
         Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
@@ -108,7 +108,7 @@ fn no_depot(folder: &Path) -> Error {
     Error::Device(VolumeError::NoDepot { place })
 }
 
-/// The error with the folder's own path.
+/// Returns the error with the folder's own path.
 pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
     let place = folder.display().to_string();
     match error {
@@ -119,16 +119,16 @@ pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
     }
 }
 
-/// What was opened.
+/// An open depot or raw file.
 pub enum Source {
     /// A raw file.
     Raw(Arc<RawDevice>),
-    /// A depot; none once it is closed.
+    /// A depot; `None` once it is closed.
     Depot(Mutex<Option<Depot>>),
 }
 
 impl Source {
-    /// All devices.
+    /// Returns all devices.
     pub fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
         match self {
             Self::Raw(device) => vec![device.clone()],
@@ -146,10 +146,10 @@ impl Source {
         }
     }
 
-    /// Does something with the open depot.
+    /// Runs `work` on the open depot.
     ///
     /// # Errors
-    /// It is a raw file, or closed; what `work` gives.
+    /// A raw file, or a closed depot; errors of `work`.
     pub fn with_depot<T>(
         &self,
         work: impl FnOnce(&Depot) -> onefold_volume::Result<T>,
@@ -178,10 +178,10 @@ impl Source {
         }
     }
 
-    /// Has everything on the disk, and ends.
+    /// Makes everything durable, and closes the depot.
     ///
     /// # Errors
-    /// The devices have failed.
+    /// Errors of the devices.
     pub fn close(&self) -> Result<()> {
         match self {
             Self::Raw(device) => Ok(onefold_export::flush(&**device)?),
