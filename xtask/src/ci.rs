@@ -1,12 +1,12 @@
-//! What CI runs, in the order in which failures are cheapest to hear of. What could not be run is told at the end:
-//! green does not hide it.
+//! The steps of CI, in the order in which failures are cheapest to learn of. Skipped checks are listed at the end, so
+//! that a green run does not hide them.
 
 use std::ffi::OsString;
 use std::process::Command;
 
 use tempfile::NamedTempFile;
 
-/// Debian packages that the tests use, and a program of each by which it is known to be there.
+/// Debian packages that the tests use, each with a program whose presence shows that it is installed.
 const PACKAGES: &[(&str, &str)] = &[
     ("diffutils", "diff"),
     ("tar", "tar"),
@@ -25,11 +25,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-utils", "qemu-io"),
 ];
 
-/// For each fuzz target: some ten thousand inputs.
+/// Seconds for each fuzz target: some ten thousand inputs.
 const FUZZ_SECONDS: &str = "0.5";
 
-/// Installs the packages that are missing, and runs all with the variable `CI` set: a test fails then where a program
-/// is missing.
+/// Installs the missing packages, and runs all steps with the variable `CI` set: a test then fails where a program is
+/// missing.
 pub fn test() -> Result<(), String> {
     install()?;
     run(true)
@@ -62,7 +62,8 @@ fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests, the model's small casts, a short fuzz, documentation, licences. `all_is_there`: programs that tests use must be.
+/// Format, clippy, tidy, tests, the model's small casts, a short fuzz, documentation, licences. With `all_is_there`,
+/// the programs that tests use must be installed.
 pub fn run(all_is_there: bool) -> Result<(), String> {
     let mut not_run = Vec::new();
     cargo(&["fmt", "--all", "--check"])?;
@@ -100,7 +101,7 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// All tests; gives what they told that they could not test.
+/// Runs all tests; returns what they reported as not tested.
 fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     let untested = NamedTempFile::new().map_err(|error| error.to_string())?;
     let args = ["test", "--workspace"];
@@ -114,8 +115,8 @@ fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     Ok(told.lines().map(|line| format!("test {line}")).collect())
 }
 
-/// The chunkers without the standard library, and, where the target is installed, for a machine that has none; gives
-/// what was not looked for.
+/// Checks the chunkers without the standard library and, where the target is installed, for a machine without an
+/// operating system; returns the check that was skipped.
 fn bare_chunkers() -> Result<Option<String>, String> {
     let bare = ["clippy", "-p", "onefold-chunk", "--no-default-features"];
     let lint = |target: &[&str]| cargo(&[&bare, target, &["--", "-D", "warnings"]].concat());
@@ -128,7 +129,7 @@ fn bare_chunkers() -> Result<Option<String>, String> {
     )))
 }
 
-/// A machine without an operating system.
+/// The target of a machine without an operating system.
 const BARE: &str = "x86_64-unknown-none";
 
 pub fn rust_target_is_there(target: &str) -> bool {
@@ -141,14 +142,14 @@ pub fn rust_target_is_there(target: &str) -> bool {
     })
 }
 
-/// One fuzz target per decoder, with `args` as `onefold-fuzz` takes them.
+/// Runs one fuzz target for each decoder; `args` are those of `onefold-fuzz`.
 pub fn fuzz(args: &[String]) -> Result<(), String> {
     let mut all = vec!["run", "--quiet", "--package", "onefold-fuzz", "--"];
     all.extend(args.iter().map(String::as_str));
     cargo(&all)
 }
 
-/// Runs cargo and says so.
+/// Prints a cargo command and runs it.
 pub fn cargo(args: &[&str]) -> Result<(), String> {
     step(
         &format!("cargo {}", args.join(" ")),
@@ -156,7 +157,7 @@ pub fn cargo(args: &[&str]) -> Result<(), String> {
     )
 }
 
-/// Does what this program is to do in one that is built for release.
+/// Runs this program's present task in a program that is built for release.
 pub fn run_released() -> Result<(), String> {
     let mut command = Command::new("cargo");
     command.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
@@ -179,7 +180,7 @@ pub fn on_path(program: &str) -> bool {
     std::env::split_paths(&path()).any(|dir| dir.join(program).is_file())
 }
 
-/// PATH, and at its end where `mkfs.ext4` is, which not everybody's PATH has.
+/// PATH with the folders of `mkfs.ext4` at its end, which not every user's PATH has.
 fn path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");

@@ -1,14 +1,14 @@
-//! Whether every public item of the chunkers' crate, which people take alone, has an example in its documentation.
+//! A check that every public item of the chunkers' crate, which is used by itself, has an example in its documentation.
 //! Examples run with the tests.
 //!
-//! Public is what stands at the margin of a file that is a public module, and what such a file or `lib.rs` exports by
-//! name. Methods share their type's example.
+//! An item is public if it stands without indentation in a file that is a public module, or if such a file or `lib.rs`
+//! exports it by name. Methods share the example of their type.
 
 use std::path::{Path, PathBuf};
 
 use crate::tidy::{read, sources};
 
-/// Lists the items without one.
+/// Adds the items without an example to `amiss`.
 pub fn check(root: &Path, amiss: &mut Vec<String>) {
     let source = root.join("crates/chunk/src");
     let top = read(&source.join("lib.rs"));
@@ -54,7 +54,7 @@ fn exports(text: &str) -> Vec<String> {
     names.collect()
 }
 
-/// Types, traits and functions at the margin that are public and whose comment shows no code.
+/// Public types, traits and functions without indentation whose comment shows no code.
 fn without_example(text: &str, is_public: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut found, mut shows_code) = (Vec::new(), false);
     for line in text.lines() {
@@ -72,7 +72,7 @@ fn without_example(text: &str, is_public: impl Fn(&str) -> bool) -> Vec<String> 
     found
 }
 
-/// The name of the public type, trait or function that the line begins.
+/// The name of the public type, trait or function whose definition begins on the line.
 fn item(line: &str) -> Option<&str> {
     let item = line.strip_prefix("pub ")?;
     let item = item.strip_prefix("const ").unwrap_or(item);

@@ -1,8 +1,8 @@
-//! Golden files: bytes that were once written must read for ever and are still written so, and FORMAT.md shows what
-//! really stands in them.
+//! Golden files: bytes of earlier versions must be readable for ever and written in the same way today, and FORMAT.md
+//! must show their real content.
 //!
-//! The crates' tests named `golden…` compare and, when told to bless, write. FORMAT.md holds for each example a comment
-//! that names a file and says which bytes are what; the listing under it is made from the file's bytes.
+//! The crates' tests named `golden…` compare, and write where they are told to bless. FORMAT.md has a comment for each
+//! example that names a file and the meaning of its bytes; the listing under it is made from the file's bytes.
 //!
 //! ```text
 //! <!-- golden crates/store/testdata/v1-passing/condemned
@@ -13,8 +13,8 @@
 //! <!-- /golden -->
 //! ```
 //!
-//! A line is a count of bytes and what they are; `*` stands for what is left before the lines that follow it, `-n`
-//! skips n bytes.
+//! A line is a number of bytes and their meaning; `*` stands for the bytes left before the following lines, `-n` skips
+//! n bytes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ const BEGIN: &str = "<!-- golden ";
 const END: &str = "<!-- /golden -->";
 /// Bytes in a line of a listing.
 const LINE_BYTES: usize = 16;
-/// Longer fields are shown by their first line alone.
+/// Longest field in bytes that is shown whole; longer ones are shown by their first line.
 const FIELD_BYTES_MAX: usize = 64;
 
 /// Checks golden files and the examples of FORMAT.md, or writes them anew.
@@ -74,7 +74,7 @@ pub fn run(bless: bool) -> Result<(), String> {
     std::fs::write(&path, made).map_err(|error| error.to_string())
 }
 
-/// What is wrong with the golden files and FORMAT.md's examples, as far as files alone tell.
+/// Adds faults of the golden files and of FORMAT.md's examples to `amiss`, as far as files alone show them.
 pub fn check(root: &Path, magics: &[(PathBuf, Vec<u8>)], amiss: &mut Vec<String>) {
     let text = crate::tidy::read(&root.join("FORMAT.md"));
     let (made, wrong) = render_all(root, &text);
@@ -92,7 +92,7 @@ pub fn check(root: &Path, magics: &[(PathBuf, Vec<u8>)], amiss: &mut Vec<String>
     }
 }
 
-/// The bytes of everything in `crates/*/testdata`.
+/// The contents of all files in `crates/*/testdata`.
 fn golden_files(root: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let crates = std::fs::read_dir(root.join("crates"))
@@ -111,7 +111,7 @@ fn golden_files(root: &Path) -> Vec<Vec<u8>> {
     found
 }
 
-/// The text with every listing made anew, and what cannot be made.
+/// The text with every listing made anew, and the listings that cannot be made.
 fn render_all(root: &Path, text: &str) -> (String, Vec<String>) {
     let (mut out, mut amiss) = (String::new(), Vec::new());
     let mut rest = text;
@@ -140,7 +140,7 @@ fn render_all(root: &Path, text: &str) -> (String, Vec<String>) {
     (out + rest, amiss)
 }
 
-/// The listing that a comment asks for.
+/// The listing for the comment `head`.
 fn listing(root: &Path, head: &str) -> Result<String, String> {
     let mut lines = head
         .trim_start_matches(BEGIN)

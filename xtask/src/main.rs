@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use peak_alloc::PeakAlloc;
 
-/// Counts what the heap holds, for `bench index`; costs two atomic additions an allocation.
+/// Counts the bytes on the heap, for `bench index`; costs two atomic additions an allocation.
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
@@ -31,51 +31,51 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that CI runs: format, clippy, tests, documentation, tidy, and cargo-deny where it is installed. What
-    /// could not be run is told at the end.
+    /// Everything that CI runs: format, clippy, tests, documentation, tidy, and cargo-deny where it is installed.
+    /// Skipped checks are listed at the end.
     Ci,
-    /// Installs what the tests need (as root or with sudo) and runs everything that `ci` runs; a test fails then where
-    /// a program is missing.
+    /// Installs the programs that the tests need (as root or with sudo) and runs everything that `ci` runs; a test then
+    /// fails where a program is missing.
     Test {
-        /// Not that, but rigs.
+        /// Runs rigs instead.
         #[command(subcommand)]
         rigs: Option<Rigs>,
     },
-    /// Looks at every state that sessions, sweeps and changes of roots can come to, and for a lost chunk in it.
+    /// Searches every state that sessions, sweeps and changes of roots can reach for a lost chunk.
     Model {
-        /// The large casts, too, built for release: a quarter of an hour and 4 GB of RAM.
+        /// Search the large casts, too, built for release: a quarter of an hour and 4 GB of RAM.
         #[arg(long)]
         all: bool,
     },
-    /// Mutates what every decoder reads, seeded: --seconds for each target, --seed (by default the day), --only,
+    /// Mutates the input of every decoder, seeded: --seconds for each target, --seed (by default the day), --only,
     /// --input FILE.
     #[command(disable_help_flag = true)]
     Fuzz {
-        /// Passed on.
+        /// Arguments of onefold-fuzz.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Compares what is written with the golden files, and FORMAT.md's examples with their bytes.
+    /// Compares today's files with the golden files, and FORMAT.md's examples with their bytes.
     Golden {
         /// Write golden files and examples anew: for a new format version.
         #[arg(long)]
         bless: bool,
     },
-    /// A static program, and a Debian package with a nightly backup, in target/package.
+    /// Makes a static program, and a Debian package with a nightly backup, in target/package.
     Package {
         /// Install it in a clean Debian made by debootstrap, as root, and run it there.
         #[arg(long = "try")]
         try_it: bool,
     },
-    /// Layers, sizes of files, words: what no compiler checks.
+    /// Checks layers, sizes of files, and words, which no compiler does.
     Tidy,
-    /// Measures, beside peers, in one run.
+    /// Runs a benchmark, beside peers, in one run.
     #[command(subcommand)]
     Bench(Box<bench::Bench>),
-    /// Runs a command for a benchmark and writes what it took.
+    /// Runs a command for a benchmark and writes its figures.
     #[command(hide = true)]
     Measured {
-        /// Where to.
+        /// The file for the figures.
         report: PathBuf,
         /// The program and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -83,10 +83,10 @@ enum Task {
     },
 }
 
-/// Rigs, which need more programs and time than tests may.
+/// Rigs, which need more programs and time than tests may take.
 #[derive(Subcommand)]
 enum Rigs {
-    /// Of block devices.
+    /// The rigs of block devices.
     Volume(rigs::VolumeRig),
 }
 

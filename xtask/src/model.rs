@@ -1,7 +1,7 @@
-//! `cargo xtask model`: every state that sessions, sweeps and changes of roots can come to, by the machines that the
-//! store runs (`onefold_store::protocol`), in a world where everybody may sleep, die, be taken for dead while alive, and
-//! have an answer lost. It looks for a root whose chunk is gone. Each rule is taken out once, and the loss that follows
-//! must be found: else the search proves nothing.
+//! `cargo xtask model`: every state that sessions, sweeps and changes of roots can reach, with the state machines that
+//! the store runs (`onefold_store::protocol`), in a world where everybody may sleep, die, be taken for dead while
+//! alive, and have an answer lost. The search looks for a root whose chunk is gone. Each rule is also left out once,
+//! and the search must then find the loss: otherwise it proves nothing.
 
 mod search;
 mod steps;
@@ -12,12 +12,12 @@ use onefold_store::protocol::{Rule, Rules};
 use search::{Outcome, search};
 use world::Cast;
 
-/// States in a search that is not to end before: more than any of the searches for a loss needs.
+/// Largest number of states in a search that should end before: more than any search for a loss needs.
 const STATES_MAX: usize = 50_000_000;
-/// States of the largest cast, which has more than can be looked at.
+/// Number of states to search of the largest cast, which has too many to search all.
 const LARGEST_STATES_MAX: usize = 100_000_000;
 
-/// A cast and its words.
+/// A cast and its description.
 struct Scene {
     words: &'static str,
     cast: Cast,
@@ -55,7 +55,7 @@ pub fn run(all: bool) -> Result<(), String> {
         find_no_loss(&largest, LARGEST_STATES_MAX, false)?;
     }
     for rule in Rule::ALL {
-        // These two take two sweeps of which one stores anew what the other deletes.
+        // These two need two sweeps, one of which stores again what the other deletes.
         let is_of_sweeps = matches!(rule, Rule::CondemnedForEver | Rule::ConfirmPlace);
         let scene = if is_of_sweeps { &sweeps } else { &small };
         find_loss(scene, rule)?;

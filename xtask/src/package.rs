@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::ci::{on_path, step};
 use crate::tidy;
 
-/// Files of the package that stand in the repository: where they come from, where they go, with which mode.
+/// Files of the repository that go into the package: source, destination and mode.
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/nightly", "usr/lib/onefold/nightly", 0o755),
     ("packaging/nightly.conf", "etc/onefold/nightly.conf", 0o644),
@@ -35,14 +35,14 @@ const FILES: &[(&str, &str, u32)] = &[
     ("LICENSE-MIT", "usr/share/doc/onefold/copyright", 0o644),
 ];
 
-/// Shells and where each looks for completions.
+/// Shells, and the file where each looks for completions.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/onefold"),
     ("zsh", "usr/share/zsh/vendor-completions/_onefold"),
     ("fish", "usr/share/fish/vendor_completions.d/onefold.fish"),
 ];
 
-/// Makes both, and with `try_it` installs the package in a clean Debian and runs it there.
+/// Makes program and package; with `try_it` installs the package in a clean Debian and runs it there.
 pub fn run(try_it: bool) -> Result<(), String> {
     let root = tidy::root();
     let out = target_folder(&root).join("package");
@@ -60,12 +60,13 @@ pub fn run(try_it: bool) -> Result<(), String> {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Cargo's folder for what it builds.
+/// The folder for cargo's output.
 fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Builds the program so that it needs no library of the system: for musl where Rust has it, else with glibc linked in.
+/// Builds the program so that it needs no library of the system: for musl where Rust has it, otherwise with glibc
+/// linked in.
 fn build_static(root: &Path) -> Result<PathBuf, String> {
     let arch = std::env::consts::ARCH;
     let musl = format!("{arch}-unknown-linux-musl");
@@ -93,7 +94,7 @@ fn build_static(root: &Path) -> Result<PathBuf, String> {
     Ok(target_folder(root).join(target).join("release/onefold"))
 }
 
-/// Puts the package's files into a folder and packs it.
+/// Copies the package's files into a folder and packs it.
 fn debian_package(root: &Path, out: &Path, program: &Path) -> Result<PathBuf, String> {
     let staged = out.join("deb");
     if staged.exists() {

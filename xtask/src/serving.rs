@@ -1,4 +1,4 @@
-//! NBD servers under test or measurement: started with a socket in a folder, ended when they are dropped.
+//! NBD servers under test or measurement: started with a socket in a folder, ended when dropped.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use serde_json::Value;
 /// A running server.
 pub struct Server {
     child: Child,
-    /// Where clients find it.
+    /// The address for clients.
     pub uri: String,
     /// TCP port, or 0.
     pub port: u16,
 }
 
 impl Server {
-    /// The program, over a raw file.
+    /// Starts our program, over a raw file.
     pub fn onefold(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("onefold.sock");
         let mut command = Command::new(program);
@@ -29,7 +29,7 @@ impl Server {
         Self::start(command, &socket, "raw")
     }
 
-    /// The same with TLS, for clients with a certificate, at a free port of this host. The folder holds the
+    /// Starts our program with TLS, for clients with a certificate, at a free port of this host. The folder holds the
     /// certificates.
     pub fn onefold_tls(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
         let mut command = Command::new(program);
@@ -63,12 +63,12 @@ impl Server {
         Ok(Self { child, uri, port })
     }
 
-    /// The server's process.
+    /// The process id of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// QEMU's server on the same file, past the page cache as well.
+    /// Starts QEMU's server on the same file, past the page cache as well.
     pub fn qemu(file: &Path, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("qemu.sock");
         let mut command = Command::new("qemu-nbd");
@@ -87,7 +87,7 @@ impl Server {
         Self::start(command, &socket, "")
     }
 
-    /// nbdkit's server of memory: what the socket alone allows.
+    /// Starts nbdkit's server of memory, which shows the limit of the socket.
     pub fn nbdkit(mib: u64, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("nbdkit.sock");
         let mut command = Command::new("nbdkit");
@@ -135,7 +135,7 @@ impl Drop for Server {
     }
 }
 
-/// First line of what a program says of its version.
+/// The first line of a program's `--version`.
 pub fn version(program: &str) -> String {
     let said = Command::new(program).arg("--version").output();
     let text = said.map_or_else(|error| error.to_string().into_bytes(), |said| said.stdout);

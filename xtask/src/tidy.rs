@@ -1,15 +1,16 @@
-//! What no compiler checks: layers point one way, files stay short, words stay the field's, manifests name what is
-//! used, and documents link to what exists.
+//! Checks that no compiler does: layers point one way, files stay short, words stay the field's, manifests name only
+//! used crates, and documents link to existing files.
 
 mod dependencies;
 mod documents;
 
 use std::path::{Path, PathBuf};
 
-/// No source file may be longer, in lines: split it along its meaning.
+/// Largest number of lines in a source file; a longer one should be split by meaning.
 const LINES_MAX: usize = 500;
 
-/// Columns of a comment line, and how many lines of all sources may still have more: lower it where some are wrapped.
+/// Largest width of a comment line, and the number of wider lines that all sources may have: lower it after wrapping
+/// some.
 const COMMENT_COLUMNS_MAX: usize = 120;
 const WIDE_COMMENTS_MAX: usize = 500;
 
@@ -34,10 +35,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Crates that may hold unsafe code: they say why at each place.
+/// Crates that may have unsafe code, with a reason at each place.
 const UNSAFE: &[&str] = &["io", "chunk"];
 
-/// Names for files that say nothing.
+/// Names of files that say nothing about their content.
 const EMPTY_NAMES: &[&str] = &[
     "utils.rs",
     "util.rs",
@@ -47,7 +48,7 @@ const EMPTY_NAMES: &[&str] = &[
     "misc.rs",
 ];
 
-/// Runs all checks and lists everything that is amiss.
+/// Runs all checks and lists all faults.
 pub fn run() -> Result<(), String> {
     println!("── tidy");
     let root = root();
@@ -94,7 +95,7 @@ pub fn sources(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Files below a folder whose names end so; builds, test data and folders that begin with a dot are left out.
+/// Files below a folder whose names end with `extension`, without builds, test data and folders that begin with a dot.
 fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -163,7 +164,7 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
     {
         amiss.push(format!("{shown}: a name that says nothing"));
     }
-    // Spelled apart, so that this file does not find itself.
+    // Spelled in parts, so that this file does not find itself.
     for word in [
         concat!("to", "do!("),
         concat!("unimpl", "emented!("),
@@ -185,7 +186,7 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
     }
 }
 
-/// A ratchet: comments are read beside code and in terminals.
+/// Checks the number of wide comment lines, because comments are read beside code and in terminals.
 fn check_wide_comments(root: &Path, amiss: &mut Vec<String>) {
     let is_wide = |line: &&str| {
         line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS_MAX
@@ -202,7 +203,7 @@ fn check_wide_comments(root: &Path, amiss: &mut Vec<String>) {
     }
 }
 
-/// Every magic in the code stands in FORMAT.md and in a golden file.
+/// Checks that every magic in the code stands in FORMAT.md and in a golden file.
 fn check_formats(root: &Path, amiss: &mut Vec<String>) {
     let format = read(&root.join("FORMAT.md"));
     let magics = magics(root);
@@ -216,7 +217,7 @@ fn check_formats(root: &Path, amiss: &mut Vec<String>) {
     crate::golden::check(root, &magics, amiss);
 }
 
-/// What the code says frames and blocks begin with, and where it does.
+/// The magics of frames and blocks in the code, with their files.
 fn magics(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for path in sources(root) {
@@ -238,7 +239,7 @@ fn magics(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Every source file is a module of its crate: some other file there says `mod` and its name.
+/// Checks that every source file is a module of its crate: another file has `mod` with its name.
 fn check_dead_files(root: &Path, amiss: &mut Vec<String>) {
     let all = sources(root);
     let package = |path: &Path| {

@@ -1,9 +1,9 @@
 //! `cargo xtask bench backup`: onefold and its peers, in alternation, on the same data, the same disk, in one run.
 //!
 //! Each program starts with an empty repository and goes through the stages in order. Before each stage dirty pages are
-//! written and the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU that
-//! others used meanwhile is shown, so that a disturbed figure is recognised. Restores are compared with their source
-//! byte by byte in the first round.
+//! written and the page cache is dropped. Wall, CPU and peak RSS are the command's own with all its children; CPU of
+//! other processes meanwhile is shown, so that a disturbed figure is recognised. Restores are compared with their
+//! source byte by byte in the first round.
 
 mod aside;
 mod compare;
@@ -22,7 +22,7 @@ use measure::Measured;
 use results::{Results, Row};
 use tools::{HOW_TO_GET_PEERS, Place, STAGES, Stage, TOOLS, Tool};
 
-/// What to compare.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = HOW_TO_GET_PEERS)]
 pub struct BackupArgs {
@@ -38,7 +38,7 @@ pub struct BackupArgs {
     /// Sets to use: D1 (many small files), D2 (disk images), D3 (unique bytes), D4 (tar streams).
     #[arg(long, value_delimiter = ',', default_values = sets::NAMES)]
     sets: Vec<String>,
-    /// Tools to run, as the table names them. Default: all that are there but onefold-max.
+    /// Tools to run, as the table names them. Default: all installed ones except onefold-max.
     #[arg(long, alias = "only", value_delimiter = ',')]
     tools: Vec<String>,
     /// Stages to measure: first, same, reread, reread-cached, restore, check, prune. The first is always run.
@@ -47,7 +47,7 @@ pub struct BackupArgs {
     /// Rounds; figures are medians.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
-    /// A folder with peers, looked into before PATH.
+    /// A folder with peers, searched before PATH.
     #[arg(long)]
     peers: Option<PathBuf>,
     /// The program to measure. Default: this workspace's, built for release.
@@ -56,13 +56,13 @@ pub struct BackupArgs {
     /// Figures of earlier runs on this machine to show beside, as written by --json.
     #[arg(long)]
     with: Vec<PathBuf>,
-    /// Where to write all figures as JSON.
+    /// File for all figures as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Where to write the table as Markdown.
+    /// File for the table as Markdown.
     #[arg(long)]
     markdown: Option<PathBuf>,
-    /// Don't compare what was restored with its source.
+    /// Don't compare restored trees with their source.
     #[arg(long)]
     no_compare: bool,
     /// Build the sets, measure nothing.
@@ -113,7 +113,7 @@ struct Bench<'a> {
     stages: Vec<Stage>,
 }
 
-/// A data set; its tree is renamed for the stages that want another path, and named back.
+/// A data set. Its tree is renamed for stages that need another path, and back.
 struct Set<'a> {
     name: &'a str,
     tree: PathBuf,
@@ -131,7 +131,7 @@ impl<'a> Set<'a> {
         Ok(set)
     }
 
-    /// Gives the tree its name back, where a stage was interrupted.
+    /// Renames the tree back where a stage was interrupted.
     fn back(&self) -> Result<(), String> {
         for name in ["cold", "cached"] {
             if self.again.join(name).exists() {
@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
         if let Some(program) = &self.args.onefold {
             let program = std::fs::canonicalize(program).map_err(|error| error.to_string())?;
             if !program.ends_with("onefold") {
-                // It is found by its name.
+                // Peers and our program are started by name, through PATH.
                 let what = "is to be named onefold, in a folder of its own";
                 return Err(format!("{} {what}", program.display()));
             }
@@ -204,7 +204,7 @@ impl<'a> Bench<'a> {
         std::env::join_paths(folders).map_err(|error| error.to_string())
     }
 
-    /// One tool through all stages, in a repository of its own that is removed at the end.
+    /// Runs one tool through all stages, in a repository of its own that is removed at the end.
     fn life(&self, tool: &Tool, set: &Set<'_>, round: u32, results: &mut Results) {
         let work = self.data.join("run");
         let _ = std::fs::remove_dir_all(&work);
@@ -264,7 +264,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What the disk gives, as rows of a tool of its own.
+    /// Measures the disk's own rates, as rows of a tool of its own.
     fn rates(&self, set: &Set<'_>, results: &mut Results) {
         let before = results.rows.len();
         measure::drop_caches();
@@ -278,12 +278,12 @@ impl<'a> Bench<'a> {
             let (took, bytes) = rates::read(&files, threads);
             results.rows.push(Row::rate(set.name, name, took, bytes));
         }
-        // A tree of small files would be a benchmark of opening them.
+        // With a tree of small files this would be a benchmark of opening them.
         if files.len() < 1000 {
             let (took, bytes) = rates::fingerprint(&files);
             let name = "fingerprint, cached";
             results.rows.push(Row::rate(set.name, name, took, bytes));
-            // how many at a time is best at each, as measured
+            // the best number of threads for each, as measured
             for (name, threads, look) in
                 [(past, 4, (|_| ()) as fn(&[u8])), (added, 8, rates::add_up)]
             {
@@ -310,7 +310,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A repository's life so far.
+/// The state of a repository during its stages.
 struct Life<'a> {
     tool: &'a Tool,
     set: &'a Set<'a>,
@@ -354,7 +354,7 @@ impl Life<'_> {
         Ok(taken)
     }
 
-    /// Has the page cache hold the repository, what the tool keeps beside it, and its program.
+    /// Brings the repository, the tool's own cache, and its program into the page cache.
     fn warm(&self, commands: &[Command]) {
         let programs = commands.iter().map(|command| command.get_program().into());
         let mut files: Vec<PathBuf> = programs.collect();
@@ -364,8 +364,8 @@ impl Life<'_> {
         rates::read(&files, 8);
     }
 
-    /// Under a path that the tool has not seen: the tree is moved there and back, so that nothing about its files
-    /// changes.
+    /// Backs up under a path that the tool has not seen: the tree is moved there and back, so that its files do not
+    /// change.
     fn moved(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
         let set = self.set;
         let path = match cached {
@@ -408,7 +408,7 @@ impl Life<'_> {
         Ok(taken)
     }
 
-    /// The tree's second entry: one release, image, file or stream.
+    /// The second entry of the tree: one release, image, file or stream.
     fn part(&self) -> Result<PathBuf, String> {
         let entries = std::fs::read_dir(&self.set.tree).map_err(|error| error.to_string())?;
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -418,7 +418,7 @@ impl Life<'_> {
     }
 }
 
-/// The values of the names asked for, or all.
+/// The values with the names that were asked for, or all values.
 fn chosen<T: Copy>(asked: &[String], all: &[(&str, T)]) -> Result<Vec<T>, String> {
     if asked.is_empty() {
         return Ok(all.iter().map(|(_, value)| *value).collect());

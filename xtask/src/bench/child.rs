@@ -1,9 +1,9 @@
-//! One command, started by a small process of its own, and what it took.
+//! One command, started by a small process of its own, and its figures.
 //!
-//! The system counts as a process's peak RSS also what its parent held at the moment when it was started (`posix_spawn`
+//! The system counts as a process's peak RSS also the memory of its parent at the moment of the start (`posix_spawn`
 //! shares the parent's memory until the program is loaded). A benchmark that holds the names of 290,000 files would
-//! measure itself. So the xtask starts itself anew as a helper that holds next to nothing, and this starts the command,
-//! waits for it, and writes down what it took: the hidden task `measured`.
+//! measure itself. The xtask therefore starts itself again as a small helper, which starts the command, waits for it,
+//! and writes its figures: the hidden task `measured`.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -17,10 +17,10 @@ use wait4::Wait4;
 
 use super::disk_io::DiskIo;
 
-/// What a command took, its own children with it, where it waited for them.
+/// The figures of a command and of those children that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// How it ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
     /// Seconds from start to exit.
     pub wall_s: f64,
@@ -28,18 +28,18 @@ pub struct Taken {
     pub cpu_s: f64,
     /// Peak resident set of the largest process.
     pub rss_bytes: u64,
-    /// Bytes that came from the disk, not from the page cache.
+    /// Bytes read from the disk, not from the page cache.
     pub read_bytes: u64,
 }
 
-/// A command that is yet to run.
+/// A command that has not run yet.
 pub struct Child {
     report: NamedTempFile,
 }
 
 impl Child {
-    /// What to run in place of `command`: arguments, environment and folder are those of `command`, standard streams
-    /// are for the caller to set.
+    /// Returns the command to run in place of `command`. Arguments, environment and folder are those of `command`; the
+    /// caller sets the standard streams.
     pub fn new(command: &Command) -> std::io::Result<(Child, Command)> {
         let report = NamedTempFile::new()?;
         let mut helper = Command::new(std::env::current_exe()?);
@@ -57,7 +57,7 @@ impl Child {
         Ok((Child { report }, helper))
     }
 
-    /// What it took, when what [`Child::new`] gave has ended.
+    /// The figures, after the command that [`Child::new`] returned has ended.
     pub fn taken(&self) -> Result<Taken, String> {
         let text = std::fs::read(self.report.path()).map_err(|error| error.to_string())?;
         let value: Value =
@@ -73,8 +73,8 @@ impl Child {
     }
 }
 
-/// The helper: runs `command` and writes what it took to `report`. An error if it could not be started; how it ended is
-/// for the reader of the report.
+/// The helper: runs `command` and writes its figures to `report`. Fails only if the command cannot be started; the
+/// reader of the report handles its exit status.
 pub fn measured(report: &Path, command: &[OsString]) -> Result<(), String> {
     let [program, args @ ..] = command else {
         return Err("there is no command".into());

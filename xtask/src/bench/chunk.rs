@@ -1,8 +1,8 @@
-//! `cargo xtask bench chunk`: what every chunker costs and what it finds, beside the `fastcdc` and `mothcdc` crates, at
+//! `cargo xtask bench chunk`: costs and dedup ratios of every chunker, beside the `fastcdc` and `mothcdc` crates, at
 //! **equal real means**.
 //!
-//! Chunkers understand the mean they are asked for differently (masks of whole bits miss it by up to 40 %), and smaller
-//! chunks find more and cost more. So each is asked for whatever makes its chunks as long as was asked here, on the
+//! Chunkers interpret their mean differently (masks of whole bits miss it by up to 40 %), and smaller chunks find more
+//! and cost more. Each chunker is therefore given the parameter that makes its chunks as long as asked here, on the
 //! very data that is measured: within 2 % for speed and edits, and by interpolation between two means around the target
 //! for the dedup ratio.
 
@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use super::report;
 use contestant::Contestant;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ChunkArgs {
-    /// Mean chunk in bytes, as it comes out.
+    /// Mean of the resulting chunks in bytes.
     #[arg(long, default_value_t = 8192)]
     pub mean: usize,
-    /// Random data in MiB; more than the caches hold many times over, so that every round reads memory.
+    /// Random data in MiB; many times more than the caches hold, so that every round reads memory.
     #[arg(long, default_value_t = 1024)]
     pub mib: usize,
     /// Rounds in alternation; the best of each contestant counts. 0 leaves the speed out.
@@ -36,7 +36,7 @@ pub struct ChunkArgs {
     /// Folders or files that are deduplicated together, every file a stream.
     #[arg(long)]
     pub data: Vec<PathBuf>,
-    /// At most so many MiB of their files.
+    /// Largest number of MiB of their files.
     #[arg(long, default_value_t = 1024)]
     pub data_mib: usize,
     /// Only contestants whose name begins with one of these.
@@ -72,7 +72,7 @@ pub fn run(args: &ChunkArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// Five numbers of a distribution.
+/// Five quantiles of the lengths.
 fn quantiles(lengths: &mut [u32]) -> String {
     lengths.sort_unstable();
     let Some(last) = lengths.len().checked_sub(1) else {

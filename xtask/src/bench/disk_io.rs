@@ -1,17 +1,17 @@
-//! What went between a process and the disk, as the system counts it: past the page cache or through it, but not what
-//! the cache alone gave.
+//! Bytes between a process and the disk, as the system counts them: past the page cache or through it, but not those
+//! that the cache alone provided.
 
-/// Bytes so far, of this process and all that it has waited for.
+/// Bytes so far, of this process and all children that it has waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskIo {
-    /// From the disk.
+    /// Bytes read from the disk.
     pub read_bytes: u64,
-    /// To the disk, or dirtied for it.
+    /// Bytes written to the disk, or changed in the page cache.
     pub write_bytes: u64,
 }
 
 impl DiskIo {
-    /// Of now; zeros where the system does not tell.
+    /// The present counts; zeros where the system does not tell.
     pub fn now() -> DiskIo {
         let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
         let number = |name: &str| {
@@ -25,7 +25,7 @@ impl DiskIo {
         }
     }
 
-    /// Since `earlier`.
+    /// The bytes since `earlier`.
     pub fn since(self, earlier: DiskIo) -> DiskIo {
         DiskIo {
             read_bytes: self.read_bytes - earlier.read_bytes,
@@ -33,7 +33,7 @@ impl DiskIo {
         }
     }
 
-    /// This and `other` together.
+    /// The sum of both counts.
     pub fn and(self, other: DiskIo) -> DiskIo {
         DiskIo {
             read_bytes: self.read_bytes + other.read_bytes,

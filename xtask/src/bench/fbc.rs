@@ -1,7 +1,7 @@
 //! `cargo xtask bench fbc`: Frequency-Based Chunking beside the content-defined chunkers, at equal average chunk size.
 //!
-//! The stream is what the dissertation used: one version of a source tree after the other, each as a tar whose members
-//! all bear the version's own time, as release archives do. Ratios at equal size are read off each chunker's curve, by
+//! The stream is like the dissertation's: one version of a source tree after the other, each as a tar whose members all
+//! have the version's own time, as in release archives. Ratios at equal size are read off each chunker's curve, by
 //! straight lines over the logarithm of the size.
 
 mod exact;
@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use onefold_chunk::fbc::{Estimator, Fbc, Params};
 use onefold_chunk::{Chunker, Fingerprint, by_name};
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FbcArgs {
     /// Versions of one source tree, in order.
     pub versions: Vec<PathBuf>,
-    /// At most so many MiB of each version.
+    /// Largest number of MiB of each version.
     #[arg(long, default_value_t = 24)]
     pub mib: usize,
     /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Segments that are tracked at most.
+    /// Largest number of segments that are tracked.
     #[arg(long, default_value_t = Params::ENTRIES_MAX)]
     pub entries: usize,
     /// Means of the other chunkers, in bytes.
@@ -35,19 +35,19 @@ pub struct FbcArgs {
     /// Means of the one pass, in bytes.
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 2048, 4096, 8192])]
     pub one_pass: Vec<usize>,
-    /// Two passes without an escape frequency only, and one without what a run before has learnt.
+    /// Only two passes without an escape frequency, and one pass without the sketch of an earlier run.
     #[arg(long)]
     pub plain: bool,
-    /// Segments estimated to occur more often are frequent.
+    /// Threshold: segments estimated to occur more often are frequent.
     #[arg(long, default_value_t = 5)]
     pub threshold: u32,
-    /// Mean of a coarse chunk in segments.
+    /// Mean of a coarse chunk, in segments.
     #[arg(long, default_value_t = 16)]
     pub stage_ratio: usize,
-    /// The estimator's counts beside exact ones, and nothing else.
+    /// Compare the estimator's counts with exact ones, and nothing else.
     #[arg(long)]
     pub exact: bool,
-    /// Files as they are, without tar headers.
+    /// Files without tar headers.
     #[arg(long)]
     pub bare: bool,
 }
@@ -222,7 +222,7 @@ fn curve(
     })
 }
 
-/// Files in order of their names, each behind a ustar header of this version's time, while they fit.
+/// Appends files in order of their names, each behind a ustar header of this version's time, while they fit.
 fn append(
     folder: &Path,
     time: usize,

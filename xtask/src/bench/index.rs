@@ -1,13 +1,13 @@
-//! `cargo xtask bench index`: what a key and a lookup cost each index, on a real disk, beside other stores.
+//! `cargo xtask bench index`: the costs of a key and of a lookup in each index, on a real disk, beside other stores.
 //!
-//! An index is built by lookup-then-insert, batch by batch, as a first backup does, then asked for absent keys, for
+//! An index is built by lookup-then-insert, batch by batch, as by a first backup, then asked for absent keys, for
 //! present ones in the order of the stream, and for present ones at random. The disk's own random-read rate is measured
-//! in turns with the last, by the engine's own batches (32 in flight, as the goal says, and 64, as lookups have) in the
+//! in turns with the last, by the engine's own batches (32 in flight, as in the goal, and 64, as in lookups) in the
 //! same files, since goals are ratios and a shared disk's rate changes. One thread asks; merges run beside it, so the
-//! time for filling is taken twice: when all is durable, and when nothing is left to merge. What went to and from the
-//! disk is what the system counts of the process, for ours as for others. With `--rivals` other stores do the same work
-//! with the same RAM; with `--workload` indexes run under a generated or recorded stream instead; with `--program-rss`
-//! the whole program is measured.
+//! time for filling is measured twice: when all is durable, and when nothing is left to merge. Disk traffic is the
+//! system's count for the process, for ours as for others. With `--rivals` other stores do the same work with the same
+//! RAM; with `--workload` indexes run under a generated or recorded stream instead; with `--program-rss` the whole
+//! program is measured.
 
 mod disk;
 mod figures;
@@ -24,10 +24,10 @@ use std::path::PathBuf;
 use onefold_index::{IndexKind, kind_of};
 use onefold_papers::KINDS;
 
-/// Keys a batch.
+/// Number of keys in a batch.
 const BATCH: u64 = 512;
 
-/// What to measure.
+/// Options of the benchmark.
 ///
 /// Examples:
 ///   bench index                                          strata, 20 million keys, 64 MiB
@@ -48,21 +48,21 @@ pub struct IndexArgs {
     /// The RAM budget in MiB; several make a row each.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     pub budget_mib: Vec<usize>,
-    /// Where the index is made, on the disk to measure. Default: a new folder here, removed at the end.
+    /// Folder for the index, on the disk to measure. Default: a new folder here, removed at the end.
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// Seconds for each kind of lookup.
     #[arg(long, default_value_t = 5)]
     pub seconds: u64,
-    /// Stops filling a store after so many seconds: what it did by then gives its rate, and it is asked for as many
-    /// keys as it has. B-trees, which are filled in the order of keys, are left out if they are not full by then.
+    /// Stops filling a store after this many seconds: the keys by then give its rate, and lookups ask for as many keys
+    /// as it has. B-trees, which are filled in the order of keys, are left out if they are not full by then.
     #[arg(long)]
     pub insert_seconds: Option<u64>,
     /// Read through the page cache instead of past it.
     #[arg(long)]
     pub cached: bool,
-    /// Put other stores beside it. Needs the `rivals` program, a crate outside the workspace: its path, or without a
-    /// path it is built (C++ for minutes, unless ROCKSDB_LIB_DIR names a folder with librocksdb 7).
+    /// Measure other stores beside it. Needs the `rivals` program, a crate outside the workspace: its path, or without
+    /// a path it is built (C++ for minutes, unless ROCKSDB_LIB_DIR names a folder with librocksdb 7).
     #[arg(long, num_args = 0..=1, default_missing_value = "")]
     pub rivals: Option<PathBuf>,
     /// Only these of the other stores.
@@ -72,24 +72,24 @@ pub struct IndexArgs {
         default_value = "rocksdb,rocksdb-universal,fjall,redb,lmdb"
     )]
     pub stores: Vec<String>,
-    /// What the other stores' processes may hold in all, page cache included, in MiB beyond the budget (Linux memory
-    /// groups; needs root). One that is killed for more is begun again with three quarters of the caches, filters and
+    /// RAM of the other stores' processes together, page cache included, in MiB beyond the budget (Linux memory groups;
+    /// needs root). A store that is killed for using more starts again with three quarters of the caches, filters and
     /// write buffers.
     #[arg(long, default_value_t = 48)]
     pub slack_mib: usize,
     /// Streams to run the indexes under: linux, vx, fbf, vx-9m, vx-20m, or files that `--record` made.
     #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
-    /// Part of a generated workload.
+    /// Share of a generated workload.
     #[arg(long, default_value_t = 0.1)]
     pub scale: f64,
     /// Chunks the folders DIR… one after the other, and writes their fingerprints to the file.
     #[arg(long, value_name = "FILE", requires = "folders")]
     pub record: Option<PathBuf>,
-    /// What to record.
+    /// Folders to record.
     #[arg(value_name = "DIR")]
     pub folders: Vec<PathBuf>,
-    /// Measure the RAM of the whole program with so many keys in a repository's index instead.
+    /// Measure the RAM of the whole program with this many keys in a repository's index instead.
     #[arg(long)]
     pub program_rss: bool,
     /// The program to measure. Default: the one built beside this.
@@ -134,7 +134,7 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
         println!("{} keys, {budget_mib} MiB, seed {}", args.keys, args.seed);
         for index in &args.index {
             let folder = path.join("index");
-            // one that fails is left out of the table; the others are still worth their hours
+            // a failed measurement is left out of the table; the others have taken hours
             match ours::run(args, *index, budget_mib, &folder) {
                 Ok(measured) => all.push(measured),
                 Err(error) => {

@@ -13,7 +13,7 @@ mod volume;
 pub use child::measured;
 use clap::Subcommand;
 
-/// What to measure.
+/// The benchmark to run.
 #[derive(Subcommand)]
 pub enum Bench {
     /// Onefold and other backup programs on the same data: wall, CPU, peak RSS, repository size, stage by stage.
@@ -24,7 +24,7 @@ pub enum Bench {
     /// Frequency-Based Chunking on versions of a source tree, beside content-defined chunkers at equal average chunk
     /// size.
     Fbc(fbc::FbcArgs),
-    /// The fingerprint index alone: what a key and a lookup cost, on a real disk.
+    /// The fingerprint index alone: the costs of a key and of a lookup, on a real disk.
     Index(index::IndexArgs),
     /// The papers' indexes under the papers' workloads, on a modelled flash: --scale, --seed, --workload, --index,
     /// --device, --filters, --disks.
@@ -32,17 +32,17 @@ pub enum Bench {
     Papers(OfPapers),
     /// The whole program on a repository of very many chunks: the peak RSS of every verb that opens one.
     Ram(ram::RamArgs),
-    /// What a sampled ChunkStash loses on backups of versions of real data.
+    /// The duplicates that a sampled ChunkStash loses on backups of versions of real data.
     #[command(disable_help_flag = true)]
     Sampling(OfPapers),
-    /// Block devices beside their peers: what a transport costs.
+    /// Block devices beside their peers: the costs of a transport.
     Volume(volume::VolumeArgs),
 }
 
 /// A benchmark of the crate `papers`.
 #[derive(clap::Args)]
 pub struct OfPapers {
-    /// Passed on.
+    /// Arguments of the benchmark.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl OfPapers {
 }
 
 impl Bench {
-    /// Runs it, in a program that is compiled as those that are released are.
+    /// Runs the benchmark, in a program that is compiled like a released one.
     pub fn run(self) -> Result<(), String> {
         let is_here = !matches!(self, Bench::Papers(_) | Bench::Sampling(_));
         if cfg!(debug_assertions) && is_here {

@@ -1,10 +1,10 @@
 //! `cargo xtask bench ram`: the peak RSS of every verb that opens a repository, on one of very many chunks, or of very
 //! many files.
 //!
-//! A stream whose chunks are all different, but hold little, is backed up from a pipe: what the machine must store of
-//! it is small, what the engine must know of it is not. Of the files, most are empty for the same reason. Then each
-//! verb runs on that repository, and the peak of its whole process is held against the limit. What is restored is a
-//! part that needs no room, and all of it as a dry run; `--restore` writes all of it.
+//! A stream of different chunks with little content is backed up from a pipe: the machine stores little data of it, but
+//! the engine has much metadata. For the same reason most of the files are empty. Then each verb runs on that
+//! repository, and the peak of its whole process is compared with the limit. The restore is of a part that needs no
+//! room, and of all as a dry run; `--restore` writes all.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use super::backup::measure::disk_usage;
 use super::child::{Child, Taken};
 use super::report::{Table, machine, machine_line};
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct RamArgs {
     /// Chunks in the repository; 50 million take about 10 GB of disk.
     #[arg(long, default_value_t = 5_000_000)]
     chunks: u64,
-    /// Instead of chunks: so many files, in folders of a thousand.
+    /// Number of files instead of chunks, in folders of a thousand.
     #[arg(long, conflicts_with_all = ["chunks", "chunk_size"])]
     files: Option<u64>,
     /// Size of a chunk, in bytes.
@@ -31,10 +31,10 @@ pub struct RamArgs {
     /// The limit for each verb, in MiB.
     #[arg(long, default_value_t = 300)]
     limit_mib: u64,
-    /// Folder for the repository and the files, which is removed at the end.
+    /// Folder for the repository and the files, removed at the end.
     #[arg(long, default_value = "target/bench-ram")]
     dir: PathBuf,
-    /// Restore all of it, too: that takes chunks × chunk size of disk.
+    /// Restore all data, too: that takes chunks × chunk size of disk.
     #[arg(long)]
     restore: bool,
     /// The program to measure. Default: this workspace's, built for release.
@@ -42,7 +42,7 @@ pub struct RamArgs {
     onefold: Option<PathBuf>,
 }
 
-/// A stream of chunks without equals: each begins with its number, the rest is zeros.
+/// A stream of different chunks: each begins with its number, the rest is zeros.
 #[derive(Clone, Copy)]
 struct Stream {
     first: u64,
@@ -51,7 +51,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Fails where the reader leaves early, as it does when it found a mistake: its own exit code tells.
+    /// Writes the stream. Fails where the reader ends early, as after an error: its own exit code tells more.
     fn write(self, out: impl Write) -> std::io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
         let mut chunk = vec![0; self.chunk_size];
@@ -63,7 +63,7 @@ impl Stream {
     }
 }
 
-/// Runs the benchmark, prints its table; an error if a verb fails or goes over the limit.
+/// Runs the benchmark and prints its table; fails if a verb fails or exceeds the limit.
 pub fn run(args: &RamArgs) -> Result<(), String> {
     if args.chunk_size < 8 {
         return Err("a chunk of this benchmark has 8 bytes at least".into());
@@ -93,7 +93,7 @@ fn make_files(root: &Path, files: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is said of a verb with these words, without those that say nothing to a reader.
+/// The words of a command for the table, without those in `without`, which tell a reader nothing.
 fn shown(words: &[&str], without: &[&str]) -> String {
     let words = words.iter().filter(|word| !without.contains(word));
     words.copied().collect::<Vec<_>>().join(" ")
@@ -105,7 +105,7 @@ struct Bench<'a> {
     repository: PathBuf,
     restored: PathBuf,
     table: Table,
-    /// Verbs over the limit.
+    /// Verbs that exceeded the limit.
     over: Vec<String>,
 }
 
@@ -182,8 +182,8 @@ impl<'a> Bench<'a> {
         self.measure("forget --prune", &forget, None)
     }
 
-    /// The verbs that read, on either: `name` is to be found, and what the flags `part` choose of the latest snapshot
-    /// to be restored.
+    /// Runs the reading verbs on either repository: `find` looks for `name`, and `restore` takes the part of the latest
+    /// snapshot that the flags `part` choose.
     fn readers(&mut self, name: &str, part: &[&str]) -> Result<(), String> {
         let [first, last] = self.first_and_last()?;
         for words in [
@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The verbs that change the repository, on either, but for those that take snapshots away.
+    /// Runs the writing verbs on either repository, except those that remove snapshots.
     fn writers(&mut self) -> Result<(), String> {
         for words in [
             &["tag", "latest", "--add", "seen"][..],
@@ -304,7 +304,7 @@ impl<'a> Bench<'a> {
         command
     }
 
-    /// Runs the program to its end, fed with `stream`.
+    /// Runs the program to its end, with `stream` as its input.
     fn run(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
         let mut command = self.command(words);
         command.arg("--quiet");
@@ -316,7 +316,7 @@ impl<'a> Bench<'a> {
             None => Stdio::null(),
         });
         let mut running = helper.spawn().map_err(failed)?;
-        // Dropped when the stream is written, or when nobody reads it any more.
+        // Dropped when the stream is written, or when its reader is gone.
         let pipe = running.stdin.take();
         let fed = match (stream, pipe) {
             (Some(stream), Some(pipe)) => stream.write(pipe),

@@ -1,10 +1,10 @@
-//! What every benchmark prints beside its figures, and how: the machine, and tables as text and as Markdown.
+//! Common output of all benchmarks: the machine, and tables as text and as Markdown.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// CPU features that the engine or its peers have faster code for.
+/// CPU features for which the engine or its peers have faster code.
 const FLAGS: &[&str] = &[
     "aes",
     "sha_ni",
@@ -46,7 +46,7 @@ pub fn machine() -> Value {
     })
 }
 
-/// The same in one line.
+/// The machine in one line.
 pub fn machine_line(machine: &Value) -> String {
     let text = |name: &str| machine[name].as_str().unwrap_or("?").to_string();
     format!(
@@ -72,7 +72,7 @@ fn commit() -> String {
     )
 }
 
-/// The middle value; of an even number, the mean of the two in the middle. `None` of nothing.
+/// The middle value; for an even number of values, the mean of the two in the middle. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -86,21 +86,21 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// A table; the first columns are words, the others numbers.
 pub struct Table {
-    /// One title a column.
+    /// The titles, one for each column.
     pub head: Vec<&'static str>,
-    /// How many columns from the left are words.
+    /// Number of columns from the left that are words.
     pub words: usize,
-    /// As many cells as titles each.
+    /// Rows, each with as many cells as there are titles.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Columns aligned by spaces.
+    /// The table as text, with columns aligned by spaces.
     pub fn text(&self) -> String {
         self.lines("  ", "", "")
     }
 
-    /// As Markdown.
+    /// The table as Markdown.
     pub fn markdown(&self) -> String {
         let text = self.lines(" | ", "| ", " |");
         let rule: Vec<_> = (0..self.head.len())

@@ -6,29 +6,30 @@ mod transport;
 
 use std::path::PathBuf;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct VolumeArgs {
-    /// What a transport costs: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the file
-    /// itself.
+    /// Measure the costs of a transport: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the
+    /// file itself.
     #[arg(long, required_unless_present_any = ["ram", "recovery"])]
     pub transport: bool,
-    /// RAM of the engine log whose data device is full of random chunks, against its budget.
+    /// Measure RAM of the engine log with a data device full of random chunks, against its budget.
     #[arg(long)]
     pub ram: bool,
-    /// Time to open a depot of the engine log after a kill, with `--mib` of log.
+    /// Measure the time to open a depot of the engine log after a kill, with `--mib` of log.
     #[arg(long)]
     pub recovery: bool,
-    /// Chunks for `--ram`, a power of two: 67108864 fill 256 GiB. Extents of the map for `--recovery`.
+    /// Number of chunks for `--ram`, a power of two: 67108864 fill 256 GiB. Number of the map's extents for
+    /// `--recovery`.
     #[arg(long, default_value_t = 1 << 22)]
     pub chunks: u64,
     /// The budget for `--ram`, in MiB.
     #[arg(long, default_value_t = 64)]
     pub ram_mib: u64,
-    /// Folder of the file that is served; on the disk that counts.
+    /// Folder of the served file, on the disk to measure.
     #[arg(long, default_value = ".")]
     pub folder: PathBuf,
-    /// MiB of that file.
+    /// Size of that file in MiB.
     #[arg(long, default_value_t = 1024)]
     pub mib: u64,
     /// Seconds of each measurement.
@@ -37,10 +38,10 @@ pub struct VolumeArgs {
     /// Rounds in alternation; the medians count.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Seed of the places that are read and written.
+    /// Seed of the offsets that are read and written.
     #[arg(long, default_value_t = 48)]
     pub seed: u64,
-    /// The program; otherwise it is built for release.
+    /// The program. Default: this workspace's, built for release.
     #[arg(long)]
     pub onefold: Option<PathBuf>,
 }

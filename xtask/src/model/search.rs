@@ -1,6 +1,6 @@
-//! Breadth-first search of all states. Of a state that was met 64 bits of a hash are kept, and by which step it came:
-//! thirteen bytes. Two states of one hash count as one: among 100 million states that happens with a probability below
-//! 0.03 %. States themselves are kept until they have been looked at.
+//! Breadth-first search of all states. For each state 64 bits of a hash are kept, and the step that led to it: thirteen
+//! bytes. Two states with one hash count as one: among 100 million states that happens with a probability below 0.03 %.
+//! States themselves are kept until their successors are known.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -8,17 +8,17 @@ use std::hash::{Hash, Hasher};
 use super::steps::{Label, successors};
 use super::world::{Cast, World};
 
-/// What a search came to.
+/// The result of a search.
 pub enum Outcome {
-    /// All states, and no loss.
+    /// No loss among all states; their number.
     All(usize),
-    /// No loss in so many states, and there are more.
+    /// No loss among this many states, and there are more.
     Limit(usize),
-    /// The steps to a loss, and the states met until then.
+    /// The steps to a loss, and the number of states until then.
     Loss(Vec<Label>, usize),
 }
 
-/// Looks at up to `states_max` states.
+/// Searches up to `states_max` states.
 pub fn search(cast: &Cast, states_max: usize) -> Outcome {
     let first = World::first(cast);
     let mut met = Met::default();
@@ -50,7 +50,7 @@ pub fn search(cast: &Cast, states_max: usize) -> Outcome {
     Outcome::All(came_by.len())
 }
 
-/// The steps that lead to a state, taken again from the first one.
+/// The steps that lead to a state, repeated from the first one.
 fn trace(cast: &Cast, came_by: &[(u32, u8)], state: usize) -> Vec<Label> {
     let mut numbers = Vec::new();
     let mut at = state;
@@ -79,11 +79,11 @@ fn trace(cast: &Cast, came_by: &[(u32, u8)], state: usize) -> Vec<Label> {
 fn hash(world: &World) -> u64 {
     let mut hasher = Folded::default();
     world.hash(&mut hasher);
-    // No state is the mark of an empty place.
+    // 0 marks an empty place.
     hasher.finish().max(1)
 }
 
-/// Gathers bytes, and folds eight at a time by a product of 128 bits.
+/// A hasher that folds eight bytes at a time by a product of 128 bits.
 #[derive(Default)]
 struct Folded {
     folded: u64,
@@ -112,7 +112,7 @@ impl Hasher for Folded {
         }
     }
 
-    /// The number of an enum's variant: there are few.
+    /// The number of an enum's variant, which is small.
     fn write_isize(&mut self, number: isize) {
         self.write_u8(number as u8);
     }

@@ -1,5 +1,5 @@
-//! Every step that anybody can take in a state. Everybody may sleep for ever between two steps, die, or be taken for
-//! dead by others while alive: whether somebody is stale is never asked.
+//! Every step that a process can take in a state. Every process may sleep for ever between two steps, die, or be taken
+//! for dead by others while alive: whether a process really is stale does not matter.
 
 use onefold_store::protocol::{ChangeStep, Names, SessionStep, SweepStep, Verdict};
 
@@ -8,13 +8,13 @@ use super::world::{
     container_of_session, container_of_sweep, root_of_session,
 };
 
-/// A step's words, for the trace that leads to a loss.
+/// The words of a step, for the trace that leads to a loss.
 pub type Label = (&'static str, &'static str);
 
 const SESSION: [&str; 2] = ["session 1", "session 2"];
 const SWEEP: [&str; 2] = ["sweep A", "sweep B"];
 
-/// Gives `visit` each state that follows, always in the same order.
+/// Passes each following state to `visit`, always in the same order.
 pub fn successors(world: &World, cast: &Cast, visit: &mut dyn FnMut(World, Label)) {
     for number in 0..cast.sessions {
         session(world, number, visit);
@@ -196,7 +196,7 @@ fn tag(world: &World, visit: &mut dyn FnMut(World, Label)) {
     done(next, "dies");
 }
 
-/// What was decided stays decided.
+/// Ends a changer of roots; the plan that it has decided stays.
 fn die(changer: &mut Changer, lock: &mut RootsHolder, holder: RootsHolder) {
     changer.machine.over();
     if *lock == holder {
@@ -348,7 +348,7 @@ fn judge_by(world: &World, number: usize, roots: Set, done: &mut dyn FnMut(World
         );
     }
     if staying.is_empty() {
-        // The chunk is in condemned containers only, or nowhere.
+        // The chunk is in condemned containers only, or in none.
         let holders = inherited.both(world.containers);
         match can_copy && !holders.is_empty() {
             true => decide(
@@ -368,7 +368,7 @@ fn judge_by(world: &World, number: usize, roots: Set, done: &mut dyn FnMut(World
         }
         return;
     }
-    // References are followed to any container that stays, or all are as they are.
+    // References are followed to any container that stays, or all stay as they are.
     let mut choices = vec![];
     if wandering.is_empty() {
         choices.push(direct);
@@ -387,7 +387,8 @@ fn judge_by(world: &World, number: usize, roots: Set, done: &mut dyn FnMut(World
     }
 }
 
-/// Revokes and helps, which the waiting is for: a session that is let run on ends by itself.
+/// Waits for sessions: revokes active ones that have not read the lists, and writes the roots of committing ones.
+/// Others end by themselves.
 fn wait(world: &World, number: usize, done: &mut dyn FnMut(World, &'static str)) {
     let wanted = world.sweeps[number]
         .machine
@@ -423,7 +424,8 @@ fn wait(world: &World, number: usize, done: &mut dyn FnMut(World, &'static str))
     }
 }
 
-/// What new roots refer to is needed where it is; what is gone, where any other container has it.
+/// Marks from new roots: containers that they refer to are needed; a missing one is replaced by any other that has the
+/// chunk.
 fn mark_new(world: &World, number: usize, done: &mut dyn FnMut(World, &'static str)) {
     let referred = world.referred(*world.sweeps[number].machine.new_roots());
     let direct = referred.both(world.containers);
@@ -442,7 +444,7 @@ fn mark_new(world: &World, number: usize, done: &mut dyn FnMut(World, &'static s
     }
 }
 
-/// Lists go once all that they name is gone; a request that was sent twice may put one again.
+/// Removes lists once all containers on them are gone; a repeated request may write one again.
 fn lists(world: &World, visit: &mut dyn FnMut(World, Label)) {
     for (list, condemned) in (0..).zip(&world.condemned) {
         let is_done = condemned.both(world.containers).is_empty() && !condemned.is_empty();

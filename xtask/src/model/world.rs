@@ -1,15 +1,15 @@
-//! The simulated world: objects, registry, and everybody who works on a repository. All containers hold the same one
+//! The simulated world: objects, registry, and all processes that work on a repository. All containers hold the same
 //! chunk, so that a root is hurt exactly when no container is left.
 
 use onefold_store::protocol::{Change, Names, Rules, Session, Sweep};
 
-/// How many sessions, and how many sweeps, there may be.
+/// Largest numbers of sessions and of sweeps.
 pub const SESSIONS: usize = 2;
 pub const SWEEPS: usize = 2;
-/// Containers: one that was there, one of each session, one copy of each sweep.
+/// Containers: one from the beginning, one of each session, one copy of each sweep.
 pub const FIRST: u8 = 0;
 pub const CONTAINERS: u8 = 5;
-/// Roots: one that was there, one of each session, one that a change of tags puts.
+/// Roots: one from the beginning, one of each session, one that a change of tags writes.
 pub const OLD_ROOT: u8 = 0;
 pub const TAG_ROOT: u8 = 3;
 pub const ROOTS: usize = 4;
@@ -70,7 +70,7 @@ impl Names for Set {
     }
 }
 
-/// What the registry says of a session.
+/// The registry's record of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Record {
     #[default]
@@ -85,7 +85,7 @@ pub enum Record {
 pub struct Writer {
     pub machine: Session<Set, Set>,
     pub record: Record,
-    /// The lists that it says it has read.
+    /// The lists that the session says it has read.
     pub told: Set,
 }
 
@@ -98,7 +98,7 @@ pub struct Sweeper {
     pub page: Option<Set>,
 }
 
-/// Who has the lock of those who change roots.
+/// The holder of the lock for changes of roots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum RootsHolder {
     #[default]
@@ -108,7 +108,7 @@ pub enum RootsHolder {
     Sweep(u8),
 }
 
-/// What is decided in that lock and not known to be done.
+/// The plan that was decided in that lock and may not be carried out yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Plan {
     #[default]
@@ -124,17 +124,17 @@ pub struct Changer {
     pub source: u8,
 }
 
-/// One state of everything.
+/// The state of the whole world.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct World {
-    /// Containers that are there, and those that were made.
+    /// Containers that exist, and those that were ever made.
     pub containers: Set,
     pub made: Set,
-    /// Roots that were put, the container that each refers to, and those that were removed.
+    /// Roots that were written, the container that each refers to, and those that were removed.
     pub roots: Set,
     pub references: [u8; ROOTS],
     pub removed: Set,
-    /// Lists of the condemned that are there, and what stands on them.
+    /// Lists of condemned containers that exist, and the containers on each.
     pub lists: Set,
     pub condemned: [Set; SWEEPS],
     pub sweep_lock: Option<u8>,
@@ -146,7 +146,7 @@ pub struct World {
     pub tag: Changer,
 }
 
-/// Who takes part, and which rules hold.
+/// The processes that take part, and the rules in force.
 #[derive(Clone, Copy)]
 pub struct Cast {
     pub sessions: usize,
@@ -157,7 +157,7 @@ pub struct Cast {
 }
 
 impl World {
-    /// One root and its container; nobody has begun. Those who take no part are over.
+    /// The first state: one root and its container; no process has begun. Processes that take no part have ended.
     pub fn first(cast: &Cast) -> Self {
         let mut world = Self {
             containers: Set::of(FIRST),
@@ -207,13 +207,13 @@ impl World {
         self.roots.minus(&self.removed)
     }
 
-    /// The containers that these roots refer to.
+    /// The containers that `roots` refer to.
     pub fn referred(&self, roots: Set) -> Set {
         let containers = roots.numbers().map(|root| self.references[root as usize]);
         containers.fold(Set::default(), |all, one| all.plus(&Set::of(one)))
     }
 
-    /// What stands on the lists that are there.
+    /// The containers on all existing lists.
     pub fn all_condemned(&self) -> Set {
         let lists = self.lists.numbers();
         lists.fold(Set::default(), |all, list| {
@@ -221,12 +221,12 @@ impl World {
         })
     }
 
-    /// A root that counts finds its chunk nowhere.
+    /// Whether a root that counts has lost its chunk.
     pub fn has_lost_data(&self) -> bool {
         !self.listed_roots().is_empty() && self.containers.is_empty()
     }
 
-    /// Whoever takes the lock of those who change roots does first what was decided in it.
+    /// Takes the lock for changes of roots; the new holder first carries out a plan that was decided in it.
     pub fn take_roots_lock(&mut self, holder: RootsHolder) {
         match self.plan {
             Plan::Nothing => {}

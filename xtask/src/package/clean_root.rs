@@ -1,4 +1,4 @@
-//! Installs the package in a Debian that has nothing else, and does there what its user would do.
+//! Installs the package in a Debian without anything else, and uses it as a user would.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::ci::step;
 
-/// What is done in the clean root, as a shell would do it. The nightly script runs twice: the second night stores
-/// nothing new and forgets nothing.
+/// The commands in the clean root, as a shell script. The nightly script runs twice: the second night stores nothing
+/// new and forgets nothing.
 const STORY: &str = r#"
 set -eux
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root

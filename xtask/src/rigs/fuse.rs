@@ -1,4 +1,4 @@
-//! Rig `fuse`: file systems on a deduplicated volume, by FUSE and a loop device, with loads of others on them.
+//! Rig `fuse`: file systems on a deduplicated volume, by FUSE and a loop device, under loads by other programs.
 //!
 //! Packages: fuse3 mount e2fsprogs xfsprogs btrfs-progs fio. Needs root, `/dev/fuse` and loop devices.
 
@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::steps::Steps;
 
-/// Each file system: what makes it and what checks it.
+/// Each file system with the commands that make and check it.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
     ("ext4", "mkfs.ext4 -qF", "e2fsck -fn"),
     ("xfs", "mkfs.xfs -qf", "xfs_repair -n"),
     ("btrfs", "mkfs.btrfs -qf", "btrfs check"),
 ];
 
-/// Runs all steps: how many failed.
+/// Runs all steps; returns the number of failed ones.
 pub fn run(program: &Path) -> Result<usize, String> {
     let mut steps = Steps::default();
     for (name, make, check) in FILE_SYSTEMS {
@@ -33,7 +33,7 @@ pub fn run(program: &Path) -> Result<usize, String> {
 
 fn one(steps: &mut Steps, program: &Path, work: &Path, (name, make, check): (&str, &str, &str)) {
     let (onefold, work) = (program.display(), work.display());
-    // The device's name is asked for anew in each step: it may be another after an attach.
+    // Each step asks for the device's name again: it may change with an attach.
     let begin = format!(
         "cd {work}; export PATH=$PATH:/usr/sbin:/sbin; \
          device() {{ {onefold} volume list --json | python3 -c \"import json,sys; print([d['device'] for d in json.load(sys.stdin) if d['source']=='{work}/depot'][0])\"; }}; "
@@ -83,7 +83,7 @@ fn one(steps: &mut Steps, program: &Path, work: &Path, (name, make, check): (&st
     );
     step("fsck is clean", &format!("umount mnt; {check} $(device)"));
     step("detach", &format!("{onefold} volume detach {work}/depot"));
-    // Whatever failed above leaves nothing mounted.
+    // Unmounts everything, after any failure above.
     let _ = std::process::Command::new("bash")
         .args([
             "-c",

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-/// What to try on a block device.
+/// The rigs to run on a block device.
 #[derive(clap::Args, Clone, Debug)]
 pub struct VolumeRig {
     /// Rigs, one or more; by default all.
     #[arg(long, value_name = "NAME")]
     rig: Vec<Rig>,
-    /// The program; otherwise it is built.
+    /// The program. Default: this workspace's, which is built.
     #[arg(long)]
     onefold: Option<PathBuf>,
 }
 
-/// A rig.
+/// A rig of block devices.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Rig {
     /// NBD clients: nbdinfo, nbdcopy, qemu-io, qemu-img, fio, libnbd; TLS; many connections.

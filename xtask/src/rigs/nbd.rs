@@ -1,4 +1,4 @@
-//! Rig `nbd`: clients of others against `onefold volume serve --raw`.
+//! Rig `nbd`: clients of other projects against `onefold volume serve --raw`.
 //!
 //! Packages: libnbd-bin python3-libnbd qemu-utils fio openssl.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::steps::Steps;
 use crate::serving::Server;
 
-/// Wrong requests by libnbd, which checks nothing itself then; two connections.
+/// Wrong requests by libnbd, whose own checks are off; two connections.
 const WRONG: &str = r#"
 import nbd, sys
 h = nbd.NBD(); h.set_strict_mode(0); h.connect_uri(sys.argv[1]); size = h.get_size(); bad = []
@@ -25,7 +25,7 @@ h.pwrite(b'Q' * 4096, 0); h.flush(); assert other.pread(4096, 0) == b'Q' * 4096
 print(bad); sys.exit(bool(bad))
 "#;
 
-/// Eight connections write; a flush on one of them covers what all were answered.
+/// Eight connections write; a flush on one of them covers all answered writes.
 const EIGHT: &str = r#"
 import nbd, sys
 all = [nbd.NBD() for _ in range(8)]
@@ -38,7 +38,7 @@ for round in range(20):
 for h in all: h.shutdown()
 "#;
 
-/// Runs all steps: how many failed.
+/// Runs all steps; returns the number of failed ones.
 pub fn run(program: &Path) -> Result<usize, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut steps = Steps::default();
@@ -128,7 +128,7 @@ fn python(script: &str, uri: &str) -> String {
     format!("/usr/bin/python3 - '{uri}' <<'PYTHON'{script}PYTHON")
 }
 
-/// A certificate authority, a server's certificate and a client's, as libnbd wants them named.
+/// A certificate authority, a server's certificate and a client's, with the names that libnbd expects.
 const CERTIFICATES: &str = r#"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=authority -keyout ca.key -out ca-cert.pem
 for who in server client; do

@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
-/// Counts what failed.
+/// A counter of failed steps.
 #[derive(Default)]
 pub struct Steps {
-    /// Steps that failed.
+    /// Number of failed steps.
     pub failed: usize,
 }
 
 impl Steps {
-    /// A shell command that must succeed within two minutes.
+    /// Runs a shell command that must succeed within two minutes.
     pub fn shell(&mut self, name: &str, script: &str) {
         let output = Command::new("timeout")
             .args(["120", "bash", "-euo", "pipefail", "-c", script])
@@ -30,7 +30,7 @@ impl Steps {
         );
     }
 
-    /// Something that is known to have gone well or not.
+    /// Reports a step whose result is known.
     pub fn tell(&mut self, name: &str, done: Result<(), String>) {
         match done {
             Ok(()) => println!("ok    {name}"),

@@ -1,5 +1,5 @@
-//! Manifests: a crate depends on what its sources name, ARCHITECTURE.md says why, and the workspace lists what some
-//! crate takes.
+//! Manifests: a crate depends on the crates that its sources name, ARCHITECTURE.md gives a reason for each, and the
+//! workspace lists only used ones.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ struct Dependency {
     for_tests: bool,
 }
 
-/// What a manifest lists under a heading that ends with `dependencies`.
+/// The entries of a manifest under headings that end with `dependencies`.
 fn dependencies(manifest: &str) -> Vec<Dependency> {
     let mut heading = "";
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn modules_elsewhere(text: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| line.strip_prefix("#[path = \"")?.strip_suffix("\"]"))
 }
 
-/// Whether code, not a comment, says the name as a path's first part.
+/// Whether code, not a comment, has the name as the first part of a path.
 fn names(text: &str, name: &str) -> bool {
     let code = text
         .lines()

@@ -1,10 +1,10 @@
-//! Pages: what they link to is there, and one word stands for a thing, in pages and in code.
+//! Pages: their links lead somewhere, and each thing has one word, in pages and in code.
 
 use std::path::Path;
 
 use super::{files_below, read, sources};
 
-/// Pages that must be there.
+/// Pages that must exist.
 const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "FORMAT.md", "CHANGELOG.md"];
 
 pub fn check(root: &Path, amiss: &mut Vec<String>) {
@@ -22,7 +22,7 @@ pub fn check(root: &Path, amiss: &mut Vec<String>) {
     }
 }
 
-/// Files that a page links to, by the page's own folder, are there, and so are the headings in them.
+/// Checks that the files to which a page links exist, relative to its own folder, and the headings in them.
 fn check_links(root: &Path, page: &Path, amiss: &mut Vec<String>) {
     let shown = page.strip_prefix(root).unwrap_or(page).display();
     let text = read(page);
@@ -60,9 +60,9 @@ fn headings(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// ARCHITECTURE.md's words, and none of their synonyms.
+/// Checks for synonyms of ARCHITECTURE.md's words.
 fn check_words(root: &Path, path: &Path, amiss: &mut Vec<String>) {
-    // Spelled apart, so that this file does not find itself.
+    // Spelled in parts, so that this file does not find itself.
     let words = [
         concat!("struct Bl", "ob"),
         concat!("struct Sl", "ab"),

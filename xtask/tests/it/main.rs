@@ -1,4 +1,4 @@
-//! The xtask as it is run.
+//! Tests of the xtask as a program.
 #![forbid(unsafe_code)]
 
 mod measured;

@@ -1,10 +1,10 @@
-//! What a command took is its own, whatever the benchmark around it holds.
+//! The figures of a command are its own, whatever memory the benchmark around it holds.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs `command` as benchmarks do; gives the report.
+/// Runs `command` as benchmarks do; returns the report.
 fn measured(command: &[&str]) -> Value {
     let report = tempfile::NamedTempFile::new().expect("a file");
     let mut helper = Command::new(env!("CARGO_BIN_EXE_xtask"));
@@ -14,7 +14,7 @@ fn measured(command: &[&str]) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// A line of this process's status, in KiB.
+/// The peak RSS of this process, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -34,7 +34,7 @@ fn the_peak_of_a_small_command_is_small_whatever_its_parent_holds() {
 
 #[test]
 fn the_peak_of_a_large_command_is_large_in_its_children_too() {
-    // `dd` holds its block; the shell waits for it.
+    // `dd` holds its block in memory; the shell waits for it.
     let dd = "dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null; exit 3";
     let taken = measured(&["sh", "-c", dd]);
     assert!(taken["rss_bytes"].as_u64() > Some(64 << 20), "{taken}");

@@ -1,8 +1,8 @@
-//! Restored trees of many files are put aside, not deleted one by one.
+//! Restored trees of many files are set aside, not deleted one by one.
 //!
 //! ext4 without a journal takes no inode that was freed within the last minute, or six where its block is dirty, and
-//! looks at each before it takes another (`recently_deleted` in the kernel's `fs/ext4/ialloc.c`). Whoever restores
-//! behind a deletion pays for it: of 190,000 files 29 s of wall and 50 s of CPU instead of 12 and 18. So trees stay
+//! looks at each before it takes another (`recently_deleted` in the kernel's `fs/ext4/ialloc.c`). A restore soon after
+//! a deletion pays for it: 190,000 files take 29 s of wall and 50 s of CPU instead of 12 and 18. Trees therefore stay
 //! where they are until the run ends or the disk is short of room; after that the next restore waits.
 
 use std::cell::Cell;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use super::rates;
 
-/// Trees of fewer files cost nobody anything.
+/// Smallest number of files in a tree that is set aside.
 const FILES_MIN: usize = 10_000;
-/// With less room on the disk, what was put aside is deleted.
+/// With less room on the disk, in bytes, the trees set aside are deleted.
 const ROOM_BYTES: u64 = 24 << 30;
-/// How long freed inodes are not taken, with a bit more.
+/// The time for which freed inodes are not taken, and a bit more.
 const SHUNNED: Duration = Duration::from_secs(370);
 
-/// What was put aside in this run.
+/// The trees that were set aside in this run.
 pub struct Aside {
     folder: PathBuf,
     trees: Cell<u32>,
@@ -26,7 +26,7 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// In a folder of the benchmark's data. What an interrupted run left there is deleted.
+    /// Uses a folder of the benchmark's data; trees left there by an interrupted run are deleted.
     pub fn new(data: &Path) -> Result<Self, String> {
         let aside = Self {
             folder: data.join("aside"),
@@ -37,7 +37,7 @@ impl Aside {
         Ok(aside)
     }
 
-    /// Takes a restored tree out of the way.
+    /// Sets a restored tree aside.
     pub fn put(&self, tree: &Path) -> Result<(), String> {
         let text = |error: std::io::Error| format!("{}: {error}", tree.display());
         if rates::walk(tree, 8).1.len() < FILES_MIN {
@@ -48,7 +48,7 @@ impl Aside {
         std::fs::rename(tree, self.folder.join(number.to_string())).map_err(text)
     }
 
-    /// Before a restore: there is room, and nothing was deleted a moment ago.
+    /// Makes sure before a restore that there is room, and that nothing was deleted shortly before.
     pub fn make_ready(&self) -> Result<(), String> {
         let data = self.folder.parent().unwrap_or(&self.folder);
         let about = rustix::fs::statvfs(data).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Is a restored tree the source? Names, kinds, sizes, permissions, link targets and every byte.
+//! Comparing a restored tree with its source: names, kinds, sizes, permissions, link targets and every byte.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -11,8 +11,8 @@ use std::time::Duration;
 const BUFFER_BYTES: usize = 1 << 17;
 const THREADS: usize = 8;
 
-/// Where a tool that was told to restore `source` into `target` has put it: some keep the whole path, some its last
-/// name.
+/// The folder to which a tool has restored `source` when told to restore into `target`: some keep the whole path, some
+/// its last name.
 pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
     let whole = target.join(source.strip_prefix("/").unwrap_or(source));
     let named = target.join(source.file_name().unwrap_or_default());
@@ -22,8 +22,8 @@ pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
         .unwrap_or_else(|| target.to_path_buf())
 }
 
-/// Errs with one of the differences. Some folders at a time: a cold tree of small files is read as fast as the disk
-/// can.
+/// Fails with one of the differences. Several folders are read at once: a cold tree of small files is read as fast as
+/// the disk can.
 pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
     let shared = Mutex::new(Shared {
         folders: vec![PathBuf::new()],
@@ -40,7 +40,7 @@ pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
 
 struct Shared {
     folders: Vec<PathBuf>,
-    /// Threads that may still find folders.
+    /// Number of threads that may still find folders.
     busy: usize,
     found: Result<(), String>,
 }
@@ -69,7 +69,7 @@ fn work(one: &Path, other: &Path, shared: &Mutex<Shared>) {
     }
 }
 
-/// The folders within, whose insides are still to be compared.
+/// Compares two folders; returns the folders within, which are still to be compared.
 fn same_folder(
     one: &Path,
     other: &Path,
@@ -102,7 +102,7 @@ fn names(folder: &Path) -> Result<Vec<OsString>, String> {
     Ok(names)
 }
 
-/// True for a folder.
+/// Compares two entries; returns whether they are folders.
 fn same_entry(one: &Path, other: &Path, buffers: &mut (Vec<u8>, Vec<u8>)) -> Result<bool, String> {
     let stat = |path: &Path| std::fs::symlink_metadata(path).map_err(|error| error.to_string());
     let (here, there) = (stat(one)?, stat(other)?);

@@ -1,7 +1,7 @@
-//! Runs one command and says what it took: wall, CPU, peak RSS, and how busy the machine was with others meanwhile.
+//! Runs one command and measures it: wall, CPU, peak RSS, and how busy other processes were meanwhile.
 //!
-//! A small process of its own starts the command (`bench::child`): figures are the command's, its children with it, not
-//! the benchmark's.
+//! A small process of its own starts the command (`bench::child`): figures are those of the command and its children,
+//! not the benchmark's.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::bench::child::Child;
 
-/// What commands took together.
+/// The figures of several commands together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
     /// Seconds from start to exit.
@@ -19,19 +19,19 @@ pub struct Measured {
     pub cpu_s: f64,
     /// Peak resident set of the largest process.
     pub rss_bytes: u64,
-    /// Bytes that the disk gave, not the page cache.
+    /// Bytes that came from the disk, not from the page cache.
     pub disk_read_bytes: u64,
-    /// Bytes of the source that shall be in the page cache; 0 at stages that want none there.
+    /// Bytes of the source that should be in the page cache; 0 in stages that want none there.
     pub source_bytes: u64,
-    /// How many of them were, just before; `None` where the kernel does not tell.
+    /// Bytes of the source in the page cache just before; `None` where the kernel does not tell.
     pub cached_bytes: Option<u64>,
-    /// CPU seconds that others (and the kernel's own threads) used meanwhile.
+    /// CPU seconds of other processes (and the kernel's own threads) meanwhile.
     pub others_cpu_s: f64,
-    /// Seconds that a `sync` took right after: what the command left unwritten.
+    /// Seconds of a `sync` right after, for data that the command left unwritten.
     pub sync_s: f64,
 }
 
-/// Runs `commands` one after the other, output into the file `log`.
+/// Runs `commands` one after the other, with their output in the file `log`.
 pub fn run(commands: Vec<Command>, log: &Path) -> Result<Measured, String> {
     let mut all = Measured::default();
     let busy = busy_s();
@@ -87,25 +87,25 @@ fn tail(text: &str, chars: usize) -> String {
     text.chars().skip(count.saturating_sub(chars)).collect()
 }
 
-/// Writes out what is dirty and empties the page cache. False where that is not allowed: figures are then those of a
-/// warm cache.
+/// Writes dirty pages and empties the page cache. `false` where that is not permitted: figures are then those of a warm
+/// cache.
 pub fn drop_caches() -> bool {
     rustix::fs::sync();
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
-/// CPU seconds that the whole machine has been busy since it started.
+/// CPU seconds of the whole machine since it started.
 fn busy_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let mut fields = stat.lines().next().unwrap_or_default().split_whitespace();
     fields.next();
-    // user, nice, system, idle, iowait, irq, softirq, steal: in hundredths of a second.
+    // user, nice, system, idle, iowait, irq, softirq, steal: in hundredths of a second
     let ticks: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
     let waiting: f64 = ticks.iter().skip(3).take(2).sum();
     (ticks.iter().take(8).sum::<f64>() - waiting) / 100.0
 }
 
-/// Bytes of a tree: as its files say, and as the disk gave them.
+/// Bytes of a tree: the lengths of its files, and the space that they take on the disk.
 pub fn disk_usage(root: &Path) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     let (mut apparent, mut blocks) = (0, 0);

@@ -1,4 +1,4 @@
-//! What the disk itself gives: the yardstick for re-reads and walks.
+//! The disk's own rates: the yardstick for re-reads and walks.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,12 +12,12 @@ use std::time::Instant;
 use onefold_io::os::{HUGE_PAGE_BYTES, Mapped};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// What fits into a core's cache.
+/// Bytes that fit into a core's cache.
 const CACHED_BYTES: usize = 512 << 10;
-/// A chunk of a default repository.
+/// Bytes of a chunk in a default repository.
 const CHUNK_BYTES: usize = 8 << 10;
 
-/// Seconds to look at all metadata of `root`, and the files found: `threads` folders at a time.
+/// Seconds to read all metadata of `root`, `threads` folders at a time, and the files found.
 pub fn walk(root: &Path, threads: usize) -> (f64, Vec<PathBuf>) {
     let start = Instant::now();
     let queue = Mutex::new((vec![root.to_path_buf()], 0usize));
@@ -49,7 +49,7 @@ pub fn walk(root: &Path, threads: usize) -> (f64, Vec<PathBuf>) {
     (took, files)
 }
 
-/// A folder to read, or `None` when none is left and nobody is reading one.
+/// A folder to read; `None` when none is left and no thread may find more.
 fn next_folder(queue: &Mutex<(Vec<PathBuf>, usize)>) -> Option<PathBuf> {
     loop {
         let mut held = queue.lock().expect("no thread panics");
@@ -86,21 +86,21 @@ pub fn read(files: &[PathBuf], threads: usize) -> (f64, u64) {
     (start.elapsed().as_secs_f64(), bytes)
 }
 
-/// How many bytes `files` have, and how many of these the page cache holds, if the kernel tells (Linux 6.5).
+/// The bytes of `files`, and how many of these the page cache holds, if the kernel tells (Linux 6.5).
 pub fn cached(files: &[PathBuf]) -> (u64, Option<u64>) {
     let (mut bytes, mut cached) = (0, Some(0));
     for file in files.iter().filter_map(|path| File::open(path).ok()) {
         let len = file.metadata().map_or(0, |metadata| metadata.len());
         let held = onefold_io::os::cached_bytes(file.as_fd(), 0, len);
         bytes += len;
-        // whole pages: the last one may be longer than what is left of the file
+        // counted in whole pages: the last one may be longer than the rest of the file
         cached = cached.zip(held).map(|(all, held)| all + held.min(len));
     }
     (bytes, cached)
 }
 
-/// Seconds to copy all `files`, which are in the page cache, out of it, and to fingerprint them in chunks of 8 KiB, on
-/// all cores, and their bytes: the least that a program does that reads all to see that nothing is new.
+/// Seconds to copy all `files` out of the page cache and to fingerprint them in chunks of 8 KiB, on all cores, and
+/// their bytes: the least work of a program that reads everything to find nothing new.
 pub fn fingerprint(files: &[PathBuf]) -> (f64, u64) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let start = Instant::now();
@@ -123,8 +123,8 @@ pub fn fingerprint(files: &[PathBuf]) -> (f64, u64) {
     (start.elapsed().as_secs_f64(), bytes)
 }
 
-/// As [`read`] past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time, each given to `look`.
-/// `None` where the file system has no direct reads.
+/// The same as [`read`] past the page cache, in pieces of 2 MiB in order, `threads` pieces at a time, each passed to
+/// `look`. `None` where the file system has no direct reads.
 pub fn read_past_cache(
     files: &[PathBuf],
     threads: usize,
@@ -151,14 +151,14 @@ pub fn read_past_cache(
     (bytes > 0).then(|| (start.elapsed().as_secs_f64(), bytes))
 }
 
-/// Looks at each byte: the least that a program does that wants to know what it has read. Memory that a core has just
-/// looked at is slower to write to for a virtual disk, so that the disk itself gives less to who does.
+/// Reads each byte of memory: the least work of a program that uses what it reads. Memory that a core has just read is
+/// slower to write to for a virtual disk, so the disk itself is slower for such a program.
 pub fn add_up(bytes: &[u8]) {
     let words = bytes.as_chunks().0.iter().copied();
     std::hint::black_box(words.map(u64::from_le_bytes).fold(0, u64::wrapping_add));
 }
 
-/// Pieces of 2 MiB of all files, in order: of which, and where. `None` where one cannot be opened so.
+/// Pieces of 2 MiB of all files, in order, as file and offset. `None` where a file cannot be opened for direct reads.
 fn pieces_of(
     files: &[PathBuf],
     open: impl Fn(&Path) -> Option<File>,
@@ -178,7 +178,7 @@ fn next_piece<'a>(pieces: &'a [(Arc<File>, u64)], next: &AtomicUsize) -> Option<
     Some((file, *at))
 }
 
-/// Runs `work` in so many threads; the sum of what they give.
+/// Runs `work` in `threads` threads; returns the sum of their results.
 fn in_threads(threads: usize, work: impl Fn() -> u64 + Sync) -> u64 {
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();

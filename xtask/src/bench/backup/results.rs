@@ -1,4 +1,4 @@
-//! The figures, and what they say of each other.
+//! The figures, and their relations to each other.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::measure::{self, Measured};
 use super::tools::{Compression, TOOLS, Tool};
 use crate::bench::report::{self, Table};
 
-/// The name under which the disk's own rates stand.
+/// The tool name for the disk's own rates.
 const DISK: &str = "(disk)";
 
 /// Stages of the disk that read a whole set.
@@ -18,9 +18,9 @@ pub const READERS: [&str; 4] = [
     "read, past the cache",
     "read past it, added up",
 ];
-/// Of files that shall be cached, the part that must be.
+/// Share of files in the page cache that a cached stage needs.
 const CACHED_PART: f64 = 0.99;
-/// As part of them, what the disk may give meanwhile: the repository's own files, for the most.
+/// Largest share of these files that the disk may read meanwhile: mostly the repository's own files.
 const READ_PART: f64 = 0.1;
 
 /// One stage of one tool in one round.
@@ -30,17 +30,17 @@ pub struct Row {
     tool: String,
     stage: String,
     taken: Measured,
-    /// The repository afterwards: bytes in its files, and bytes that they take on the disk.
+    /// Bytes of the repository's files afterwards; `repo_disk_bytes` is the space that they take on the disk.
     repo_bytes: u64,
     repo_disk_bytes: u64,
-    /// What the tool keeps outside of its repository.
+    /// Bytes that the tool keeps outside of its repository.
     cache_bytes: u64,
-    /// Bytes read, for the disk's own rates.
+    /// Bytes read, in rows of the disk's own rates.
     read_bytes: u64,
 }
 
 impl Row {
-    /// Looks at the repository as it is now.
+    /// A row with the present size of the repository.
     pub fn new(
         set: &str,
         tool: &str,
@@ -62,7 +62,7 @@ impl Row {
         }
     }
 
-    /// A rate of the disk.
+    /// A row for a rate of the disk.
     pub fn rate(set: &str, stage: &str, wall_s: f64, read_bytes: u64) -> Self {
         Self {
             set: set.into(),
@@ -79,7 +79,7 @@ impl Row {
         }
     }
 
-    /// For whoever watches.
+    /// The row as a line, printed during the run.
     pub fn line(&self) -> String {
         let taken = &self.taken;
         format!(
@@ -95,7 +95,7 @@ impl Row {
         )
     }
 
-    /// What is to be known of a cached stage that was not one. Earlier runs' rows may not say.
+    /// The warning for a cached stage whose files were not cached. Rows of earlier runs may lack the figures.
     pub fn warning(&self) -> Option<String> {
         let taken = &self.taken;
         let part = |bytes: u64| bytes as f64 / taken.source_bytes as f64;
@@ -166,13 +166,13 @@ pub struct Results {
     seed: u64,
     /// Whether the page cache could be dropped.
     pub cold: bool,
-    /// In the order of measuring; earlier runs' first.
+    /// Rows in the order of measuring, earlier runs' first.
     pub rows: Vec<Row>,
     failures: Vec<String>,
 }
 
 impl Results {
-    /// Begins with what the files `with` hold.
+    /// Results that begin with the rows of the files `with`.
     pub fn new(scale: f64, seed: u64, with: &[PathBuf]) -> Result<Self, String> {
         let mut results = Self {
             machine: report::machine(),
@@ -193,12 +193,12 @@ impl Results {
         Ok(results)
     }
 
-    /// A tool that did not come through; its later stages are missing.
+    /// Notes that a tool failed; its later stages are missing.
     pub fn failed(&mut self, set: &str, tool: &str, error: &str) {
         self.failures.push(format!("{set} {tool}: {error}"));
     }
 
-    /// Everything, for machines.
+    /// All results as JSON.
     pub fn json(&self) -> String {
         let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
         let all = json!({
@@ -208,12 +208,12 @@ impl Results {
         format!("{all:#}\n")
     }
 
-    /// The table and what stands around it.
+    /// The table with the text around it.
     pub fn report(&self) -> String {
         self.document(&self.table().text())
     }
 
-    /// The same as Markdown.
+    /// The report as Markdown.
     pub fn markdown(&self) -> String {
         self.document(&self.table().markdown())
     }
@@ -232,7 +232,7 @@ impl Results {
         )
     }
 
-    /// Rounds of a cached stage whose files were not all cached.
+    /// Warnings for rounds of a cached stage whose files were not all cached.
     fn warnings(&self) -> Vec<String> {
         self.rows.iter().filter_map(Row::warning).collect()
     }
@@ -267,14 +267,14 @@ impl Results {
         table
     }
 
-    /// Seconds to read a set as fast as the disk gave it to any of those who only read.
+    /// Seconds to read a set at the highest rate of the disk in any of its own rows.
     fn disk_s(&self, set: &str) -> Option<f64> {
         let rates = READERS.iter().flat_map(|stage| self.medians(set, stage));
         let rates = rates.filter(|row| row.tool == DISK);
         rates.map(|row| wall(&row)).min_by(f64::total_cmp)
     }
 
-    /// One row a tool.
+    /// Median rows, one for each tool.
     fn medians(&self, set: &str, stage: &str) -> Vec<Row> {
         let here = |row: &&Row| row.set == set && row.stage == stage;
         let mut tools: Vec<&str> = self
@@ -312,12 +312,12 @@ compress, or with those that do not; other stages with all. tar and the disk's r
 this one, × disk, of cold re-reads, the wall of whoever only reads the set and is fastest at it. RSS: the largest process. disk MB: read from the disk, not
 from the page cache. sync s: what was left to write afterwards. others %: CPU that others used meanwhile; with more than a few, do not trust the wall.";
 
-/// What peers and we are held against beside each other, in seconds.
+/// Yardsticks beside peers and us, in seconds.
 #[derive(Clone, Copy)]
 struct Yardsticks {
-    /// Plain tar, at the same stage.
+    /// Time of plain tar at the same stage.
     tar_s: Option<f64>,
-    /// Reading alone.
+    /// Time of reading alone.
     disk_s: Option<f64>,
 }
 

@@ -1,8 +1,8 @@
 //! The data sets, built once from public packages and kept: D1 many small files, D2 disk images, D3 unique bytes, D4
 //! tar streams.
 //!
-//! A set is a folder `<name>` (or `<name>@<scale>`) that holds one folder `tree`. The file `built` beside it says that
-//! it is whole.
+//! A set is a folder `<name>` (or `<name>@<scale>`) that holds one folder `tree`. The file `built` beside it means that
+//! it is complete.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -45,23 +45,23 @@ const INSTALLED: &[(&str, &str, &str)] = &[
 ];
 
 const IMAGE_BYTES: f64 = 2.1e9;
-/// How full an image is made.
+/// Share of an image that is filled.
 const IMAGE_FILL: f64 = 0.85;
 const UNIQUE_BYTES: f64 = 2.1e9;
 const UNIQUE_FILE_BYTES: u64 = 64 << 20;
 const STREAMS: f64 = 10.0;
 
-/// Where and how large.
+/// Place and size of the sets.
 pub struct Plan<'a> {
     /// Folder of all sets and of the packages they are made from.
     pub data: &'a Path,
-    /// 1.0 for the full size.
+    /// Scale of the sizes; 1.0 for the full size.
     pub scale: f64,
-    /// Of the unique bytes.
+    /// Seed of the unique bytes.
     pub seed: u64,
 }
 
-/// Builds the set unless it is there; returns the folder that holds `tree`.
+/// Builds the set unless it exists; returns the folder that holds `tree`.
 pub fn build(name: &str, plan: &Plan<'_>) -> Result<PathBuf, String> {
     let folder = match plan.scale {
         1.0 => plan.data.join(name),
@@ -168,7 +168,7 @@ fn streams(folder: &Path, tree: &Path, plan: &Plan<'_>) -> Result<(), String> {
     std::fs::remove_dir_all(folder.join("stage")).map_err(text)
 }
 
-/// The package's wheel, downloaded unless it is there.
+/// The package's wheel, downloaded unless it exists.
 fn wheel(package: &str, version: &str, plan: &Plan<'_>) -> Result<PathBuf, String> {
     let wheels = plan.data.join("wheels");
     make_dir(&wheels)?;

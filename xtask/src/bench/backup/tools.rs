@@ -1,40 +1,40 @@
-//! How each program is told to do each stage. All are given what makes them comparable: encryption where they have it,
-//! a repository on the same disk, caches in a folder of the benchmark's own, no network.
+//! The commands of each program for each stage. All have comparable options: encryption where they have it, a
+//! repository on the same disk, caches in a folder of the benchmark's own, no network.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How the program compresses.
+/// The compression of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
-    /// As it comes.
+    /// The program's default.
     Default,
-    /// Off.
+    /// No compression.
     None,
-    /// Its smallest useful: only of programs whose default is none, or that name one "max".
+    /// The smallest useful one: only for programs whose default is none, or that name one "max".
     More,
 }
 
 /// One step of a repository's life, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Into an empty repository.
+    /// Back up into an empty repository.
     First,
-    /// The same folder, unchanged.
+    /// Back up the same folder, unchanged.
     Same,
-    /// The same bytes under another path, cold.
+    /// Back up the same bytes under another path, with a cold cache.
     Reread,
-    /// The same, with all files in the page cache.
+    /// Back up under another path with all files in the page cache.
     RereadCached,
-    /// The latest snapshot into an empty folder.
+    /// Restore the latest snapshot into an empty folder.
     Restore,
-    /// With all data read, where the program can.
+    /// Check the repository, with all data read where the program can.
     Check,
     /// Forget all but a last snapshot of a part of the tree, and give back the space.
     Prune,
 }
 
-/// All stages, and how a command line and a table name them.
+/// All stages, with their names on the command line and in tables.
 pub const STAGES: &[(&str, Stage)] = &[
     ("first", Stage::First),
     ("same", Stage::Same),
@@ -45,12 +45,12 @@ pub const STAGES: &[(&str, Stage)] = &[
     ("prune", Stage::Prune),
 ];
 
-/// What is compared: a program with a way to compress.
+/// A contestant: a program with a compression.
 #[derive(Clone, Copy)]
 pub struct Tool {
-    /// As the table names it.
+    /// Name in tables.
     pub name: &'static str,
-    /// As the shell names it.
+    /// Name of the program's file.
     pub program: &'static str,
     pub compression: Compression,
 }
@@ -63,7 +63,7 @@ const fn tool(name: &'static str, program: &'static str, compression: Compressio
     }
 }
 
-/// All of them; those whose program is not there are left out with a word.
+/// All tools; those whose program is missing are left out with a note.
 pub const TOOLS: &[Tool] = &[
     tool("onefold", "onefold", Compression::Default),
     tool("bupstash", "bupstash", Compression::Default),
@@ -82,7 +82,7 @@ pub const TOOLS: &[Tool] = &[
     tool("onefold-max", "onefold", Compression::More),
 ];
 
-/// How to get the peers.
+/// Instructions for installing the peers.
 pub const HOW_TO_GET_PEERS: &str = "\
 Peers, each from its public registry; whichever is on PATH or in --peers DIR takes part:
   bupstash  cargo install --locked bupstash   (needs libsodium-dev, pkg-config)
@@ -95,11 +95,11 @@ Data sets need python3 with pip, mkfs.ext4 (e2fsprogs) and tar; about 9 GB for a
 As root the page cache is dropped before each stage but reread-cached, before which files, repository and program are
 read; otherwise figures are those of a warm cache, and the report says so.";
 
-/// Where one tool's run lies.
+/// The folders of one tool's run.
 pub struct Place {
-    /// Its repository.
+    /// The tool's repository.
     pub repo: PathBuf,
-    /// Its caches, keys and configuration.
+    /// The tool's caches, keys and configuration.
     pub home: PathBuf,
     /// PATH with the peers.
     pub path: std::ffi::OsString,
@@ -108,17 +108,17 @@ pub struct Place {
 const PASSWORD: &str = "benchmark";
 
 impl Tool {
-    /// One of ours.
+    /// Whether the tool is our program.
     pub fn is_ours(&self) -> bool {
         self.program == "onefold"
     }
 
-    /// Not a deduplicating backup: a yardstick only.
+    /// Whether the tool is only a yardstick, no deduplicating backup.
     pub fn is_yardstick(&self) -> bool {
         matches!(self.program, "tar" | "zstd")
     }
 
-    /// Whether it can do this at all.
+    /// Whether the tool can do this stage.
     pub fn can(&self, stage: Stage) -> bool {
         match self.program {
             "tar" | "zstd" => matches!(stage, Stage::First | Stage::Restore),
@@ -127,7 +127,7 @@ impl Tool {
         }
     }
 
-    /// Makes the empty repository. Not measured.
+    /// Creates the empty repository; this is not measured.
     pub fn init(&self, place: &Place) -> Vec<Command> {
         let repo = text(&place.repo);
         let key = text(&place.home.join("key"));
@@ -314,7 +314,7 @@ impl Tool {
         Ok(self.commands(place, &lines))
     }
 
-    /// Ids of kopia's snapshots, oldest first: it has no word for the latest of all.
+    /// Ids of kopia's snapshots, oldest first: kopia has no name for the latest of all.
     fn kopia_ids(&self, place: &Place) -> Result<Vec<String>, String> {
         let line = vec!["kopia", "snapshot", "list", "--all", "--json"];
         let mut command = self.commands(place, &[line]).remove(0);
@@ -343,7 +343,7 @@ impl Tool {
     }
 }
 
-/// Passwords, and every cache and configuration in the benchmark's own folder.
+/// Sets passwords, and puts every cache and configuration into the benchmark's own folder.
 fn environment(command: &mut Command, place: &Place) {
     let home = |name: &str| place.home.join(name);
     command

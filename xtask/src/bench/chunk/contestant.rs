@@ -1,4 +1,4 @@
-//! Who takes part: all chunkers of ours, and those of other crates behind the same seam.
+//! The contestants: all our chunkers, and those of other crates with the same interface.
 
 use mothcdc::mincdc::{MinCdcHash4, SliceChunker};
 use onefold_chunk::ae::{Ae, Isa::Scalar};
@@ -11,15 +11,16 @@ use onefold_chunk::{Chunker, Limits, by_name, names};
 /// A chunker that can be made for any mean.
 pub struct Contestant {
     pub name: String,
-    /// Cuts like no other contestant; the instruction sets of one chunker cut alike.
+    /// Whether its cuts differ from all other contestants'; the instruction sets of one chunker cut alike.
     pub distinct: bool,
     make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>,
 }
 
-/// The peer that others are measured against.
+/// The peer with which others are compared.
 pub const PEER: &str = "fastcdc crate v2020";
 
-/// All of ours but `whole-file`, `sieve` on every instruction set and keyed, others byte by byte, and the crates last.
+/// All our chunkers except `whole-file`, `sieve` on every instruction set and keyed, others byte by byte, and the
+/// crates last.
 pub fn all() -> Vec<Contestant> {
     let mut all = Vec::new();
     let mut add = |name: String, distinct, make: Box<dyn Fn(usize) -> Box<dyn Chunker> + Sync>| {
@@ -41,7 +42,7 @@ pub fn all() -> Vec<Contestant> {
     let keyed = |mean| -> Box<dyn Chunker> { Box::new(Sieve::keyed(mean, &[7; 32])) };
     add("sieve keyed".into(), true, Box::new(keyed));
     for name in names() {
-        // Without names of files `context` cuts as `sieve`.
+        // Without names of files `context` cuts like `sieve`.
         if !["sieve", "whole-file", "fastcdc", "context"].contains(name) {
             let make = |mean| by_name(name, mean, None).expect("a name of the list");
             add((*name).into(), true, Box::new(make));
@@ -74,11 +75,11 @@ pub fn all() -> Vec<Contestant> {
     all
 }
 
-/// Means that every chunker can be asked for.
+/// The range of means that every chunker accepts.
 const ASKED_MIN: f64 = 256.0;
 const ASKED_MAX: f64 = (4 << 20) as f64;
 
-/// A mean that was asked for, and what came of it.
+/// A mean that was asked for, and its result.
 pub struct Tried<T> {
     pub asked: f64,
     pub mean: f64,
@@ -86,7 +87,7 @@ pub struct Tried<T> {
 }
 
 impl Contestant {
-    /// The chunker that is asked for this mean.
+    /// The chunker for a given mean.
     pub fn chunker(&self, asked: f64) -> Box<dyn Chunker> {
         (self.make)(asked.clamp(ASKED_MIN, ASKED_MAX) as usize)
     }
@@ -94,7 +95,7 @@ impl Contestant {
     /// Two tries whose means are close to `target` below and above it. Either is missing where no mean that can be
     /// asked for gives it.
     ///
-    /// `attempt` gives the mean that came out, and whatever else.
+    /// `attempt` returns the resulting mean, and any other result.
     pub fn around<T>(
         &self,
         target: f64,
@@ -129,7 +130,7 @@ impl Contestant {
         (below, above)
     }
 
-    /// What to ask for so that chunks of `data` are as near to `target` as can be.
+    /// The mean to ask for so that chunks of `data` are as near to `target` as possible.
     pub fn asked_for(&self, target: f64, data: &[u8]) -> f64 {
         let (below, above) = self.around(target, |chunker| {
             (data.len() as f64 / count(chunker, data) as f64, ())
@@ -142,14 +143,14 @@ impl Contestant {
 }
 
 const TRIES: usize = 12;
-/// Means so close that interpolating between them is sound.
+/// Largest ratio of two means between which interpolation is sound.
 const NEAR: f64 = 1.012;
-/// Means asked for so close that no other lies between.
+/// Largest ratio of two means to ask for between which no other one lies.
 const SAME: f64 = 1.003;
-/// So far beyond where the target is expected.
+/// Factor beyond the expected place of the target.
 const PAST: f64 = 1.004;
 
-/// How many chunks `data` has.
+/// The number of chunks of `data`.
 pub fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
     let mut chunks = 0;
     chunker.cuts(data, true, &mut |_| chunks += 1);
@@ -157,8 +158,8 @@ pub fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
 }
 
 /// Sizes for FastCDC. Its masks have whole bits, the nearest to its `mean`, so that the mean of its chunks leaps where
-/// their number changes: from 1.08 to 1.44 times what it was asked for. Behind each leap, for the first third of an
-/// octave, only `min` grows to its usual quarter, which makes most of the means between possible.
+/// their number changes: from 1.08 to 1.44 times the requested one. Behind each leap, for the first third of an octave,
+/// only `min` grows to its usual quarter, which makes most of the means between possible.
 fn fastcdc_sizes(asked: usize) -> Limits {
     let octaves = (asked as f64).log2() + 0.5;
     let (bits, share) = (octaves.floor() - 0.5, octaves.fract());
@@ -173,7 +174,7 @@ fn fastcdc_sizes(asked: usize) -> Limits {
     }
 }
 
-/// `fastcdc::v2020` with the parameters that our own `fastcdc` has.
+/// `fastcdc::v2020` with the parameters of our own `fastcdc`.
 struct FastCdcCrate {
     limits: Limits,
     masks: (u64, u64),
@@ -199,7 +200,7 @@ impl Chunker for FastCdcCrate {
     }
 }
 
-/// MinCDC as `mothcdc` has it, between half and one and a half times the mean as it recommends. Its layer that joins
+/// MinCDC of the crate `mothcdc`, between half and one and a half times the mean as it recommends. Its layer that joins
 /// equal neighbours is left out: it changes records, not chunks.
 struct MothCrate {
     limits: Limits,
@@ -230,7 +231,7 @@ impl Chunker for MothCrate {
     }
 
     fn cuts(&mut self, data: &[u8], _ends: bool, chunk: &mut dyn FnMut(usize)) -> usize {
-        // The benchmark gives whole streams alone.
+        // The benchmark passes whole streams only.
         self.over(data).for_each(|next| chunk(next.len()));
         data.len()
     }

@@ -1,9 +1,9 @@
-//! The programs of dedup-bench (Udayashankar et al.), where they are there: what they say of the same files, beside our
-//! figures.
+//! The programs of dedup-bench (Udayashankar et al.), where they are installed: their figures for the same files,
+//! beside ours.
 //!
-//! Its configurations for chunks of 8 KB, as its authors published them. They write into a folder that must exist and
-//! is not made for them, and the program takes folders only: it is run in a folder of its own that holds links to the
-//! files. Its speed counts the search for cuts alone, on 32 KiB that were just copied.
+//! The configurations for chunks of 8 KB are those that its authors published. The programs write into a folder that
+//! they do not create, and accept folders only: they run in a folder of their own with links to the files. Their speed
+//! counts the search for cuts alone, on 32 KiB that were just copied.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 const CONFIGURATIONS: &str = "config_8kb_fast25";
 const HASHES: &str = "hashes_8kb_fast25";
 
-/// Runs `dedup.exe` of `folder` on `files` with each configuration, and `measure-dedup.exe` on what it found.
+/// Runs `dedup.exe` of `folder` on `files` with each configuration, and `measure-dedup.exe` on its output.
 pub fn run(folder: &Path, files: &[PathBuf]) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if files.is_empty() {
@@ -70,7 +70,7 @@ fn line(folder: &Path, place: &Path, configuration: &Path) -> Result<String, Str
             .find_map(|line| line.trim().strip_prefix(label))?;
         line.trim_start_matches([':', ' ']).parse().ok()
     };
-    // Where the build has not got the instructions it says so, and ends.
+    // Where the build lacks the instructions, the program prints that and ends.
     let (Some(mean), Some(speed)) = (
         number(&said, "Avg Chunk size"),
         number(&said, "Chunking Throughput (MB/sec)"),
@@ -87,7 +87,7 @@ fn line(folder: &Path, place: &Path, configuration: &Path) -> Result<String, Str
     let measured = String::from_utf8_lossy(&measured.stdout).into_owned();
     let ratio = number(&measured, "Dedup ratio (DER)");
     let ratio = ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
-    // Its megabytes are mebibytes.
+    // A megabyte of the program is 2²⁰ bytes.
     let speed = speed * (1 << 20) as f64 / 1e9;
     Ok(format!("{name:<22} {ratio:>8} {mean:>8.0} {speed:>8.2}"))
 }

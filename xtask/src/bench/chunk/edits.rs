@@ -1,4 +1,4 @@
-//! What an edit costs: bytes of new chunks per random one-byte insertion, and the sizes of chunks, on random data.
+//! The costs of an edit: bytes of new chunks per random one-byte insertion, and the sizes of chunks, on random data.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use super::contestant::Contestant;
 use super::{ChunkArgs, QUANTILES, quantiles};
 
 const DATA_BYTES: usize = 64 << 20;
-/// Means behind an edit within which cuts must have found back; a chunker that has not by then (`fixed` never does)
-/// counts as if it had.
+/// Number of means behind an edit within which cuts must be the same again; a chunker that does not recover by then
+/// (`fixed` never does) counts as if it had.
 const FOLLOWED_MEANS: usize = 40;
 
 pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
@@ -52,7 +52,7 @@ fn ends_of(lengths: &[u32]) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Inserts a byte somewhere and sums the chunks that were not there before.
+/// Inserts a byte at a random place and sums the chunks that are new.
 fn lost_by_one(
     one: &Contestant,
     asked: f64,
@@ -64,7 +64,7 @@ fn lost_by_one(
     let max = chunker.limits().max.min(DATA_BYTES / 16);
     let followed = FOLLOWED_MEANS * asked as usize;
     let place = 2 * max + random.next() as usize % (data.len() - 4 * max - followed);
-    // A chunk before may have been searched as far as the edit.
+    // The search for a chunk before may have reached the edit.
     let first = ends
         .partition_point(|end| end + max <= place)
         .saturating_sub(1);

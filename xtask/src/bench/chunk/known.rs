@@ -1,5 +1,5 @@
-//! Data of which every chunk is known: what a core cuts, names and looks up. That is the work of a backup that finds
-//! nothing new; and what it verifies where the digest of all is known, too.
+//! Data of which every chunk is known: the rate at which a core cuts, fingerprints and looks up, as in a backup that
+//! finds nothing new; and the rate of verifying it where the digest of the whole file is known, too.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use onefold_io::Random;
 use super::ChunkArgs;
 use super::speed::thread_seconds;
 
-/// What is cut and named at once, as a backup's segments are.
+/// Bytes that are cut and fingerprinted at once, like a backup's segments.
 const SEGMENT_BYTES: usize = 4 << 20;
 const KEY: [u8; 32] = [7; 32];
 
-/// How chunks are named.
+/// A way to compute fingerprints.
 type Naming = fn(&[&[u8]]) -> Vec<Fingerprint>;
 
 const WAYS: [(&str, Naming); 2] = [
@@ -28,7 +28,7 @@ const WAYS: [(&str, Naming); 2] = [
     }),
 ];
 
-/// Prints a line for each way to name chunks.
+/// Prints a line for each way to compute fingerprints.
 pub fn run(args: &ChunkArgs) {
     let data = Random(2).bytes(args.mib << 20);
     let mut known = HashMap::new();
@@ -60,7 +60,7 @@ pub fn run(args: &ChunkArgs) {
     }
 }
 
-/// In parts, as a backup has them.
+/// Digests in parts, as a backup does.
 fn digest(digester: &Digester, data: &[u8]) -> Digest {
     let mut digest = digester.begin();
     let parts = data.chunks(SEGMENT_BYTES);
@@ -77,7 +77,7 @@ fn cut(data: &[u8], mean: usize) -> Vec<&[u8]> {
     chunks
 }
 
-/// How many chunks are known.
+/// The number of known chunks.
 fn look_up(data: &[u8], mean: usize, name: Naming, known: &HashMap<Fingerprint, usize>) -> usize {
     let mut sieve = Sieve::keyed(mean, &KEY);
     let (mut at, mut found) = (0, 0);

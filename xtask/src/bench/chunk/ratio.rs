@@ -1,4 +1,4 @@
-//! The dedup ratio (bytes given to bytes of different chunks) at equal means, by interpolation between two means around
+//! The dedup ratio (all bytes over bytes of different chunks) at equal means, by interpolation between two means around
 //! the target.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
         "{:<22} {:>8} {:>8} {QUANTILES}",
         "chunker", "ratio", "asked"
     );
-    // Contestants side by side on all cores: nothing is timed here.
+    // Contestants run side by side on all cores: nothing is timed here.
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(vec![String::new(); all.len()]);
     let work = || {
@@ -56,8 +56,8 @@ pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {
     Ok(())
 }
 
-/// The mean that is compared at: what was asked for, or, where the ends of files end so many chunks that sieve's come
-/// out shorter, theirs, and it says so.
+/// The mean of the comparison: the requested one, or, where ends of files make so many short chunks that sieve's are
+/// shorter, that of sieve, which is printed.
 fn reachable(asked: usize, files: &[Vec<u8>]) -> f64 {
     let (mean, _) = deduplicate(&mut Sieve::new(asked), files);
     if mean > 0.9 * asked as f64 {
@@ -113,7 +113,7 @@ fn deduplicate(chunker: &mut dyn Chunker, files: &[Vec<u8>]) -> (f64, Found) {
     (mean, Found { ratio, lengths })
 }
 
-/// The regular files to deduplicate, in order of their names: those that fit.
+/// The regular files to deduplicate, in order of their names, as many as fit.
 pub fn chosen(args: &ChunkArgs) -> Result<Vec<PathBuf>, String> {
     let (mut files, mut left) = (Vec::new(), (args.data_mib as u64) << 20);
     for path in &args.data {

@@ -5,7 +5,7 @@ use onefold_io::Random;
 
 use super::ChunkArgs;
 
-/// What the asked mean is found on.
+/// Bytes on which the mean to ask for is determined.
 const SAMPLE_BYTES: usize = 64 << 20;
 
 pub fn run(args: &ChunkArgs, all: &[Contestant]) -> Result<(), String> {

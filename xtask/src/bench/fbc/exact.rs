@@ -1,15 +1,15 @@
-//! The estimator's counts beside exact ones (the dissertation's Fig 2.6), and what it takes.
+//! The estimator's counts beside exact ones (the dissertation's Fig 2.6), and its RAM.
 
 use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 use onefold_chunk::fbc::{Estimator, Params};
 
-/// One window in so many is counted exactly, chosen by its content.
+/// One window in this many is counted exactly, chosen by its content.
 const SHARE: u64 = 128;
-/// Windows that occur less often are not judged: the estimator is for those that are frequent.
+/// Smallest number of occurrences of a window that is judged: the estimator is for frequent ones.
 const COUNT_MIN: u32 = 15;
-/// Bytes that the estimator is given at a time.
+/// Bytes that are passed to the estimator at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Prints the median and the 90th percentile of the relative error of windows that occur 15 times and more, and the
@@ -59,7 +59,7 @@ pub fn run(stream: &[u8], segments: &[usize], entries: usize, seed: u64) {
     }
 }
 
-/// Where windows begin that occur often, each once, and how often.
+/// Offsets of frequent windows, each once, with their counts.
 fn counted(stream: &[u8], segment: usize) -> Vec<(usize, u32)> {
     let mut counts: HashMap<u64, (usize, u32)> = HashMap::new();
     for (at, window) in stream.windows(segment).enumerate() {

@@ -1,8 +1,7 @@
 //! The disk's own random-read rate: the yardstick for lookups. Reads of 4 KiB in the engine's own batches, with as many
-//! at the device at once as the goal says, and as lookups have, at random places of the very files that lookups go to:
-//! the runs, where an index has any. So what the yardstick and the lookups differ in is the index alone. Other ways to
-//! read, or files that lookups leave alone, are a yardstick of something else: a file that was just written may be in
-//! the cache of a host.
+//! at the device at once as in the goal, and as in lookups, at random places of the very files that lookups read: the
+//! runs, where an index has any. Yardstick and lookups then differ in the index alone. Other ways to read, or files
+//! that lookups do not read, would measure something else: a file that was just written may be in the cache of a host.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +12,13 @@ use onefold_papers::workload::{Asked, Order};
 use super::Error;
 use super::figures::PAGE_BYTES;
 
-/// Reads at the device at once: what the goal speaks of, and what a batch of lookups has.
+/// Numbers of reads at the device at once: that of the goal, and that of a batch of lookups.
 pub const DEPTHS: [usize; 2] = [32, IN_FLIGHT_MAX];
 
-/// Reads a batch: so many that its end, where fewer are under way, counts for little.
+/// Reads in a batch: enough that its end, with fewer reads under way, counts for little.
 const BATCH: usize = 1024;
 
-/// What begins the names of the files that lookups go to, in an index that has such.
+/// Prefix of the files that lookups read, in an index that has such files.
 const RUNS: &str = "run-";
 
 /// Files to read at random.
@@ -31,7 +30,7 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// Of the index in `dir`.
+    /// The yardstick for the index in `dir`.
     pub fn new(dir: &dyn Dir) -> Result<Self, Error> {
         let mut files = files(dir, RUNS)?;
         let of_runs = !files.is_empty();
@@ -50,7 +49,7 @@ impl Yardstick {
         })
     }
 
-    /// What is read, and how, in words.
+    /// Description of the reads, in words.
     pub fn words(&self, depth: usize) -> String {
         let way = match uring_works() {
             true => "io_uring",
@@ -94,7 +93,7 @@ impl Yardstick {
     }
 }
 
-/// The files whose names begin so, and how many whole pages each has.
+/// The files whose names begin with `begin`, each with its number of whole pages.
 fn files(dir: &dyn Dir, begin: &str) -> onefold_io::Result<Vec<(Arc<dyn Disk>, u64)>> {
     let entries = dir.list()?.into_iter();
     let names = entries.filter(|entry| !entry.is_dir && entry.name.starts_with(begin));
@@ -109,7 +108,7 @@ fn files(dir: &dyn Dir, begin: &str) -> onefold_io::Result<Vec<(Arc<dyn Disk>, u
     Ok(files)
 }
 
-/// Which file the page of this number is in, counted through all of them, and where.
+/// The file and the page in it for page `page`, counted through all files.
 fn place_of<T>(files: &[(T, u64)], mut page: u64) -> (&T, u64) {
     for (file, pages) in files {
         if page < *pages {
@@ -126,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a log, which lookups at random leave alone, nothing is read, but of an index that has no runs everything.
+    /// A log, which random lookups do not read, is left out; of an index without runs all files are read.
     #[test]
     fn the_files_that_lookups_go_to_are_read() {
         let dir = MemDir::new();

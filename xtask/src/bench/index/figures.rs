@@ -1,49 +1,49 @@
-//! What was measured of one store, and the table that puts stores side by side.
+//! The figures of one store, and the table that compares stores.
 
 use crate::bench::report::Table;
 
-/// What reads are counted in.
+/// Bytes of a page, the unit of reads.
 pub const PAGE_BYTES: u64 = 4096;
-/// Bytes of a key and its container, with which the bytes that a store writes are compared: write amplification.
+/// Bytes of a key and its container, to which written bytes are related: write amplification.
 pub const RECORD_BYTES: f64 = 40.0;
 
-/// What one kind of work cost.
+/// The costs of one kind of work.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// `insert` (with the lookup before, until all is durable), `merged` (the same, until nothing is left to merge),
-    /// `absent`, `stream` or `random`.
+    /// Name of the kind: `insert` (with the lookup before, until all is durable), `merged` (the same, until nothing is
+    /// left to merge), `absent`, `stream` or `random`.
     pub what: String,
-    /// Threads that asked.
+    /// Number of threads that asked.
     pub threads: u64,
     /// Keys a second, wall time.
     pub rate: f64,
-    /// CPU a key, of all threads, in microseconds.
+    /// CPU time a key of all threads, in microseconds.
     pub cpu_us: f64,
-    /// Pages of 4 KiB a key that the disk gave.
+    /// Pages of 4 KiB read from the disk, for each key.
     pub pages: f64,
-    /// Bytes a key that the disk was given.
+    /// Bytes written to the disk, for each key.
     pub written: f64,
 }
 
-/// A store at one budget.
+/// A store with one budget.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Its name.
+    /// Name of the store.
     pub name: String,
-    /// What it was given, in MiB.
+    /// The store's budget, in MiB.
     pub budget_mib: usize,
-    /// Keys in it when it was asked.
+    /// Number of keys in the store during lookups.
     pub keys: u64,
-    /// What it holds by its own account, and by the allocator's, in bytes; 0 where unknown.
+    /// RAM by the store's own account, and by the allocator's, in bytes; 0 where unknown.
     pub ram: (u64, u64),
     /// Peak RSS of the process, in KiB.
     pub peak_kib: u64,
-    /// By kind and threads.
+    /// Figures by kind and number of threads.
     pub figures: Vec<Figure>,
 }
 
 impl Measured {
-    /// The best of a kind, over the numbers of threads.
+    /// The best figure of a kind, over the numbers of threads.
     fn best(&self, what: &str) -> Option<&Figure> {
         let of_kind = self.figures.iter().filter(|figure| figure.what == what);
         of_kind.max_by(|a, b| a.rate.total_cmp(&b.rate))
@@ -52,10 +52,10 @@ impl Measured {
 
 /// Kinds of work, in the order of the columns.
 const KINDS: [&str; 5] = ["insert", "merged", "absent", "stream", "random"];
-/// Of these, the ones that ask alone.
+/// The kinds of work that are lookups.
 const LOOKUPS: [&str; 3] = ["absent", "stream", "random"];
 
-/// A row for each; then, for each of ours, how many times as fast it is as the best of the others at the same budget.
+/// A row for each store; then, for each of ours, its speed relative to the best of the others with the same budget.
 pub fn table(all: &[Measured]) -> Table {
     let mut rows: Vec<Vec<String>> = all.iter().map(row).collect();
     for one in all.iter().filter(|one| one.ram.0 > 0) {
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// One rule for all: both times, and what was written when nothing was left to merge, against 40 bytes.
+    /// One rule for all: both times, and the bytes written until nothing was left to merge, against 40 bytes.
     #[test]
     fn ours_and_others_are_held_against_the_same() {
         let all = [

@@ -1,7 +1,7 @@
 //! A memory group of the system: processes in it share a limit that counts their page cache, too.
 //!
-//! So a store that reads through the page cache has no more RAM than one that keeps a cache of its own. Groups of
-//! version 1 and 2; making one needs root.
+//! A store that reads through the page cache then has no more RAM than one with a cache of its own. Groups of version 1
+//! and 2; making one needs root.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A new group with a limit.
+    /// Makes a new group with a limit.
     pub fn new(limit_bytes: u64) -> std::io::Result<MemoryGroup> {
         let (root, limit) = match PathBuf::from("/sys/fs/cgroup/memory") {
             version_1 if version_1.is_dir() => (within(version_1), "memory.limit_in_bytes"),
@@ -25,7 +25,7 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// `command`, to be started in the group.
+    /// A command that starts `command` in the group.
     pub fn start_in(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]);
@@ -37,7 +37,7 @@ impl MemoryGroup {
     }
 }
 
-/// The group of version 1 that this process is in, so that limits on it hold on.
+/// The group of version 1 that this process is in, so that its limits stay in force.
 fn within(root: PathBuf) -> PathBuf {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().find_map(|line| line.split_once(":memory:"));
@@ -47,7 +47,7 @@ fn within(root: PathBuf) -> PathBuf {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // an empty group that stays harms nobody
+        // an empty group that stays does no harm
         std::fs::remove_dir(&self.folder).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! One of our indexes on a real disk: built as a first backup does, then asked.
+//! One of our indexes on a real disk: built as by a first backup, then asked.
 
 mod beside_the_disk;
 mod callers;
@@ -32,7 +32,7 @@ pub fn run(
         "{:<34}{:>14}{:>12}{:>12}{:>12}  goal of strata",
         index.name, "keys/s", "pages/key", "reads/key", "CPU µs/key"
     );
-    // forgets the peak of what was measured before
+    // forgets the peak of the measurement before
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let before = peak::held();
     let peak = Peak::start();
@@ -44,7 +44,7 @@ pub fn run(
         figures: Vec::new(),
     };
     bench.build()?;
-    // merges run here; what comes after has buffers of its own
+    // merges run until here; the next steps have buffers of their own
     let most = peak.most().saturating_sub(before) as u64;
     drop(peak);
     bench.lookups("absent", "≥ 2,000,000", Order::Absent)?;
@@ -59,7 +59,7 @@ pub fn run(
     bench.report(&dir, (held, counted, most), peak_kib, index, budget_mib)?;
     let (figures, keys) = (bench.figures, bench.keys);
     drop(bench.index);
-    // what took too long to fill would take as long to read
+    // an index that took too long to fill would take as long to read
     if keys == args.keys {
         let start = Instant::now();
         drop(Index::open(index, &dir, budget_mib, args.seed)?);
@@ -80,7 +80,7 @@ pub fn run(
     })
 }
 
-/// Merges of `strata` can be waited for.
+/// An index; merges of `strata` can be waited for.
 enum Index {
     Strata(Box<Strata>),
     Other(Box<dyn ChunkIndex>),
@@ -130,16 +130,16 @@ impl Index {
 
 struct Bench<'a> {
     args: &'a IndexArgs,
-    /// In the index, once it is built.
+    /// Number of keys in the index, once it is built.
     keys: u64,
     index: Index,
-    /// Where there is RAM for few keys it samples, or drops the oldest.
+    /// Whether the index may forget keys: with RAM for few keys it samples, or drops the oldest.
     may_forget: bool,
     figures: Vec<Figure>,
 }
 
 impl Bench<'_> {
-    /// Lookup, then insert of what was not found, which is all; or as many as there is time for.
+    /// Looks keys up, then inserts the missing ones, which are all; stops when the time is up.
     fn build(&mut self) -> Result<(), Error> {
         let spent = self.spent();
         let start = Instant::now();
@@ -194,7 +194,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What was spent so far.
+    /// The costs so far.
     fn spent(&mut self) -> Spent {
         Spent {
             cpu: cpu_time(),
@@ -261,7 +261,7 @@ impl Bench<'_> {
         self.enter(name, asking.count, asking.took, asking.spent, goal);
     }
 
-    /// Keeps and prints what `keys` have cost.
+    /// Keeps and prints the costs of `keys` keys.
     fn enter(&mut self, what: &str, keys: u64, took: Duration, spent: Spent, goal: &str) {
         let each = 1.0 / keys as f64;
         let figure = Figure {
@@ -317,7 +317,7 @@ impl Bench<'_> {
     }
 }
 
-/// A kind of lookup, and what it took so far.
+/// A kind of lookup, and its costs so far.
 struct Asking {
     asked: Asked,
     count: u64,
@@ -338,7 +338,7 @@ impl Asking {
     }
 }
 
-/// Of the whole process, merges included.
+/// Costs of the whole process, merges included.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     cpu: Duration,
@@ -365,7 +365,7 @@ impl Spent {
     }
 }
 
-/// A line of the table that has one figure, with so many digits behind the point.
+/// A line of the table with one figure, with `digits` digits behind the point.
 fn print_value(what: &str, value: f64, digits: usize, note: &str) {
     println!("{what:<34}{value:>14.digits$}{:>38}{note}", "");
 }
@@ -382,7 +382,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A line of this process's status, in KiB.
+/// A field of this process's status, in KiB.
 fn status(field: &str) -> Result<u64, Error> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(field));

@@ -1,6 +1,6 @@
-//! The most RAM that the process held at once, heap and mappings together: looked at every millisecond by a thread.
+//! The largest RAM of the process, heap and mappings together, sampled by a thread every millisecond.
 //!
-//! The allocator knows its own peak, but mappings have another, and the two need not fall together.
+//! The allocator knows its own peak, but mappings have another, and both need not come at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,23 +11,23 @@ use onefold_io::os::mapped_bytes;
 
 use crate::ALLOCATOR;
 
-/// How often it looks.
+/// Interval of the samples.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// See the module. Looks until it is dropped.
+/// A thread that samples the process's RAM until it is dropped.
 pub struct Peak {
     most: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is held now, in bytes.
+/// The present bytes on the heap and in mappings.
 pub fn held() -> usize {
     ALLOCATOR.current_usage() + mapped_bytes()
 }
 
 impl Peak {
-    /// Begins to look.
+    /// Starts the samples.
     pub fn start() -> Peak {
         let (most, stop) = (
             Arc::new(AtomicUsize::new(0)),
@@ -57,7 +57,7 @@ impl Drop for Peak {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // a panic in it was reported by it
+            // a panic in the thread was reported by the thread
             thread.join().ok();
         }
     }

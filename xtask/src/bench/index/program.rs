@@ -1,8 +1,8 @@
-//! `cargo xtask bench index --program-rss`: what the whole program takes in RAM where its index is large.
+//! `cargo xtask bench index --program-rss`: RAM of the whole program with a large index.
 //!
-//! It makes a repository, fills its index with made-up entries, and backs up one file, as restic's, borg's and rustic's
-//! RAM per chunk are measured. The entries point into containers that the repository never had: no sweep runs here, so
-//! nobody misses them.
+//! The benchmark makes a repository, fills its index with made-up entries, and backs up one file, as restic's, borg's
+//! and rustic's RAM per chunk are measured. The entries point into containers that do not exist: no sweep runs here, so
+//! nothing needs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,7 +82,7 @@ fn fill(folder: &Path, args: &IndexArgs) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// Bytes that do not compress.
+/// Writes a file of bytes that do not compress.
 fn write(path: &Path, seed: u64) -> std::io::Result<()> {
     let bytes: Vec<u8> = (0..FILE_BYTES as u64 / 32)
         .flat_map(|number| seeded_key(!seed, number).0)

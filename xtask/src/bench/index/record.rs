@@ -1,5 +1,5 @@
-//! `--record`: makes a trace by chunking real data, folder after folder: what a store would be asked by backups of
-//! them.
+//! `--record`: makes a trace by chunking real data, folder after folder: the lookups that backups of these folders
+//! would make.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub fn run(trace: &Path, folders: &[PathBuf]) -> Result<(), Error> {
 }
 
 struct Recorder {
-    /// What a new repository has if nothing is said: chunker and mean.
+    /// Chunker and mean of a new repository by default.
     of_backups: InitOptions,
     writer: TraceWriter,
     chunks: u64,

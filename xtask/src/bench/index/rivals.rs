@@ -1,4 +1,4 @@
-//! Other stores at the same work: runs the `rivals` program, which stands outside the workspace, and reads its figures.
+//! Other stores at the same work: runs the `rivals` program, which is outside the workspace, and reads its figures.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use super::figures::{Figure, Measured, PAGE_BYTES};
 use super::memory_group::MemoryGroup;
 use super::{Error, IndexArgs};
 
-/// The signal of the system's killer of what takes too much memory.
+/// The signal by which the system kills a process for its use of memory.
 const KILLED: i32 = 9;
 
-/// The program at `path`, or built if that is empty.
+/// The program at `path`; an empty path builds it.
 pub fn program(path: &Path) -> Result<PathBuf, Error> {
     if !path.as_os_str().is_empty() {
         return Ok(path.to_path_buf());
@@ -80,11 +80,11 @@ struct Rival<'a> {
     program: &'a Path,
     store: &'a str,
     folder: PathBuf,
-    /// What its processes may hold, in bytes.
+    /// Largest RAM of the store's processes, in bytes.
     limit: u64,
     budget_mib: usize,
-    /// What it is told to take for caches, filters and write buffers: less than the budget if it took more than the
-    /// limit.
+    /// RAM that the store is told to take for caches, filters and write buffers: less than the budget if it exceeded
+    /// the limit.
     given_mib: usize,
     keys: u64,
     peak_kib: u64,
@@ -114,7 +114,7 @@ impl Rival<'_> {
         Ok(figures)
     }
 
-    /// Runs a verb within the limit, with less and less until it keeps it.
+    /// Runs a verb within the limit, with ever smaller caches until it stays below.
     fn held(&mut self, verb: &str, seconds: u64, is_free: bool) -> Result<Vec<Value>, Error> {
         loop {
             let command = self.command(verb, seconds);
@@ -155,15 +155,15 @@ impl Rival<'_> {
         command.args(["--budget-mib", &self.given_mib.to_string()]);
         command.args(["--seed", &self.args.seed.to_string()]);
         command.args(["--seconds", &seconds.to_string()]);
-        // many threads' arenas are RAM that the store does not know of
+        // the arenas of many threads are RAM that the store does not know of
         command.env("MALLOC_ARENA_MAX", "2");
         command
     }
 }
 
-/// How a process ended that did not do its work.
+/// The end of a process that did not do its work.
 enum Ended {
-    /// By the system, for want of memory.
+    /// Killed by the system for lack of memory.
     Killed,
     Failed(Error),
 }

@@ -18,9 +18,9 @@ use super::{Error, IndexArgs};
 use crate::ALLOCATOR;
 use crate::bench::report::Table;
 
-/// Keys that are asked for after the stream, of either kind.
+/// Number of keys asked for after the stream, of either kind.
 const PROBES: u64 = 20_000;
-/// CPU of a key on the modelled flash, in microseconds.
+/// CPU time of a key on the modelled flash, in microseconds.
 const CPU_US: f64 = 1.0;
 /// Numbers from here on are in no stream.
 const ABSENT: u64 = 1 << 40;

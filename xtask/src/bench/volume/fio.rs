@@ -1,14 +1,14 @@
-//! fio, and the figures that it gives.
+//! fio, and its figures.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What is asked of a device.
+/// A load on a device.
 #[derive(Clone, Copy)]
 pub struct Load {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: &'static str,
     /// fio's `rw`.
     pub rw: &'static str,
@@ -58,7 +58,7 @@ pub const LOADS: [Load; 6] = [
     },
 ];
 
-/// Where a load goes.
+/// The target of a load.
 pub enum Target<'a> {
     /// A file, past the page cache.
     File(&'a Path),
@@ -67,7 +67,7 @@ pub enum Target<'a> {
 }
 
 impl Load {
-    /// Requests a second.
+    /// Runs the load and returns requests a second.
     pub fn run(
         &self,
         target: &Target<'_>,

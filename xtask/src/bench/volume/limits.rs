@@ -1,18 +1,18 @@
-//! What the engine `log` takes at most: RAM beside its budget, and time to open after a kill. The program that measures
-//! is an example of the crate `volume`, built for release.
+//! Limits of the engine `log`: RAM beside its budget, and time to open after a kill. The program that measures is an
+//! example of the crate `volume`, built for release.
 
 use std::process::Command;
 
 use super::VolumeArgs;
 use crate::bench::report;
 
-/// RAM for a map of random chunks that fill the data device.
+/// Measures RAM with a map of random chunks that fill the data device.
 pub fn ram(args: &VolumeArgs) -> Result<(), String> {
     let ram_mib = args.ram_mib.to_string();
     run(args, &["ram", &args.chunks.to_string(), &ram_mib])
 }
 
-/// Time to open a depot whose log is as long as it may be.
+/// Measures the time to open a depot whose log has its largest length.
 pub fn recovery(args: &VolumeArgs) -> Result<(), String> {
     run(
         args,

@@ -1,4 +1,4 @@
-//! What NBD costs over a raw file.
+//! The costs of NBD over a raw file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn median(rates: &mut [f64]) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// Bytes that no disk compresses, so that nothing that is read is a hole.
+/// Fills a file with bytes that no disk compresses, so that reads never meet a hole.
 fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     let mut file = std::fs::File::create(path)?;
     let mut random = Random(48);

@@ -1,4 +1,4 @@
-//! Lookups at random, and beside them what the disk itself gives.
+//! Lookups at random, in turns with the disk's own reads.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::{Asking, Bench, print_value};
 use crate::bench::index::Error;
 use crate::bench::index::disk::{DEPTHS, Yardstick};
 
-/// In how many turns both are measured.
+/// Number of turns in which both are measured.
 const TURNS: u32 = 10;
 
 impl Bench<'_> {
-    /// Lookups at random and the disk's own reads take turns: a disk that others use, too, changes its rate from second
-    /// to second.
+    /// Measures lookups at random and the disk's own reads in turns: a shared disk changes its rate from second to
+    /// second.
     pub(super) fn random_beside_the_disk(&mut self, dir: &dyn Dir) -> Result<(), Error> {
         let mut asking = Asking::new(Order::Random, self.keys);
         let mut disk = Yardstick::new(dir)?;

@@ -1,5 +1,5 @@
 //! Eight callers on one index, beside one caller with the same keys: pieces of the stream, each in its order. Maps in
-//! RAM, one for each caller, show what the machine's cores give to callers that share nothing.
+//! RAM, one for each caller, show the speed of the machine's cores for callers that share nothing.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use onefold_papers::workload::seeded_key;
 use super::{Bench, print_value};
 use crate::bench::index::{BATCH, Error};
 
-/// Callers at once.
+/// Number of callers at once.
 const CALLERS: u64 = 8;
-/// Keys of each: some 13 MiB of fingerprints, so that all are made before the clock starts.
+/// Number of keys for each caller: some 13 MiB of fingerprints, so that all are made before the clock starts.
 const KEYS_EACH: u64 = 400_000;
-/// One caller and eight take turns, so that what else the machine does falls on both.
+/// Number of turns of one caller and of eight, so that other work of the machine affects both.
 const TURNS: usize = 5;
 
 impl Bench<'_> {
@@ -64,15 +64,15 @@ impl Bench<'_> {
     }
 }
 
-/// Asks for a caller's keys.
+/// Looks up a caller's keys.
 type Ask<'a> = dyn Fn(usize, &[Fingerprint]) -> Result<(), String> + Sync + 'a;
 
-/// One caller asks for the pieces of all.
+/// One caller looks up the pieces of all.
 fn ask_in_turn(ask: &Ask<'_>) -> impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String> {
     move |pieces| (pieces.iter().enumerate()).try_for_each(|(caller, piece)| ask(caller, piece))
 }
 
-/// A thread for each piece.
+/// A thread for each piece looks it up.
 fn ask_at_once(ask: &Ask<'_>) -> impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String> {
     move |pieces| {
         std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn ask_at_once(ask: &Ask<'_>) -> impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), 
     }
 }
 
-/// Keys a second.
+/// Keys a second, over all pieces.
 fn rate(
     pieces: &[Vec<Fingerprint>],
     run: impl FnOnce(&[Vec<Fingerprint>]) -> Result<(), String>,
