@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a panic says where the operating system has no randomness to give: a program that would rather end with an error
-/// knows it by these words.
+/// Message of the panic where the operating system has no randomness to give. A program that wants to end with an error
+/// instead recognises it by these words.
 pub const NO_RANDOMNESS: &str = "the operating system gives no randomness";
 
-/// Where names, salts and keys come from. Clones share the stream.
+/// The source of names, salts and keys. Clones share the stream.
 #[derive(Clone, Debug)]
 pub struct Entropy(Source);
 
@@ -18,7 +18,7 @@ enum Source {
 }
 
 impl Entropy {
-    /// The operating system's.
+    /// The operating system's randomness.
     pub fn system() -> Self {
         Self(Source::System)
     }

@@ -1,9 +1,9 @@
 //! The crate's error: what, where, expected and found.
 
-/// Why a key cannot be had.
+/// The reason why a key is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Stored bytes do not read as what they should be.
+    /// Stored bytes cannot be decoded, or not be read.
     #[error(transparent)]
     Io(#[from] onefold_io::Error),
     /// Stored bytes are not what was written.
@@ -11,10 +11,10 @@ pub enum Error {
     Damaged {
         /// The object: its kind and name.
         object: String,
-        /// Expected and found.
+        /// The expected and the found value, in words.
         what: String,
     },
-    /// An option that cannot be.
+    /// An option has an impossible value.
     #[error("{0}")]
     Option(String),
     /// The machine has no memory for a key derivation.

@@ -1,4 +1,4 @@
-//! From a password to a key: Argon2id, and what that may cost.
+//! Deriving a key from a password by Argon2id, and the limits of its cost.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use onefold_io::os::prefer_huge_pages;
@@ -7,14 +7,14 @@ use zeroize::Zeroizing;
 
 use crate::{Error, Result, Secret};
 
-/// What deriving a key from a password costs.
+/// The cost of deriving a key from a password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KdfCost {
     /// Memory in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// Number of passes over the memory.
     pub passes: u32,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u32,
 }
 
@@ -30,26 +30,26 @@ impl Default for KdfCost {
 }
 
 impl KdfCost {
-    /// The least that the algorithm takes. For tests.
+    /// The least cost that the algorithm accepts. For tests.
     pub const LEAST: Self = Self {
         memory_kib: 8,
         passes: 1,
         lanes: 1,
     };
-    /// No slot may ask for more memory than this: a damaged or hostile one must not exhaust the machine.
+    /// Largest memory in KiB that a slot may ask for: a damaged or hostile slot must not exhaust the machine.
     const MEMORY_KIB_MAX: u32 = 1 << 20;
 
-    /// Memory that is written, in KiB, all passes together: about what trying a password takes in time.
+    /// The memory written in all passes together, in KiB: proportional to the time of trying a password.
     pub fn work_kib(self) -> u64 {
         u64::from(self.memory_kib) * u64::from(self.passes)
     }
 
-    /// Whether it takes much more than what is made here.
+    /// Whether the cost is much higher than that of slots made here by default.
     pub fn is_high(self) -> bool {
         self.work_kib() > 4 * Self::default().work_kib()
     }
 
-    /// What is wrong with it is told by `error`.
+    /// Checks that the cost is within its limits; `error` makes the error from a description.
     pub(crate) fn check(self, error: impl FnOnce(String) -> Error) -> Result<()> {
         // Eight blocks of 1 KiB a lane are the least that Argon2 takes.
         let sane = (1..=64).contains(&self.lanes)
@@ -68,7 +68,7 @@ impl KdfCost {
 /// The key that `password` and `salt` give at this cost.
 ///
 /// # Errors
-/// [`Error::Machine`]: no memory for it.
+/// [`Error::Machine`]: there is no memory for it.
 pub(crate) fn stretch(
     password: &Secret,
     salt: &[u8],

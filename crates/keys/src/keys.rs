@@ -1,4 +1,4 @@
-//! What the master key gives: a key for each purpose, and none for two. Specified in FORMAT.md, "Sealing".
+//! The keys derived from the master key: one for each purpose. Specified in FORMAT.md, "Sealing".
 
 use onefold_chunk::Fingerprint;
 use onefold_chunk::digest::Digester;
@@ -21,12 +21,12 @@ struct Derived {
 }
 
 impl Keys {
-    /// No encryption: fingerprints are unkeyed, nothing is sealed.
+    /// The absence of keys, without encryption: fingerprints are unkeyed, nothing is sealed.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// All keys from the master key.
+    /// Derives all keys from the master key.
     pub fn from_master(master: &Zeroizing<[u8; 32]>) -> Self {
         let derive = |context: &str| blake3::derive_key(context, &master[..]);
         Self(Some(Box::new(Derived {
@@ -44,13 +44,13 @@ impl Keys {
         self.0.as_ref().map(|keys| &keys.chunker)
     }
 
-    /// What fingerprints chunks.
+    /// The fingerprinter for chunks.
     pub fn fingerprinter(&self) -> Fingerprinter {
         Fingerprinter(self.0.as_ref().map(|keys| keys.fingerprint))
     }
 
-    /// What digests whole files; `None` without encryption, where whoever reads the repository could choose two files
-    /// of one digest.
+    /// The digester for whole files; `None` without encryption, where everybody who reads the repository could make two
+    /// files with one digest.
     pub fn digester(&self) -> Option<Digester> {
         self.0.as_ref().map(|keys| Digester::new(&keys.digest))
     }
@@ -60,8 +60,8 @@ impl Keys {
         self.0.is_some()
     }
 
-    /// Proves to whoever has the master key that a key slot's fields are what they were made with; `None` without
-    /// encryption.
+    /// A code over the fields of a key slot, made with the master key, which proves that they are unchanged; `None`
+    /// without encryption.
     pub(crate) fn slot_mac(&self, fields: &[u8]) -> Option<blake3::Hash> {
         let keys = self.0.as_ref()?;
         Some(blake3::keyed_hash(&keys.slot, fields))
@@ -84,7 +84,7 @@ impl Keys {
         [&salt[..], &body].concat()
     }
 
-    /// The inverse of [`seal_object`](Self::seal_object); `object` names it in the error.
+    /// Opens an object that [`seal_object`](Self::seal_object) made; errors name it `object`.
     ///
     /// # Errors
     /// [`Error::Damaged`] of `object`: its seal does not hold, or it is shorter than its salt.

@@ -28,7 +28,7 @@ impl Sealer {
         Self(Some(aes(key)))
     }
 
-    /// Seals `message` in place as number `number`, bound to `identity`. Each number once.
+    /// Seals `message` in place as number `number`, bound to `identity`. Each number may be used once.
     pub fn seal(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) {
         if let Some(key) = &self.0 {
             key.seal_in_place_append_tag(nonce(number), Aad::from(identity), message)
@@ -36,14 +36,14 @@ impl Sealer {
         }
     }
 
-    /// Opens what `seal` made, in place; `None` where the seal does not hold.
+    /// Opens a message that `seal` made, in place; `None` where the seal does not hold.
     pub fn open(&self, number: u32, identity: &[u8], message: &mut Vec<u8>) -> Option<()> {
         let plain_bytes = self.open_in(number, identity, message)?.len();
         message.truncate(plain_bytes);
         Some(())
     }
 
-    /// The same where the message lies: the plain bytes at its beginning.
+    /// Opens a message where it lies; returns the plain bytes, at its beginning.
     pub fn open_in<'m>(
         &self,
         number: u32,

@@ -1,9 +1,9 @@
-//! A key slot: the master key and some bytes of its owner's, wrapped under a password. Specified in FORMAT.md, "Key
-//! slot".
+//! A key slot: the master key and some bytes of the slot's owner, wrapped under a password. Specified in FORMAT.md,
+//! "Key slot".
 //!
-//! Any one slot opens. Beside the master key it seals what its owner gives: a repository seals a copy of its
-//! configuration. The slot's other fields can be read without a password, and a code under the master key proves them:
-//! who lists keys must not be made to remove the wrong one.
+//! Any one slot opens the repository or volume. Besides the master key, a slot seals bytes of its owner: a repository
+//! seals a copy of its configuration. The slot's other fields can be read without a password, and a code under the
+//! master key proves them, so that nobody who lists keys can be misled into removing the wrong one.
 
 use onefold_io::frame::{self, FrameKind, decode_twice, encode_twice};
 use onefold_io::varint::{ByteReader, put_bytes};
@@ -25,32 +25,32 @@ const MAC_BYTES: usize = 32;
 /// A key slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// What trying a password costs.
+    /// The cost of trying a password.
     pub cost: KdfCost,
     salt: [u8; SALT_BYTES],
-    /// When it was made, seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created_unix_s: u64,
-    /// Whom it belongs to, as told when it was made.
+    /// Name of the slot's owner, as given at creation; may be empty.
     pub label: String,
     sealed: Vec<u8>,
     mac: [u8; MAC_BYTES],
 }
 
-/// What a new slot says of itself, in the clear.
+/// The readable fields of a new slot.
 pub struct NewSlot<'a> {
-    /// What trying a password is to cost.
+    /// The cost of trying a password.
     pub cost: KdfCost,
-    /// Whom it belongs to.
+    /// Name of the slot's owner; may be empty.
     pub label: &'a str,
-    /// Now, in seconds since 1970.
+    /// Present time, in seconds since 1970.
     pub created_unix_s: u64,
 }
 
-/// What a password opened.
+/// The content of a slot, opened by a password.
 pub struct Unwrapped {
     /// The master key.
     pub master: Zeroizing<[u8; MASTER_BYTES]>,
-    /// The bytes that were sealed beside it.
+    /// The owner's bytes, sealed beside the master key.
     pub payload: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Slot {
     /// Wraps `master` and `payload` under `password`.
     ///
     /// # Errors
-    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: no memory for it.
+    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: there is no memory for it.
     pub fn wrap(
         master: &Zeroizing<[u8; MASTER_BYTES]>,
         payload: &[u8],
@@ -86,18 +86,18 @@ impl Slot {
         Ok(slot)
     }
 
-    /// Whether somebody who had the master key made it so. If not, its label, date and cost are anybody's. Without
-    /// encryption nothing can be proved, and nothing is doubted.
+    /// Whether the slot was made by someone with the master key. If not, anyone may have set its label, date and cost.
+    /// Without encryption nothing can be proved, and nothing is doubted.
     pub fn is_proved_by(&self, keys: &Keys) -> bool {
         let mac = keys.slot_mac(&self.fields());
         mac.is_none_or(|mac| mac == blake3::Hash::from_bytes(self.mac))
     }
 
-    /// What is sealed in the slot that is stored as `object`; `None` with the wrong password.
+    /// Opens the slot that is stored as `object`; `None` with the wrong password.
     ///
     /// # Errors
-    /// [`Error::Machine`]: no memory for its key derivation. [`Error::Io`], damage of `object`: what was sealed is
-    /// shorter than a master key.
+    /// [`Error::Machine`]: there is no memory for its key derivation. [`Error::Io`], damage of `object`: the sealed
+    /// bytes are shorter than a master key.
     pub fn unwrap(&self, password: &Secret, object: &str) -> Result<Option<Unwrapped>> {
         let mut plain = Zeroizing::new(self.sealed.clone());
         let key = stretch(password, &self.salt, self.cost)?;
@@ -114,18 +114,18 @@ impl Slot {
         Ok(Some(Unwrapped { master, payload }))
     }
 
-    /// What errors call that which is sealed in the slot that is stored as `object`. The payload begins there at
+    /// The name that errors use for the sealed bytes of the slot stored as `object`. The owner's bytes begin there at
     /// [`MASTER_BYTES`].
     pub fn sealed_object(object: &str) -> String {
         format!("{object}, what is sealed in it")
     }
 
-    /// As stored: framed, twice.
+    /// Encodes the slot in its stored form: framed, twice.
     pub fn encode(&self) -> Vec<u8> {
         encode_twice(SLOT, &[&self.fields()[..], &self.mac].concat())
     }
 
-    /// As stored, without what proves them.
+    /// The stored fields, without the code that proves them.
     fn fields(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.cost.memory_kib, self.cost.passes, self.cost.lanes] {
@@ -138,10 +138,10 @@ impl Slot {
         out
     }
 
-    /// From the stored bytes of the object `object`, and what is wrong with its second copy, if anything.
+    /// Decodes the slot that is stored as `object`; also returns the error of a damaged second copy.
     ///
     /// # Errors
-    /// Damage of `object`: both copies are damaged, or what they say cannot be, as a key derivation out of bounds.
+    /// Damage of `object`: both copies are damaged, or have impossible values, such as a key derivation out of bounds.
     /// Another version's slot.
     pub fn decode(bytes: &[u8], object: &str) -> Result<(Self, Option<onefold_io::Error>)> {
         let twice = decode_twice(SLOT, bytes, object)?;
@@ -229,7 +229,7 @@ mod tests {
         assert!(!slot.is_proved_by(&keys));
     }
 
-    /// Nobody could open what is sealed in it.
+    /// The sealed bytes of such a slot could never be opened.
     #[test]
     fn no_slot_is_made_that_could_not_be_read_again() {
         let password = Secret::new("open sesame");

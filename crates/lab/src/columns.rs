@@ -1,7 +1,8 @@
-//! The figures as an Apache Parquet file: a column each, a row a choice, for data frames and SQL engines.
+//! The figures as an Apache Parquet file: a column for each figure, a row for each choice, for data frames and SQL
+//! engines.
 //!
-//! One row group, no compression, plain or dictionary pages: the file has some hundred rows at most. Written with the
-//! crate's own column writers, so that neither Arrow nor a codec is built for it.
+//! The file has one row group, no compression, plain or dictionary pages: there are some hundred rows at most. The
+//! crate's own column writers write it, so that neither Arrow nor a codec is built for it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::{Choice, Estimate};
 
-/// Names and types as the JSON and the CSV have them; sizes in bytes.
+/// The columns, with the same names and types as in the JSON and the CSV; sizes in bytes.
 const SCHEMA: &str = "message estimate {
     required binary chunker (string);
     required int64 size;
@@ -32,7 +33,7 @@ const SCHEMA: &str = "message estimate {
     required boolean exact;
 }";
 
-/// Of what is more than the column can say, the most that it can.
+/// A number as the column's type, which has 63 bits; a larger one becomes the largest.
 fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -40,10 +41,10 @@ fn whole(number: u64) -> i64 {
 type Row = (Choice, Estimate);
 type Groups<'a, W> = SerializedRowGroupWriter<'a, W>;
 
-/// Writes the file.
+/// Writes the figures of `rows` to `out` as a Parquet file.
 ///
 /// # Errors
-/// Those of `out`, whose file is then none.
+/// Errors of `out`; the file is then not valid.
 pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let properties = Arc::new(WriterProperties::builder().build());
@@ -74,7 +75,7 @@ pub fn parquet(rows: &[Row], out: impl Write + Send) -> Result<()> {
     Ok(())
 }
 
-/// The next column of the schema.
+/// Writes the next column of the schema.
 fn column<T: DataType, W: Write + Send>(
     group: &mut Groups<'_, W>,
     rows: &[Row],

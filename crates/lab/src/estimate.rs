@@ -1,32 +1,32 @@
-//! What a tally says: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where chunks went through a
-//! sketch.
+//! The estimate of a tally: the dissertation's metrics (Lu 2012, eq. 2.3–2.5), with an error bar where chunks went
+//! through a sketch.
 
 use crate::Tally;
 
 /// The figures of one choice. Bytes are those of chunks before compression.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Chunks: n.
+    /// Number of chunks, n.
     pub chunks: u64,
-    /// Different chunks: m.
+    /// Number of different chunks, m.
     pub unique_chunks: f64,
-    /// Their bytes.
+    /// Bytes of the different chunks.
     pub unique_bytes: f64,
     /// Half the width of the 95 % interval of `unique_bytes`; 0 where every chunk was counted by itself.
     pub unique_bytes_error: f64,
-    /// Every chunk was counted by itself.
+    /// Whether every chunk was counted by itself.
     pub is_exact: bool,
 }
 
 /// Bytes of a chunk's name in the chunk list (eq. 2.3).
 const NAME_BYTES: f64 = 20.0;
-/// Standard errors to either side that hold the truth 95 times of 100.
+/// Number of standard errors to either side that hold the truth 95 times of 100.
 const SIGMAS: f64 = 1.96;
 
 impl Estimate {
-    /// From all that was counted.
+    /// The estimate of a tally.
     pub fn of(tally: &Tally) -> Self {
         let sketched = tally.sketch.read(tally.sketched_max);
         let alone: u64 = tally.seen.values().map(|bytes| u64::from(*bytes)).sum();
@@ -52,7 +52,7 @@ impl Estimate {
         self.ratio() * over_zero(self.unique_bytes_error, self.unique_bytes)
     }
 
-    /// DER_meta (eq. 2.5): the metadata is stored too.
+    /// DER_meta (eq. 2.5): the ratio with the metadata counted as stored.
     pub fn ratio_meta(&self) -> f64 {
         over(self.bytes as f64, self.unique_bytes + self.metadata_bytes())
     }
@@ -68,13 +68,13 @@ impl Estimate {
         self.bytes as f64 - self.unique_bytes - self.metadata_bytes()
     }
 
-    /// ACS: the average chunk in bytes.
+    /// ACS: the average size of a chunk in bytes.
     pub fn chunk_bytes_mean(&self) -> f64 {
         over_zero(self.bytes as f64, self.chunks as f64)
     }
 }
 
-/// A ratio of sizes, 1 where there is nothing.
+/// The ratio of two sizes; 1 where the smaller is 0.
 fn over(big: f64, small: f64) -> f64 {
     if small > 0.0 { big / small } else { 1.0 }
 }

@@ -1,24 +1,24 @@
-//! Threads that have nothing to read any more, and help with a large stream that another still reads.
+//! Threads without work that help with a large stream which another thread still reads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many threads are idle. Whoever wants them takes all there are for the time of one buffer.
+/// The number of idle threads. A thread that wants help takes all of them for the time of one buffer.
 #[derive(Default, Debug)]
 pub struct Helpers(AtomicUsize);
 
 impl Helpers {
-    /// So many are idle from the start.
+    /// A counter that begins with `threads` idle threads.
     pub fn new(threads: usize) -> Self {
         Self(AtomicUsize::new(threads))
     }
 
-    /// One more thread is idle, and stays so.
+    /// Adds one idle thread, which stays idle.
     pub fn join(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// Calls `work` with all that are idle, one at least: the caller.
+    /// Calls `work` with the number of threads: all idle ones and the caller.
     pub(crate) fn with<T>(&self, work: impl FnOnce(usize) -> T) -> T {
         let taken = self.0.swap(0, Relaxed);
         let made = work(1 + taken);
@@ -31,8 +31,8 @@ impl Helpers {
     }
 }
 
-/// Calls `work` for parts of `0..len`, one a thread, and gives what they made, in order. Of threads that the system
-/// does not have the caller does the work.
+/// Calls `work` for parts of `0..len`, one a thread, and returns the results in order. The caller does the work of
+/// threads that the system cannot start.
 pub(crate) fn side_by_side<T: Send>(
     len: usize,
     threads: usize,

@@ -1,12 +1,11 @@
-//! The lab: what each chunker would make of data, before a repository is made. Estimates, and reports of them.
+//! The lab: estimates of each chunker's results on some data, before a repository is made, and reports of them.
 //!
 //! ```text
 //! bytes ─▶ Reading (one a thread) ─▶ Tally (one a choice of chunker and mean) ─▶ Estimate ─▶ table, CSV, Parquet, plot
 //!                  └─ Helpers: idle threads          └─ saved, merged
 //! ```
 //!
-//! What always holds: the data is read once whatever the number of choices; a tally takes no more memory than it was
-//! allowed.
+//! Always holds: the data is read once for any number of choices; a tally takes no more memory than it was allowed.
 #![forbid(unsafe_code)]
 
 pub mod columns;

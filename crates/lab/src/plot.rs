@@ -1,19 +1,19 @@
-//! A picture: dedup ratio against the mean chunk, a line for each chunker, as SVG that stands alone or inside a page.
+//! A plot: dedup ratio against the mean chunk, a line for each chunker, as an SVG file or inside a page.
 
 use crate::{Choice, Estimate};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
-/// Left, right, top, bottom.
+/// Left, right, top and bottom margin, in units of the picture.
 const MARGIN: [f64; 4] = [60.0, 150.0, 30.0, 50.0];
-/// Told apart also by those who see no red or no green (Okabe and Ito).
+/// Colours that can be told apart without seeing red or green (Okabe and Ito).
 const COLOURS: [&str; 7] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#000000",
 ];
 
-/// The picture. Solid: the ratio, with its error bar; dashed: metadata counted.
+/// The plot as SVG. Solid lines: the ratio, with its error bar; dashed lines: metadata counted.
 pub fn svg(points: &[(Choice, Estimate)]) -> String {
-    // Nothing read has no mean chunk.
+    // A choice without data has no mean chunk.
     let points: Vec<_> = points
         .iter()
         .filter(|(_, point)| point.chunks > 0)
@@ -43,11 +43,11 @@ pub fn svg(points: &[(Choice, Estimate)]) -> String {
     out + "</svg>\n"
 }
 
-/// Of the page: a table that can be read.
+/// Style of the page: a readable table.
 const STYLE: &str = "<style>body{font:14px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}\
      td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}</style>\n";
 
-/// The picture in a page of its own, with the figures below it.
+/// The plot in an HTML page, with the figures below it.
 pub fn html(points: &[(Choice, Estimate)]) -> String {
     let rows: String = points
         .iter()
@@ -70,11 +70,11 @@ pub fn html(points: &[(Choice, Estimate)]) -> String {
     )
 }
 
-/// Where values lie on the picture.
+/// The mapping of values to places on the picture.
 struct Axes {
     log_min: f64,
     log_max: f64,
-    /// The lowest and highest line across, and from one to the next.
+    /// The lowest and the highest horizontal line; `step` is the distance between lines.
     ratios: [f64; 2],
     step: f64,
 }
@@ -102,7 +102,7 @@ impl Axes {
         }
     }
 
-    /// From round number to round number around all values, in steps of 1, 2 or 5 of some place.
+    /// The range of all values in round numbers, and a step of 1, 2 or 5 times a power of ten.
     fn ratios(points: &[&(Choice, Estimate)]) -> ([f64; 2], f64) {
         let (mut lowest, mut highest) = (1.0f64, 1.0f64);
         if let Some((_, first)) = points.first() {
@@ -187,7 +187,7 @@ impl Axes {
             path(Estimate::ratio),
             path(Estimate::ratio_meta)
         );
-        // Where colours come again, squares.
+        // Where colours come again, marks are squares.
         let rounding = if row < COLOURS.len() { 3 } else { 0 };
         let mark = |x: f64, y: f64| {
             format!(

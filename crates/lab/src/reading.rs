@@ -1,4 +1,4 @@
-//! One read of the data for all choices: each thread has its chunkers, all choices share the tallies.
+//! One read of the data for all choices: each thread has its chunkers, and all share the tallies.
 
 use std::io::{self, Read};
 
@@ -17,7 +17,7 @@ use crate::{Estimate, Helpers, Tally};
 pub struct Choice {
     /// The chunker's name.
     pub chunker: String,
-    /// Its mean in bytes.
+    /// The mean in bytes.
     pub mean: u32,
 }
 
@@ -38,14 +38,14 @@ impl Tallies {
         }
     }
 
-    /// Streams that these take for a tar are cut at its members, as a backup does it; by `whole-file`, they are one
-    /// chunk nevertheless.
+    /// Makes these tallies cut streams at a tar's members where `tars` takes them for a tar, as a backup does;
+    /// `whole-file` makes one chunk of them nevertheless.
     pub fn cutting(mut self, tars: Option<Tars>) -> Self {
         self.tars = tars;
         self
     }
 
-    /// What was counted for each choice, in their order.
+    /// The estimates of all choices, in their order.
     pub fn estimates(&self) -> Vec<(Choice, Estimate)> {
         let estimate = |(choice, tally): &(Choice, Mutex<Tally>)| {
             (choice.clone(), Estimate::of(&tally.lock()))
@@ -60,19 +60,19 @@ impl Tallies {
     }
 }
 
-/// Bytes that are read at once, at least.
+/// Smallest number of bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
-/// The same where others help: enough for each that starting it costs little.
+/// Smallest number of bytes that are read at once with helpers: enough that starting a helper costs little.
 const READ_BYTES_HELPED: usize = 8 << 20;
-/// Fewer bytes are not worth help.
+/// Smallest number of bytes that are worth help.
 const HELPED_BYTES_MIN: usize = 1 << 20;
-/// This chunker looks at no byte, so its chunks are followed without holding them.
+/// A chunker that looks at no byte, so its chunks are followed without holding them.
 const WHOLE_FILE: &str = "whole-file";
-/// Chunks that wait until a tally is locked for them.
+/// Number of chunks that wait until a tally is locked for them.
 const BATCH: usize = 2048;
 
-/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices; 8 MiB in place of one where others
-/// help.
+/// A thread's chunkers. Memory: 1 MiB and twice the longest chunk of all choices; with helpers 8 MiB in place of the 1
+/// MiB.
 pub struct Reading<'a> {
     tallies: &'a Tallies,
     helpers: Option<&'a Helpers>,
@@ -82,21 +82,21 @@ pub struct Reading<'a> {
     buffer: Vec<u8>,
 }
 
-/// One choice: its chunker, how far it is in the buffer, and what its tally has not got yet.
+/// One choice: its chunker, its position in the buffer, and the chunks that its tally does not have yet.
 struct Lane {
     chunker: Box<dyn Chunker>,
     /// The same chunker where its search can be shared among threads.
     sieve: Option<Sieve>,
-    /// The stream is a tar, whose members are one after the other's business.
+    /// Whether the stream is a tar, whose members are cut in turn.
     in_tar: bool,
-    /// In its place where chunks are longer than any buffer.
+    /// The chunk in progress, in place of `chunker`, where chunks are longer than any buffer.
     whole: Option<Whole>,
     at: usize,
     waiting: Vec<(Fingerprint, usize)>,
 }
 
 impl<'a> Reading<'a> {
-    /// For another thread.
+    /// A reading for one thread.
     ///
     /// # Errors
     /// A choice's chunker is not known, or cannot have its mean.
@@ -113,7 +113,7 @@ impl<'a> Reading<'a> {
                     _ => None,
                 },
                 chunker: match tallies.tars {
-                    // A chunker that goes by types knows a tar itself.
+                    // A chunker by file types handles a tar itself.
                     Some(tars) if choice.chunker != "context" => Box::new(Tar::new(chunker, tars)),
                     _ => chunker,
                 },
@@ -134,19 +134,19 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// This reading with help: while `helpers` are idle, they share the search for cuts (of the chunkers that can) and
-    /// the fingerprints of large streams. The chunks are the same.
+    /// This reading with help: while `helpers` are idle, they share the search for cuts (in chunkers that can) and the
+    /// fingerprints of large streams. The chunks are the same.
     pub fn helped(mut self, helpers: &'a Helpers) -> Self {
         self.helpers = Some(helpers);
         self
     }
 
-    /// Reads a stream to its end; `name` is what a chunker that goes by file types is told. `tick` gets the bytes of
-    /// every read and says whether to go on.
+    /// Reads a stream to its end; a chunker by file types gets its `name`. `tick` gets the number of bytes of every
+    /// read and returns whether to go on.
     ///
     /// # Errors
-    /// Those of `source` but interruptions. The chunks before stay in the tallies; what was read and not cut yet is in
-    /// none, and only `stream` may follow.
+    /// Errors of `source`, except interruptions. Earlier chunks stay in the tallies; bytes that were read and not cut
+    /// yet are in none, and only `stream` may follow.
     pub fn stream(
         &mut self,
         name: &[u8],
@@ -156,11 +156,11 @@ impl<'a> Reading<'a> {
         self.read(Some(name), source, tick)
     }
 
-    /// Reads on behind a hole of the file whose name [`stream`](Self::stream) was given, in the same way: no chunk
-    /// reaches over a hole.
+    /// Reads on behind a hole of the file that [`stream`](Self::stream) began, in the same way: no chunk crosses a
+    /// hole.
     ///
     /// # Errors
-    /// Those of [`stream`](Self::stream).
+    /// Errors of [`stream`](Self::stream).
     pub fn behind_hole(
         &mut self,
         source: &mut dyn Read,
@@ -169,7 +169,7 @@ impl<'a> Reading<'a> {
         self.read(None, source, tick)
     }
 
-    /// `begins`: the name of a file that begins here.
+    /// Reads a range; `begins` is the name of a file that begins here.
     fn read(
         &mut self,
         mut begins: Option<&[u8]>,
@@ -216,14 +216,14 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// More is read at once from now on where others help.
+    /// Enlarges the buffer where there are helpers.
     fn widen(&mut self) {
         if self.helpers.is_some_and(Helpers::are_there) {
             self.buffer.resize(READ_BYTES_HELPED + 2 * self.longest, 0);
         }
     }
 
-    /// Gives the tallies what still waits.
+    /// Passes waiting chunks to the tallies.
     pub fn finish(mut self) {
         self.hand_over(1);
     }
@@ -281,7 +281,7 @@ impl Lane {
     }
 }
 
-/// A chunk of which only the hash is kept until it ends.
+/// A chunk whose bytes are hashed and not kept.
 struct Whole {
     hasher: blake3::Hasher,
     bytes: usize,
@@ -320,7 +320,7 @@ impl Whole {
     }
 }
 
-/// Reads until the buffer is full or the stream ends: how many bytes, and whether it ended.
+/// Reads until the buffer is full or the stream ends: returns the number of bytes, and whether it ended.
 fn fill(source: &mut dyn Read, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,4 +1,4 @@
-//! Tallies in a file, to be merged with those of other hosts (FORMAT.md §6).
+//! Tallies in a file, for merging with those of other hosts (FORMAT.md §6).
 
 use onefold_io::Result;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
@@ -13,12 +13,12 @@ pub const SAVED: FrameKind = FrameKind {
     version: 2,
 };
 
-/// The fewest bytes of an entry: key, length.
+/// Smallest size of an entry in bytes: key, length.
 const ENTRY_BYTES_MIN: usize = 9;
-/// The same of a register: how far behind the one before, two numbers.
+/// Smallest size of a register in bytes: distance from the one before, two numbers.
 const REGISTER_BYTES_MIN: usize = 9;
 
-/// The file's bytes.
+/// Encodes tallies as the bytes of a file.
 pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tallies.len() as u64);
@@ -51,7 +51,7 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
     encode_frame(SAVED, &out)
 }
 
-/// What a file holds; `ram_bytes` is for each tally. `path` is for errors.
+/// Decodes the tallies in a file; each may take `ram_bytes` of RAM. Errors name `path`.
 ///
 /// # Errors
 /// [`Damaged`](onefold_io::ErrorKind::Damaged), with the offset: no whole frame, or a chunk or register that no tally
@@ -86,7 +86,7 @@ pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, T
     Ok(tallies)
 }
 
-/// The sketch, which is empty where all chunks are listed.
+/// Reads the sketch, which is empty where all chunks are listed.
 fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) -> Result<()> {
     let mut next = 0usize;
     for _ in 0..reader.count(REGISTER_BYTES_MIN)? {
@@ -107,7 +107,7 @@ fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) 
     Ok(())
 }
 
-/// Adds `more` to `tallies`: to the same choice where there is one.
+/// Adds `more` to `tallies`: to the tally of the same choice where there is one.
 pub fn merge(tallies: &mut Vec<(Choice, Tally)>, more: Vec<(Choice, Tally)>) {
     for (choice, tally) in more {
         match tallies.iter_mut().find(|(known, _)| *known == choice) {

@@ -1,18 +1,18 @@
-//! How many different chunks, and how many bytes in them, in memory that does not grow: a weighted distinct-count
-//! sketch.
+//! A weighted distinct-count sketch: it estimates the number of different chunks, and their bytes, in memory that does
+//! not grow.
 //!
 //! ```text
 //! fingerprint ─▶ register j (16 bits), u in (0, 1) (40 other bits) ─▶ chunks[j] = min u,  bytes[j] = min u / length
 //! ```
 //!
-//! What always holds: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two
+//! Always holds: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two
 //! sketches merge by the smaller of each register into the sketch of all.
 //!
-//! Why it can be read: places u / w of chunks of weight w are evenly spread over 0..1/w, so over 0..τ with τ = 1 /
-//! (largest w) the places of all chunks of a register are a Poisson process of rate W/m, W being the sum of all weights
-//! and m the number of registers; the smallest is exponential, or beyond τ. The most likely rate of such values, cut
-//! off at τ, is the number of those below τ over the sum of all, each at most τ: no table of corrections and no special
-//! case for few chunks. Weighted minima are from Cohen, *Size-estimation framework* (1997), registers in place of many
+//! How it is read: places u / w of chunks of weight w are evenly spread over 0..1/w, so over 0..τ with τ = 1 / (largest
+//! w) the places of all chunks of a register are a Poisson process of rate W/m, W being the sum of all weights and m
+//! the number of registers; the smallest is exponential, or beyond τ. The most likely rate of such values, cut off at
+//! τ, is the number of those below τ over the sum of all, each at most τ: no table of corrections and no special case
+//! for few chunks. Weighted minima are from Cohen, *Size-estimation framework* (1997), registers in place of many
 //! hashes from Flajolet et al., HyperLogLog (2007); both take −ln u for u, which with registers is right for many
 //! chunks a register only.
 
@@ -20,12 +20,12 @@
 /// the longest.
 const REGISTERS: usize = 1 << 16;
 
-/// The smallest values of the chunks that fell to it; infinite where none did.
+/// The smallest values of a register's chunks; infinite without chunks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Register {
-    /// Least u / length.
+    /// The smallest u / length.
     pub(crate) bytes: f32,
-    /// Least u.
+    /// The smallest u.
     pub(crate) chunks: f32,
 }
 
@@ -41,26 +41,26 @@ impl Register {
     }
 }
 
-/// Different chunks, none of them kept.
+/// A sketch of different chunks, without keeping any of them.
 #[derive(Clone, Default, Debug)]
 pub struct Sketch {
-    /// None before the first chunk.
+    /// Registers; empty before the first chunk.
     registers: Vec<Register>,
 }
 
-/// What a sketch says.
+/// The estimate of a sketch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sketched {
-    /// Different chunks.
+    /// Number of different chunks.
     pub chunks: f64,
-    /// Their bytes.
+    /// Bytes of the different chunks.
     pub bytes: f64,
     /// Standard error of `bytes`, or a little more.
     pub bytes_error: f64,
 }
 
 impl Sketch {
-    /// What one takes.
+    /// RAM of a sketch with registers, in bytes.
     pub const BYTES: u64 = (REGISTERS * size_of::<Register>()) as u64;
 
     /// Counts a chunk by the first bytes of its fingerprint.
@@ -73,18 +73,18 @@ impl Sketch {
         self.lower(key as usize % REGISTERS, register);
     }
 
-    /// Counts what another has counted.
+    /// Adds the chunks that another sketch has counted.
     pub fn merge(&mut self, other: &Self) {
         for (place, register) in other.filled() {
             self.lower(place, register);
         }
     }
 
-    /// What it says if no chunk is longer than `bytes_max`.
+    /// Estimates number and bytes of chunks, none of which is longer than `bytes_max`.
     pub fn read(&self, bytes_max: u32) -> Sketched {
         let (chunks, _) = self.sum(|register| register.chunks, 1.0);
         let (bytes, below) = self.sum(|register| register.bytes, f64::from(bytes_max));
-        // The Poisson process' variance, less that of the number of its points, which is given here.
+        // The variance of the Poisson process, less that of the number of its points, which is known here.
         let variance = (1.0 / below.max(1.0) - 1.0 / chunks.max(1.0)).max(0.0);
         Sketched {
             chunks,
@@ -93,7 +93,7 @@ impl Sketch {
         }
     }
 
-    /// Sum of all weights, none of which is larger than `weight_max`, and how many registers tell of it.
+    /// The sum of all weights, each at most `weight_max`, and the number of registers that contribute to it.
     fn sum(&self, value: fn(&Register) -> f32, weight_max: f64) -> (f64, f64) {
         let (mut below, mut sum) = (0.0, 0.0);
         for register in &self.registers {
@@ -107,13 +107,13 @@ impl Sketch {
         }
     }
 
-    /// The registers that hold something, and their places.
+    /// The registers with chunks, and their numbers.
     pub(crate) fn filled(&self) -> impl Iterator<Item = (usize, Register)> + '_ {
         let all = self.registers.iter().copied().enumerate();
         all.filter(|(_, register)| *register != Register::EMPTY)
     }
 
-    /// Takes the smaller values. `None` if there is no such place.
+    /// Lowers a register to the smaller values. `None` if there is no such register.
     pub(crate) fn lower(&mut self, place: usize, register: Register) -> Option<()> {
         if self.registers.is_empty() {
             self.registers = vec![Register::EMPTY; REGISTERS];

@@ -1,10 +1,10 @@
-//! Counts chunks by fingerprint: each by itself while they fit; then the long ones by themselves and the others through
-//! a [`Sketch`].
+//! Counts chunks by fingerprint: each by itself while they fit; then long chunks by themselves and the others through a
+//! [`Sketch`].
 //!
-//! What always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the
-//! table. The limit goes up, along a fixed series, when the table is full, and only as far as it must, so what is
-//! counted how depends on the chunks alone, not on their order, threads or hosts. Why the longest: they weigh most, and
-//! what is left for the sketch is the more even and so the more exact.
+//! Always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the table.
+//! When the table is full, the limit rises along a fixed series, only as far as it must. The division thus depends on
+//! the chunks alone, not on their order, threads or hosts. The longest chunks stay in the table because they weigh
+//! most; the others are more even, and the sketch is more exact for them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,27 +16,27 @@ use crate::sketch::Sketch;
 /// Chunks of one choice of chunker and mean.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Bytes of all chunks. Where a merged file claims more than there can be, this and `chunks` stay at the largest
+    /// Bytes of all chunks. Where a merged file claims more than is possible, this and `chunks` stay at the largest
     /// number.
     pub bytes: u64,
-    /// All chunks.
+    /// Number of all chunks.
     pub chunks: u64,
-    /// Chunks up to this length, in bytes, are in the sketch; 0: none is.
+    /// Longest chunk in bytes that is counted in the sketch; 0: the sketch is not used.
     pub(crate) sketched_max: u32,
-    /// The lengths of all others.
+    /// Lengths of all other chunks, by fingerprint.
     pub(crate) seen: HashMap<u64, u32, BuildHasherDefault<Ready>>,
     pub(crate) sketch: Sketch,
     entries_max: usize,
 }
 
-/// What an entry takes while the table doubles: old and new side by side, at most half full.
+/// RAM of an entry in bytes while the table doubles: old and new side by side, at most half full.
 const ENTRY_BYTES: u64 = 52;
-/// So many the table may hold whatever the memory, in 416 KiB: what is left for the sketch is then enough to fill its
-/// registers.
+/// Entries that the table may have with any memory, in 416 KiB: the remaining chunks are then enough to fill the
+/// registers of the sketch.
 const ENTRIES_MIN: u64 = 8192;
 
 impl Tally {
-    /// Nothing counted; at most `ram_bytes` are used, or the 928 KiB that a sketch and a small table need.
+    /// An empty tally that takes at most `ram_bytes`, or the 928 KiB that a sketch and a small table need.
     pub fn new(ram_bytes: u64) -> Self {
         let entries = ram_bytes.saturating_sub(Sketch::BYTES) / ENTRY_BYTES;
         Self {
@@ -56,7 +56,7 @@ impl Tally {
         self.note(fingerprint.prefix(), bytes as u32);
     }
 
-    /// Adds what another tally of the same choice has counted.
+    /// Adds the counts of another tally of the same choice.
     pub fn merge(&mut self, other: &Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.chunks = self.chunks.saturating_add(other.chunks);
@@ -67,12 +67,12 @@ impl Tally {
         }
     }
 
-    /// How many chunks are counted by themselves.
+    /// The number of chunks that are counted by themselves.
     pub fn entries(&self) -> usize {
         self.seen.len()
     }
 
-    /// Notes a different chunk, or one that is noted already.
+    /// Notes a chunk, which may be noted already.
     pub(crate) fn note(&mut self, key: u64, bytes: u32) {
         if bytes <= self.sketched_max {
             self.sketch.add(key, bytes);
@@ -85,7 +85,7 @@ impl Tally {
         }
     }
 
-    /// Chunks of at most so many bytes go to the sketch from now on, as if the table were full.
+    /// Counts chunks of at most `bytes_max` bytes in the sketch from now on, as if the table were full.
     pub fn sketch_to(&mut self, bytes_max: u32) {
         if bytes_max > self.sketched_max {
             self.sketched_max = bytes_max;
@@ -101,14 +101,14 @@ impl Tally {
     }
 }
 
-/// The series of limits: the least number of five significant bits that is not below.
+/// The next limit of the series: the least number of five significant bits that is not below `bytes`.
 fn step(bytes: u32) -> u32 {
     let unit = 1 << u64::from(bytes | 16).ilog2().saturating_sub(4);
     let limit = u64::from(bytes).next_multiple_of(unit);
     u32::try_from(limit).unwrap_or(u32::MAX)
 }
 
-/// Keys are bits of a hash already.
+/// A hasher that does nothing: keys are bits of a hash already.
 #[derive(Clone, Default)]
 pub struct Ready(u64);
 

@@ -1,4 +1,4 @@
-//! The metrics beside counting one by one.
+//! The metrics against counting one by one.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::{choice, random, read};
 use onefold_chunk::by_name;
 use onefold_lab::{Estimate, Tallies, columns, plot};
 
-/// Versions of some files: much is in all of them, some is new in each.
+/// Versions of some files: much data is in all of them, some is new in each.
 fn versions(seed: u64) -> Vec<Vec<u8>> {
     let base = random(seed, 6 << 20);
     (0..6u64)

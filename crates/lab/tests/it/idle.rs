@@ -1,4 +1,4 @@
-//! One large stream on several threads: the chunks of one.
+//! One large stream on several threads has the same chunks as on one.
 
 use onefold_lab::{Helpers, Reading, Tallies, saved};
 

@@ -1,4 +1,4 @@
-//! Tallies kept and merged.
+//! Tallies that are saved and merged.
 
 use crate::{choice, random, read};
 use onefold_chunk::Fingerprint;
@@ -31,7 +31,7 @@ fn two_hosts_merged_are_as_one_that_read_all() {
     assert_eq!(figures(&merged), figures(&all));
 }
 
-/// With so much memory for each choice.
+/// Tallies of two choices over `streams`, with `ram_bytes` for each choice.
 fn little(ram_bytes: u64, streams: &[&[u8]]) -> Vec<(Choice, Tally)> {
     let choices = [choice("sieve", 512), choice("whole-file", 4096)];
     let tallies = Tallies::new(&choices, ram_bytes * choices.len() as u64);
@@ -48,7 +48,7 @@ fn sketches_of_hosts_merge_into_the_sketch_of_all() {
     );
     let (shared, here, there) = (&shared[..], &here[..], &there[..]);
     let mut merged = Vec::new();
-    // One host had memory enough.
+    // One host had enough memory.
     for (ram, streams) in [(0, [shared, here]), (16 << 20, [there, shared])] {
         let bytes = saved::encode(&little(ram, &streams));
         let loaded = saved::decode(&bytes, "host", 0).expect("our own");
@@ -115,7 +115,7 @@ proptest! {
         bytes[at] = to;
         let decoded = saved::decode(&bytes, "bytes", 1 << 20);
         prop_assert!(decoded.is_err() || before == to);
-        // Behind a checksum that fits, too.
+        // Bytes behind a right checksum, too.
         let payload = &bytes[24..bytes.len() - 8];
         let framed = onefold_io::frame::encode_frame(saved::SAVED, payload);
         let _ = saved::decode(&framed, "bytes", 1 << 20);

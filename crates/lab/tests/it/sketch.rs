@@ -1,14 +1,14 @@
-//! Sketches beside exact counts.
+//! Sketches against exact counts.
 
 use onefold_chunk::Fingerprint;
 use onefold_lab::{Estimate, Sketch, Tallies, Tally};
 
 use crate::{choice, random, read};
 
-/// Different chunks and how often each occurs.
+/// Different chunks with their lengths and numbers of occurrences.
 type Chunks = Vec<(Fingerprint, usize, usize)>;
 
-/// Chunks of a length by `length`, of which some occur often.
+/// `count` chunks with lengths by `length`, some of which occur often.
 fn chunks(seed: u64, count: usize, length: fn(u64) -> usize) -> Chunks {
     let words = random(seed, count * 16);
     let chunk = |bytes: &[u8]| {
@@ -25,7 +25,7 @@ fn chunks(seed: u64, count: usize, length: fn(u64) -> usize) -> Chunks {
     words.chunks_exact(16).map(chunk).collect()
 }
 
-/// All of them once, then the copies.
+/// Adds all chunks once, then the copies.
 fn add(tally: &mut Tally, chunks: &Chunks) {
     for round in 0..20 {
         for (name, bytes, times) in chunks {
@@ -36,23 +36,23 @@ fn add(tally: &mut Tally, chunks: &Chunks) {
     }
 }
 
-/// Lengths as those of content-defined chunks.
+/// Lengths like those of content-defined chunks.
 fn even(word: u64) -> usize {
     4096 + (word % 8192) as usize
 }
 
-/// All of one length.
+/// One length for all.
 fn equal(_: u64) -> usize {
     4096
 }
 
-/// Lengths as those of files: a hundredth of the files have most of the bytes, up to 4 MiB.
+/// Lengths like those of files: a hundredth of the files have most of the bytes, up to 4 MiB.
 fn skewed(word: u64) -> usize {
     let share = (word + 1) as f64 / 2f64.powi(32);
     (900.0 / share).min(4_194_304.0) as usize
 }
 
-/// Relative deviations of unique bytes and chunks of one seed, in shares, and the first one's standard error.
+/// Relative deviations of unique bytes and chunks for one seed, as shares, and the standard error of the bytes.
 fn deviation(seed: u64, count: usize, length: fn(u64) -> usize) -> [f64; 3] {
     let chunks = chunks(seed, count, length);
     let mut tally = Tally::new(0);
@@ -134,7 +134,7 @@ fn what_is_counted_how_depends_on_no_order() {
     assert!(saved(there) == saved(back));
 }
 
-/// Zeros are one chunk that makes up most of the stream.
+/// The chunk of zeros makes up most of the stream.
 #[test]
 fn one_chunk_that_occurs_very_often_misleads_nothing() {
     for seed in 0..4 {

@@ -1,11 +1,11 @@
-//! A tar counts as the files in it.
+//! A tar archive counts like the files in it.
 
 use onefold_chunk::tar::Tars;
 use onefold_lab::{Helpers, Reading, Tallies};
 
 use crate::{choice, random, read};
 
-/// Members of these contents, each behind a header.
+/// An archive of members with these contents, each behind a header.
 fn archive(contents: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
     for content in contents {
@@ -43,7 +43,7 @@ fn members_of_a_tar_are_found_among_the_files() {
     };
     for (choice, estimate) in new(Some(Tars::Magic)) {
         let more = estimate.unique_bytes - data.len() as f64;
-        // Headers and what fills blocks up.
+        // Headers, and the zeros that fill up blocks.
         assert!((1024.0..5_000.0).contains(&more), "{choice:?}: {more}");
     }
     for (choice, estimate) in new(None) {
