@@ -59,7 +59,7 @@ impl Server {
             .rsplit(':')
             .next()
             .and_then(|rest| rest.split('/').next()?.parse().ok());
-        let port = port.ok_or_else(|| format!("it does not say where it listens: {line}"))?;
+        let port = port.ok_or_else(|| format!("the server prints no port: {line}"))?;
         Ok(Self { child, uri, port })
     }
 

@@ -152,7 +152,7 @@ pub fn by_name(
 ) -> Result<Box<dyn Chunker>, UnknownChunker> {
     if !(256..=4 << 20).contains(&mean) {
         return Err(UnknownChunker(format!(
-            "a mean chunk of {mean} bytes; 256 to 4194304 can be"
+            "a mean chunk of {mean} bytes, expected 256 to 4194304"
         )));
     }
     let (name, knobs) = split(name);

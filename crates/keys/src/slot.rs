@@ -117,7 +117,7 @@ impl Slot {
     /// The name that errors use for the sealed bytes of the slot stored as `object`. The owner's bytes begin there at
     /// [`MASTER_BYTES`].
     pub fn sealed_object(object: &str) -> String {
-        format!("{object}, what is sealed in it")
+        format!("{object}, its sealed content")
     }
 
     /// Encodes the slot in its stored form: framed, twice.

@@ -74,7 +74,9 @@ pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, T
             let key = reader.u64()?;
             let bytes = reader.varint_max(u32::MAX.into())? as u32;
             if before >= Some(key) || bytes <= sketched_max {
-                return Err(reader.damaged(format!("a chunk {key:016x} where none of it can be")));
+                return Err(reader.damaged(format!(
+                    "chunk {key:016x} of {bytes} bytes, out of order or not above {sketched_max}"
+                )));
             }
             before = Some(key);
             tally.note(key, bytes);
@@ -100,7 +102,7 @@ fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) 
             .all(|value| *value > 0.0);
         let noted = tally.sketch.lower(place, register);
         if !can_be || sketched_max == 0 || noted.is_none() {
-            return Err(reader.damaged(format!("a register {place} where none can be")));
+            return Err(reader.damaged(format!("an impossible register {place}")));
         }
         next = place + 1;
     }

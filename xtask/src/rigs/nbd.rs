@@ -160,11 +160,11 @@ fn tls(steps: &mut Steps, program: &Path, disk: &Path, folder: &Path) {
         &format!("qemu-io --object tls-creds-x509,id=t,dir={work},endpoint=client --image-opts driver=nbd,host=localhost,port={port},export=raw,tls-creds=t -c 'write -P 7 0 64k' -c 'read -P 7 0 64k'"),
     );
     steps.shell(
-        "TLS: who does not ask for it is refused",
+        "TLS: a client without TLS is refused",
         &format!("! nbdinfo --size nbd://localhost:{port}/raw"),
     );
     steps.shell(
-        "TLS: who shows no certificate is refused",
+        "TLS: a client without a certificate is refused",
         &format!("mkdir -p {work}/bare; cp {work}/ca-cert.pem {work}/bare; ! nbdinfo --size 'nbds://localhost:{port}/raw?tls-certificates={work}/bare'"),
     );
 }

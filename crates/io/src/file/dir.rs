@@ -265,8 +265,8 @@ impl FileDir {
         let what = match errno.map(Errno::from_raw_os_error) {
             _ if !is_link => return error,
             _ if !is_followed => "a symbolic link, which is not followed here",
-            Some(Errno::NOENT) => "a symbolic link that leads nowhere: what it names is not there",
-            Some(Errno::NOTDIR) => "a symbolic link to what is no folder",
+            Some(Errno::NOENT) => "a symbolic link that leads nowhere: its target does not exist",
+            Some(Errno::NOTDIR) => "a symbolic link whose target is no folder",
             Some(Errno::LOOP) => "a symbolic link that leads back to itself",
             // the link's target cannot be opened, and the error says why
             _ => return error,

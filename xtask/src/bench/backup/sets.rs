@@ -191,7 +191,7 @@ fn wheel(package: &str, version: &str, plan: &Plan<'_>) -> Result<PathBuf, Strin
         .arg(&wheels);
     command.arg(format!("{package}=={version}"));
     quiet(command)?;
-    find().ok_or_else(|| format!("{package}=={version}: no wheel came"))
+    find().ok_or_else(|| format!("{package}=={version}: the download has no wheel"))
 }
 
 fn unpack(wheel: &Path, place: &Path) -> Result<(), String> {
