@@ -14,6 +14,7 @@
 use std::collections::HashSet;
 
 use super::copy::{Copier, Victim};
+use super::faults::{self, Fault};
 use super::layout::{ZoneId, ZoneNo};
 use super::mark::{Marks, tracked_max};
 use super::writer::LogEngine;
@@ -110,7 +111,9 @@ impl LogEngine {
             let rewritten = self.rewrite_maps();
             self.fail(rewritten)?;
         }
-        self.checkpoint()?;
+        if !faults::is_on(Fault::NoCheckpointBeforeMark) {
+            self.checkpoint()?;
+        }
         self.plan = Plan::of(self.find_victims()?);
         Ok(())
     }

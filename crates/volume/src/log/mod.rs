@@ -22,6 +22,7 @@ mod checkpoint;
 mod clean;
 mod commit;
 mod copy;
+mod faults;
 mod figures;
 pub mod formats;
 mod group;

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 
 use super::check::page_check;
 use super::checkpoint::{relocations_name, remove_left_over, zones_name};
+use super::faults::{self, Fault};
 use super::group::{GroupHeader, decode_group};
 use super::hash_index::HashIndex;
 use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
@@ -120,7 +121,11 @@ fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
         }
     };
     let listed = changed(listed, &manifest.zone_changes);
-    let mut zones = Zones::new(layout, &listed, manifest.ids_reserved);
+    let next_id = match faults::is_on(Fault::IdsGivenAgain) {
+        true => listed.iter().map(|zone| zone.id.0 + 1).max().unwrap_or(1),
+        false => manifest.ids_reserved,
+    };
+    let mut zones = Zones::new(layout, &listed, next_id);
     zones.note_changed(&manifest.zone_changes);
     if manifest.relocations > 0 {
         let name = relocations_name(manifest.relocations);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
 
+use super::faults::{self, Fault};
 use super::layout::{Address, Layout, ZoneId};
 use super::zone::damaged;
 use crate::Result;
@@ -70,7 +71,9 @@ impl Relocations {
     pub fn add(&mut self, emptied: &[ZoneId], moved: &Moved, chunk_pages: u32) {
         for relocation in self.0.values_mut() {
             let leads_there = |stretch: &Stretch| emptied.contains(&stretch.first.zone);
-            if relocation.stretches.iter().any(leads_there) {
+            if relocation.stretches.iter().any(leads_there)
+                && !faults::is_on(Fault::RelocationsNotLedOn)
+            {
                 *relocation = relocation.led_on(emptied, moved, chunk_pages);
             }
         }

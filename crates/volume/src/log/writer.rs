@@ -7,6 +7,7 @@ use std::sync::Arc;
 use onefold_io::Dir;
 
 use super::clean::Plan;
+use super::faults::{self, Fault};
 use super::figures::Totals;
 use super::group::{Entry, GroupContent, encode_group, header_pages_max};
 use super::hash_index::HashIndex;
@@ -262,7 +263,9 @@ impl LogEngine {
 
     /// The chunk, if the zone that the index named is there and its rows hold the hash.
     fn known_elsewhere(&mut self, hash: &ChunkHash, answer: Option<ZoneId>) -> Option<Address> {
-        let zone = answer.filter(|zone| !self.plan.condemns(*zone))?;
+        let is_condemned = |zone: &ZoneId| self.plan.condemns(*zone);
+        let zone = answer
+            .filter(|zone| !is_condemned(zone) || faults::is_on(Fault::HitsInCondemnedZones))?;
         let no = self.shared.zones.read().get(zone).map(|info| info.no);
         let is_open = self.open_zone_id() == Some(zone);
         let page = match no.filter(|_| !is_open) {

@@ -4,6 +4,8 @@
 //! `ONEFOLD_TEST_SCALE=6` makes more than 10,000 of them, in some minutes; the test says how many (`--nocapture`).
 
 use super::*;
+use crate::log::faults::Fault;
+use crate::log::faults::tests::leave_out;
 
 /// Some work, remembered at each point, with what a crash there may leave.
 struct Run {
@@ -132,4 +134,52 @@ fn nothing_committed_is_lost_in_a_crash_at_every_point_of_a_run() {
     }
     println!("{crashes} crashes at {points} points of {scale} runs, none lost anything");
     assert!(crashes > 50 * scale, "{crashes}");
+}
+
+/// Crash after crash, each behind some work: what one leaves, the next must not make worse.
+fn crash_again_and_again(seed: u64, rounds: u64) {
+    let (mut dir, said) = (SimDir::new(seed), ever_said(seed));
+    let mut engine = create(&dir, 20, &said);
+    let (mut twin, mut random) = (Twin::new(), Random(seed));
+    for round in 0..rounds {
+        let why = format!("seed {seed}, round {round}");
+        dir.inject(Faults {
+            crash_at: Some(random.below(300)),
+            ..Faults::default()
+        });
+        while act(&mut engine, &mut twin, &mut random, 900).is_ok() {}
+        assert!(dir.crashed(), "{why}: only the crash fails");
+        drop(engine);
+        dir = dir.crash_image(random.below(4));
+        engine = open(&dir, &said).unwrap_or_else(|error| panic!("{why}: {error}"));
+        twin.assert_possible(&engine, &why);
+    }
+}
+
+#[test]
+fn crash_after_crash_loses_nothing() {
+    for seed in 0..6 {
+        crash_again_and_again(seed, 10);
+    }
+}
+
+/// The suite is worth something: each step that is left out is found.
+#[test]
+fn deliberate_faults_are_found() {
+    for fault in [
+        Fault::HitsInCondemnedZones,
+        Fault::NoCheckpointBeforeMark,
+        Fault::NoSyncBeforeCheckpoint,
+        Fault::NoSyncBeforeFreeing,
+        Fault::IdsGivenAgain,
+        Fault::RelocationsNotLedOn,
+    ] {
+        let is_found = (0..60).any(|seed| {
+            leave_out(Some(fault));
+            let found = std::panic::catch_unwind(|| crash_again_and_again(seed, 12)).is_err();
+            leave_out(None);
+            found
+        });
+        assert!(is_found, "{fault:?} is not found");
+    }
 }
