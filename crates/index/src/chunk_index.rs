@@ -48,14 +48,14 @@ pub trait ChunkIndex: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) where a page cannot be read, [`Error::Damaged`](crate::Error::Damaged) where it
-    /// is not what was written. What `found` says then means nothing.
+    /// is not what was written. The content of `found` is then undefined.
     fn lookup(&self, keys: &[Fingerprint], found: &mut [Option<Location>]) -> Result<()>;
 
     /// Records the newest location of one key: its container, or `None` to forget the key. Durable after `checkpoint`.
     ///
     /// # Errors
-    /// A buffer was full and could not be written, [`Error::Io`](crate::Error::Io), or be merged with what is there,
-    /// [`Error::Damaged`](crate::Error::Damaged).
+    /// A full buffer could not be written, [`Error::Io`](crate::Error::Io), or not be merged because of damage in the
+    /// index, [`Error::Damaged`](crate::Error::Damaged).
     fn say(&mut self, key: &Fingerprint, container: Option<ContainerId>) -> Result<()>;
 
     /// Adds or replaces entries; the newest location of a fingerprint wins. Durable after `checkpoint`.
@@ -76,28 +76,28 @@ pub trait ChunkIndex: Send + Sync {
         keys.iter().try_for_each(|key| self.say(key, None))
     }
 
-    /// Forgets every entry that points into one of `containers` (they were deleted), until one is inserted that does.
-    /// Durable after `checkpoint`. Where a fingerprint had been given an older location, in a container that is not
-    /// retired, that one may be found again, even if `remove` came in between.
+    /// Forgets every entry that points into one of `containers`, which were deleted; an insertion into one brings it
+    /// back. Durable after `checkpoint`. Where a fingerprint has an older location in a container that is not retired,
+    /// that location may be found again, even if `remove` came in between.
     ///
     /// # Errors
     /// [`say`](ChunkIndex::say)'s errors, of an index that writes or compacts to note the retirement.
     fn retire(&mut self, containers: &[ContainerId]) -> Result<()>;
 
-    /// Makes all that was inserted, removed and retired durable, and visible to other processes that open or refresh.
+    /// Makes all insertions, removals and retirements durable, and visible to other processes that open or refresh.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): nothing since the last checkpoint is known to be durable.
-    /// [`Error::Damaged`](crate::Error::Damaged) where what is there had to be read for it. Also what a merge in the
-    /// background failed with.
+    /// [`Error::Damaged`](crate::Error::Damaged) for a damaged file that had to be read. The error of an earlier merge
+    /// in the background is returned, too.
     fn checkpoint(&mut self) -> Result<()>;
 
     /// Makes visible what other processes made durable since this index was opened, checkpointed or refreshed. An index
     /// with one opener has nothing to do.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Damaged`](crate::Error::Damaged): what others wrote cannot be read;
-    /// what was seen before still is.
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Damaged`](crate::Error::Damaged): other processes' files cannot be
+    /// read; the state before stays visible.
     fn refresh(&mut self) -> Result<()> {
         Ok(())
     }
@@ -108,10 +108,10 @@ pub trait ChunkIndex: Send + Sync {
         0
     }
 
-    /// Every live entry, in no order.
+    /// Passes every live entry to `visit`, in no order.
     ///
     /// # Errors
-    /// The first of `visit`, which ends it; those of [`lookup`](ChunkIndex::lookup).
+    /// The first error of `visit`, which ends the walk; errors of [`lookup`](ChunkIndex::lookup).
     fn iterate(&mut self, visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>)
     -> Result<()>;
 

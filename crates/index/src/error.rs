@@ -24,7 +24,7 @@ pub enum Error {
         /// The lock file.
         lock: String,
     },
-    /// The budget is too small for what the index must hold.
+    /// The budget is too small for the structures that the index needs.
     #[error("index budget of {budget_bytes} bytes is too small: {what}")]
     Budget {
         /// The budget that was given, in bytes.

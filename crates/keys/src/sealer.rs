@@ -1,7 +1,7 @@
 //! Sealing: AES-256-GCM under a key that seals nothing else.
 //!
-//! No key seals two messages under one nonce: each key is derived from a random salt that is stored beside what it
-//! seals, and the nonce is the message's number under that key.
+//! No key seals two messages under one nonce: each key is derived from a random salt that is stored beside its
+//! messages, and the nonce is the message's number under that key.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;

@@ -1,4 +1,4 @@
-//! Digests: sums as the paper defines them, parts, and what differs.
+//! Digests: sums as the paper defines them, parts, and differences between files.
 
 use alloc::vec;
 use alloc::vec::Vec;

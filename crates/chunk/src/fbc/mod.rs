@@ -2,7 +2,7 @@
 //! chunks are split at them, so that an edit, or a tar header with a new time, costs the bytes around it and not a
 //! chunk on either side.
 //!
-//! Two passes, as published: [`Estimator`] over the whole stream, then [`Fbc::with`] what it found. One pass, which the
+//! Two passes, as published: [`Estimator`] over the whole stream, then [`Fbc::with`] its result. One pass, which the
 //! dissertation leaves as future work (§2.6): [`Fbc::one_pass`] tracks the heaviest hitters while it chunks, and
 //! [`Fbc::segments`] is a sketch for a later run.
 //!

@@ -214,7 +214,7 @@ impl Segments {
     }
 }
 
-/// Why bytes are no sketch.
+/// The reason why bytes are no valid sketch.
 ///
 /// ```
 /// use onefold_chunk::fbc::{Params, Segments, SketchError};

@@ -180,7 +180,7 @@ impl Strata {
         // set only here: a seal that adds to the file must know the manifest's entry of it
         self.log_file = log_file;
         if !says && !retires {
-            // an opener that has said nothing merges nothing
+            // an opener without insertions merges nothing
             return Ok(());
         }
         let said = self.tail.records().len() as u64;

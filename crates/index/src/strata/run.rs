@@ -29,7 +29,7 @@ pub const RUN_FRAME: FrameKind = FrameKind {
 };
 const PARTITIONS_LOG2_MAX: u8 = 24;
 
-/// The hash of a fingerprint, by which runs are sorted: its first [`HASH_BITS`] bits.
+/// The hash of a fingerprint, by which runs are sorted: its first `HASH_BITS` bits.
 #[inline]
 pub fn hash_of(key: &Fingerprint) -> u64 {
     key.prefix() >> (64 - HASH_BITS)
@@ -295,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Like [`Run::near`], for the other columns; to be asked where `near` said that the key may be there.
+    /// Like [`Run::near`], for the other columns; to be called where `near` returned `true`.
     #[inline]
     pub fn far(&self, question: &Question, start: u32) -> bool {
         self.filter_of(question)

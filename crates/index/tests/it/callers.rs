@@ -1,4 +1,4 @@
-//! Many callers at once: each finds what is there, in every state of the cache, while merges go on in the background.
+//! Many callers at once: each finds all present keys, in every state of the cache, while merges go on in the background.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn many_callers_find_what_one_would() {
     assert!(stats.hits > stats.lookups * 9 / 10, "{stats:?}");
 }
 
-/// Merges, and compactions of what was moved and retired, replace files under the callers: some begin with a view that
+/// Merges, and compactions of moved and retired keys, replace files under the callers: some begin with a view that
 /// is older than the cache.
 #[test]
 fn many_callers_find_what_is_there_while_files_are_merged_under_them() {

@@ -75,8 +75,8 @@ struct Candidate {
 }
 
 impl ChunkStash {
-    /// Makes a full table anew: without retired containers, and with every second of the remaining keys, repeatedly if
-    /// needed.
+    /// Makes a full table anew: without retired containers and, where that does not free enough, with every second key,
+    /// repeatedly if needed.
     pub(super) fn make_room(&mut self) -> Result<()> {
         // Without retirements the same keys would fill it again.
         let mut is_roomy = !self.retired.is_empty() && self.make_table()?;
