@@ -10,7 +10,10 @@ use crate::{
     rabin::Rabin, ram::Ram, seqcdc::SeqCdc, sieve::Sieve, tttd::Tttd, whole_file::WholeFile,
 };
 #[cfg(feature = "std")]
-use crate::{context::Context, fbc::Fbc};
+use crate::{
+    context::Context,
+    fbc::{Params, Shared},
+};
 
 /// The longest chunk of `whole-file`, in bytes; longer files are cut at this size. A caller holds some chunks in RAM:
 /// two dozen of this size stay below 100 MiB. Equal files are found as surely as if they were one chunk each.
@@ -75,6 +78,8 @@ pub fn knobs_of(name: &str) -> &'static [Knob] {
     match name {
         "rabin" => &RABIN,
         "inc-k" => &INC_K,
+        #[cfg(feature = "std")]
+        "fbc" => &crate::fbc::KNOBS,
         _ => &[],
     }
 }
@@ -116,6 +121,37 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
     }
     let bits = knobs.whole("bits").unwrap_or(13);
     Ok((min as usize, max as usize, bits as u32))
+}
+
+/// In one pass where nothing is set, else in the dissertation's two stages.
+#[cfg(feature = "std")]
+fn shared_fbc(knobs: &Knobs, mean: usize) -> Shared {
+    match knobs.is_empty() {
+        true => Shared::one_pass(mean),
+        false => Shared::counting(Params::of(knobs, mean)),
+    }
+}
+
+/// The chunker `name`, as [`by_name`] takes it, where it is one that learns from what it cuts and can start with what an
+/// earlier run has learnt: `fbc`. All clones of it share what they learn.
+///
+/// ```
+/// use onefold_chunk::learning;
+///
+/// assert!(learning("rabin", 8192)?.is_none());
+/// let chunker = learning("fbc:threshold=9", 8192)?.expect("it learns");
+/// assert!(chunker.clone().knowing(&chunker.sketch()).is_ok());
+/// # Ok::<(), onefold_chunk::UnknownChunker>(())
+/// ```
+///
+/// # Errors
+/// [`UnknownChunker`]: a parameter is not in its range.
+#[cfg(feature = "std")]
+pub fn learning(name: &str, mean: usize) -> Result<Option<Shared>, UnknownChunker> {
+    let (name, knobs) = split(name);
+    let knobs =
+        Knobs::parse(name, knobs, knobs_of(name)).map_err(|error| UnknownChunker(error.0))?;
+    Ok((name == "fbc").then(|| shared_fbc(&knobs, mean)))
 }
 
 /// The chunker `name`, or `name:key=value,…` with parameters that [`knobs_of`] lists, with chunks of `mean` bytes on
@@ -177,7 +213,7 @@ pub fn by_name(
         "ae" => Ok(Box::new(Ae::new(mean))),
         "ram" => Ok(Box::new(Ram::new(mean))),
         #[cfg(feature = "std")]
-        "fbc" => Ok(Box::new(Fbc::one_pass(mean))),
+        "fbc" => Ok(Box::new(shared_fbc(&knobs, mean))),
         "seqcdc" => Ok(Box::new(SeqCdc::new(mean))),
         #[cfg(feature = "std")]
         "context" => Ok(Box::new(Context::new(

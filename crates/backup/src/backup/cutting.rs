@@ -34,10 +34,15 @@ impl<'a> Cutting<'a> {
         options: &'a Options,
         events: &dyn Events,
     ) -> Result<Self> {
-        let learns = repository.config().chunker == "fbc" && options.chunk_rules.is_none();
-        let learning = match learns {
-            true => Some(learning(repository, events)?),
-            false => None,
+        let config = repository.config();
+        let table = match options.chunk_rules {
+            None => onefold_chunk::learning(&config.chunker, config.chunk_bytes_mean as usize)
+                .map_err(|error| onefold_store::Error::Option(error.to_string()))?,
+            Some(_) => None,
+        };
+        let learning = match table {
+            Some(table) => Some(learning(repository, table, events)?),
+            None => None,
         };
         Ok(Self {
             repository,
@@ -79,11 +84,10 @@ impl<'a> Cutting<'a> {
     }
 }
 
-/// Makes the table from the repository's sketch, or a new one.
-fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
-    let mean = repository.config().chunk_bytes_mean as usize;
+/// The empty `table` with what the repository's sketch knows, or as it is.
+fn learning(repository: &Repository, table: Shared, events: &dyn Events) -> Result<Learning> {
     let why = match repository.sketch() {
-        Ok(Some(sketch)) => match Shared::informed(mean, &sketch) {
+        Ok(Some(sketch)) => match table.clone().knowing(&sketch) {
             Ok(table) => {
                 return Ok(Learning {
                     table,
@@ -106,7 +110,7 @@ fn learning(repository: &Repository, events: &dyn Events) -> Result<Learning> {
         events.warning(b"", &what);
     }
     Ok(Learning {
-        table: Shared::one_pass(mean),
+        table,
         is_kept: false,
     })
 }

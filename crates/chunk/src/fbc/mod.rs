@@ -20,6 +20,9 @@
 //! 2.9 times fewer chunks; one pass finds 1.30 to 1.35 times, 1 to 5 % more than two passes. Releases that differ more
 //! in content give less.
 //!
+//! With parameters of one's own ([`Fbc::counting`]) it is the dissertation's two stages in one pass: algorithm 1 counts
+//! while coarse chunks are cut, and they are split at what has become frequent by then.
+//!
 //! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
 //! Cuts depend on the chunks before: the same bytes can be cut otherwise later. This costs deduplication at most one
@@ -43,79 +46,23 @@ mod coarse;
 mod counts;
 mod estimate;
 mod filter;
+mod frequency;
+mod params;
 mod segments;
 mod shared;
 mod window;
 
 pub use estimate::Estimator;
 pub use filter::bias;
+pub(crate) use params::KNOBS;
+pub use params::Params;
 pub use segments::{Segment, Segments, SketchError};
 pub use shared::Shared;
 
 use crate::{Chunker, Hints, Limits};
 use coarse::Coarse;
+use frequency::Frequency;
 use window::{Window, passes};
-
-/// Parameters; the defaults are those of §2.5.4.
-///
-/// ```
-/// use onefold_chunk::fbc::Params;
-///
-/// // Segments of 2 KiB are frequent from the third time on.
-/// let params = Params { threshold: 2, ..Params::new(2048) };
-/// assert_eq!((params.modulo, params.filters), (32, 3));
-/// ```
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Params {
-    /// Length of a frequent segment, in bytes.
-    pub segment_bytes: usize,
-    /// The pre-filter r₀: one of this many candidates passes; a power of two.
-    pub modulo: u32,
-    /// Bloom filters side by side: v.
-    pub filters: usize,
-    /// Bytes of each Bloom filter.
-    pub filter_bytes: usize,
-    /// Threshold θ: segments estimated to occur more often are frequent.
-    pub threshold: u32,
-    /// The second sampling rate r₁ of all occurrences, at random; 1 counts all.
-    pub resample: f64,
-    /// Mean of a coarse chunk in segments.
-    pub stage_ratio: usize,
-    /// The longest coarse chunk, in bytes; 16 segments where that is more.
-    pub coarse_bytes_max: usize,
-    /// Escape frequency of §2.6: coarse chunks seen at least this often are not split. `None`: all are split.
-    pub escape: Option<u32>,
-    /// Largest number of segments that are tracked.
-    pub entries_max: usize,
-}
-
-impl Params {
-    /// The default of `entries_max`: the load limit of tables with 2¹⁸ places. The estimator's table takes 3 MiB, a
-    /// chunker's 6.25 MiB, a sketch 4.4 MiB.
-    pub const ENTRIES_MAX: usize = 229_000;
-
-    /// The dissertation's parameters, for segments of `segment_bytes` (at least 64).
-    pub fn new(segment_bytes: usize) -> Self {
-        Self {
-            segment_bytes: segment_bytes.max(64),
-            modulo: 32,
-            filters: 3,
-            filter_bytes: 800_000,
-            threshold: 5,
-            resample: 1.0,
-            stage_ratio: 16,
-            coarse_bytes_max: 100_000,
-            escape: None,
-            entries_max: Self::ENTRIES_MAX,
-        }
-    }
-
-    /// The chunker of the first stage.
-    fn coarse(&self) -> Coarse {
-        let mean = self.stage_ratio * self.segment_bytes;
-        Coarse::new(mean, self.coarse_bytes_max.max(mean))
-    }
-}
 
 /// Chunks by frequency.
 ///
@@ -135,11 +82,11 @@ pub struct Fbc {
     window: Window,
     segments: Segments,
     stage: Stage,
-    /// Bytes to the end of the coarse chunk that is being split.
-    coarse_left: usize,
-    /// Whether this coarse chunk is not split, because of the escape frequency.
-    stays_whole: bool,
+    /// The stream of a chunker that has but one.
+    stream: Stream,
     bytes_done: u64,
+    /// Counts of candidates, where these are counted as chunks are cut.
+    frequency: Option<Frequency>,
     /// One of this many candidates of a new chunk is remembered, so that its first change can be split off.
     ahead: Option<u32>,
 }
@@ -151,6 +98,15 @@ const AHEAD: u32 = 8;
 /// longer than a segment, and pieces before a segment that all files share (a licence) were not split again. Measured
 /// at a mean of 1 KiB: a ratio of 6.5 without, 5.3 with.
 const AHEAD_SEGMENT_MIN: usize = 1024;
+
+/// Where a stream stands between two chunks.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// Bytes to the end of the coarse chunk that is being split.
+    coarse_left: usize,
+    /// Whether this coarse chunk is not split, because of the escape frequency.
+    stays_whole: bool,
+}
 
 /// How unseen data is divided before segments are searched.
 enum Stage {
@@ -199,6 +155,28 @@ impl Fbc {
         Self::made(params, limits, sketch, stage)
     }
 
+    /// The two stages in one pass: candidates are counted by algorithm 1 as chunks are cut, and coarse chunks are split
+    /// at the segments that are frequent by then. θ, v, r₀, r₁ and the stage ratio are those of `params`; `sketch` is
+    /// what a run before with the same parameters has counted, or an empty table.
+    ///
+    /// ```
+    /// use onefold_chunk::{Chunker, fbc::{Fbc, Params, Segments}};
+    ///
+    /// let params = Params { threshold: 9, ..Params::new(512) };
+    /// let mut fbc = Fbc::counting(params, Segments::new(512, params.modulo, 1000));
+    /// let block: Vec<u8> = (0..9000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    /// (0..20).for_each(|_| { fbc.cuts(&block, true, &mut |_| {}); });
+    /// assert!(!fbc.segments().is_empty());
+    /// ```
+    pub fn counting(params: Params, sketch: Segments) -> Self {
+        let frequency = Frequency::new(&params);
+        let mut fbc = Self::with(params, sketch);
+        // Candidates that begin in a chunk may end behind it.
+        fbc.limits.max += params.segment_bytes;
+        fbc.frequency = Some(frequency);
+        fbc
+    }
+
     fn made(params: Params, limits: Limits, segments: Segments, stage: Stage) -> Self {
         Self {
             ahead: match stage {
@@ -210,9 +188,9 @@ impl Fbc {
             window: Window::new(segments.window_bytes()),
             segments,
             stage,
-            coarse_left: 0,
-            stays_whole: false,
+            stream: Stream::default(),
             bytes_done: 0,
+            frequency: None,
         }
     }
 
@@ -223,32 +201,34 @@ impl Fbc {
 
     /// RAM of the chunker in bytes.
     pub fn bytes(&self) -> usize {
-        self.segments.bytes() + 2 * 256 * size_of::<u64>()
+        let filters = self.frequency.as_ref().map_or(0, Frequency::bytes);
+        self.segments.bytes() + filters + 2 * 256 * size_of::<u64>()
     }
 
     /// Bytes of the stretch to search for segments: up to the end of the coarse chunk, or the longest chunk.
-    fn stretch(&mut self, data: &[u8]) -> usize {
+    fn stretch(&self, stream: &mut Stream, data: &[u8]) -> usize {
         let Stage::Coarse(coarse) = &self.stage else {
             return data.len().min(self.limits.max);
         };
-        if self.coarse_left == 0 || self.coarse_left > data.len() {
-            self.coarse_left = coarse.cut(data);
-            self.stays_whole = self.params.escape.is_some_and(|escape| {
-                let chunk = &data[..self.coarse_left];
+        if stream.coarse_left == 0 || stream.coarse_left > data.len() {
+            stream.coarse_left = coarse.cut(data);
+            stream.stays_whole = self.params.escape.is_some_and(|escape| {
+                let chunk = &data[..stream.coarse_left];
                 let signature = coarse::signature(self.window.of(chunk), chunk.len());
                 let known = self.segments.get(signature);
                 known.is_some_and(|known| known.count >= escape)
             });
         }
-        self.coarse_left
+        stream.coarse_left
     }
 
     /// The next chunk that ends in a segment, if there is one.
     fn choose(&self, data: &[u8]) -> Option<Choice> {
         let length = self.window.bytes;
-        if self.stays_whole || data.len() < length {
+        if data.len() < length {
             return None;
         }
+        let count_min = self.frequency.as_ref().map_or(0, |counted| counted.count_min);
         let longest = match self.stage {
             Stage::Coarse(_) => length + length / 8,
             Stage::Fresh { to, .. } => to,
@@ -258,7 +238,8 @@ impl Fbc {
         let mut end = length;
         loop {
             if passes(sum, self.segments.modulo) {
-                match self.segments.get(sum) {
+                let known = self.segments.get(sum);
+                match known.filter(|known| known.count >= count_min) {
                     Some(known) if known.chunk_bytes > 0 => {
                         let begin = end.saturating_sub(known.chunk_bytes as usize);
                         let is_other = begin < length / 8 && self.is_other(known, &data[..end]);
@@ -337,9 +318,26 @@ impl Fbc {
         found
     }
 
+    /// The next chunk of a stream.
+    fn look(&self, stream: &mut Stream, data: &[u8]) -> Cut {
+        let stretch = self.stretch(stream, data);
+        let mut cut = self.chunk(&data[..stretch], stream.stays_whole);
+        stream.coarse_left = stream.coarse_left.saturating_sub(cut.length);
+        if self.frequency.is_some() {
+            // Each window of the stream counts once: with the chunk that it begins in.
+            let end = (cut.length + self.window.bytes).min(data.len());
+            cut.occurrences = self.candidates(&data[..end], 1);
+        }
+        cut
+    }
+
     /// The end of the chunk at the beginning of `stretch`, and what to remember of it.
-    fn look(&self, stretch: &[u8]) -> Cut {
-        match self.choose(stretch) {
+    fn chunk(&self, stretch: &[u8], stays_whole: bool) -> Cut {
+        let choice = match stays_whole {
+            true => None,
+            false => self.choose(stretch),
+        };
+        match choice {
             // The part in front of the segment is too short for a chunk of its own.
             Some(choice) if choice.begin < self.window.bytes / 8 => {
                 let chunk = &stretch[..choice.end];
@@ -355,6 +353,7 @@ impl Fbc {
                         (_, Some(share)) if choice.is_new => self.candidates(chunk, share),
                         _ => Vec::new(),
                     },
+                    occurrences: Vec::new(),
                 }
             }
             choice => Cut {
@@ -366,16 +365,21 @@ impl Fbc {
 
     /// Remembers the cut, and returns its length.
     fn settle(&mut self, cut: Cut) -> usize {
+        let epoch = (self.bytes_done >> 20) as u32;
         if let Some(signature) = cut.ends_in {
             self.track(signature, &cut);
         }
         for signature in cut.changes {
-            let epoch = (self.bytes_done >> 20) as u32;
             let segment = self.segments.entries.entry(signature).or_default();
             (segment.count, segment.epoch) = (segment.count.max(1), epoch);
         }
+        if let Some(frequency) = &mut self.frequency {
+            for signature in cut.occurrences {
+                frequency.count(signature, epoch, &mut self.segments);
+                self.segments.forget();
+            }
+        }
         self.segments.forget();
-        self.coarse_left = self.coarse_left.saturating_sub(cut.length);
         self.bytes_done += cut.length as u64;
         cut.length
     }
@@ -384,7 +388,10 @@ impl Fbc {
     fn track(&mut self, signature: u64, cut: &Cut) {
         let epoch = (self.bytes_done >> 20) as u32;
         let segment = self.segments.entries.entry(signature).or_default();
-        segment.count = segment.count.saturating_add(1);
+        // Where occurrences are counted, this one is among them.
+        if self.frequency.is_none() {
+            segment.count = segment.count.saturating_add(1);
+        }
         segment.epoch = epoch;
         if segment.chunk_bytes == 0 {
             segment.chunk_bytes = cut.length as u32;
@@ -403,6 +410,8 @@ struct Cut {
     content: u32,
     /// Candidates in the chunk, where it differs from the last one that its segment ended.
     changes: Vec<u64>,
+    /// Candidates that begin in it, where occurrences are counted.
+    occurrences: Vec<u64>,
 }
 
 /// A chunk that ends in a segment.
@@ -436,12 +445,13 @@ impl Chunker for Fbc {
     }
 
     fn begin(&mut self, _hints: &Hints<'_>) {
-        self.coarse_left = 0;
+        self.stream = Stream::default();
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let stretch = self.stretch(data);
-        let cut = self.look(&data[..stretch]);
+        let mut stream = self.stream;
+        let cut = self.look(&mut stream, data);
+        self.stream = stream;
         self.settle(cut)
     }
 }

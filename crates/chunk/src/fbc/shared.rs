@@ -1,14 +1,14 @@
 //! One chunker by frequency for several streams at once: they share one table of frequent segments, and its memory.
 //!
-//! Between two chunks a one-pass chunker has no state but its table, so streams may take turns chunk by chunk: a cut is
-//! searched under a lock that all may hold together, and remembered under one that is held for a single entry. The cuts
-//! of a stream depend on the order of all chunks, as they do in a chunker of one stream.
+//! Between two chunks a stream has no state but where its coarse chunk ends, so streams may take turns chunk by chunk: a
+//! cut is searched under a lock that all may hold together, and remembered under one that is held for that chunk alone.
+//! The cuts of a stream depend on the order of all chunks, as they do in a chunker of one stream.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::segments::{HEAD_BYTES, ITEM_BYTES};
-use super::{Fbc, Params, Segments, SketchError};
-use crate::{Chunker, Limits};
+use super::{Fbc, Params, Segments, SketchError, Stream};
+use crate::{Chunker, Hints, Limits};
 
 /// A one-pass [`Fbc`] that all clones of it share.
 ///
@@ -26,6 +26,8 @@ use crate::{Chunker, Limits};
 pub struct Shared {
     fbc: Arc<RwLock<Fbc>>,
     limits: Limits,
+    /// The stream that this clone cuts.
+    stream: Stream,
 }
 
 impl Shared {
@@ -37,24 +39,42 @@ impl Shared {
         Self::of(Fbc::one_pass(mean))
     }
 
+    /// Nothing known yet; see [`Fbc::counting`].
+    pub fn counting(params: Params) -> Self {
+        let segments = Segments::new(params.segment_bytes, params.modulo, params.entries_max);
+        Self::of(Fbc::counting(params, segments))
+    }
+
     /// Starts with the [`sketch`](Self::sketch) of a run with the same mean.
     ///
     /// # Errors
     /// [`SketchError`]: the bytes are not such a sketch.
     pub fn informed(mean: usize, sketch: &[u8]) -> Result<Self, SketchError> {
+        Self::one_pass(mean).knowing(sketch)
+    }
+
+    /// The same chunker, and what `sketch` knows in place of what this one and its clones do.
+    ///
+    /// # Errors
+    /// The bytes are no sketch of a run with the same mean and the same pre-filter.
+    pub fn knowing(self, sketch: &[u8]) -> Result<Self, SketchError> {
         let sketch = Segments::decode(sketch, Params::ENTRIES_MAX)?;
-        let new = Fbc::one_pass(mean);
         let of = |segments: &Segments| (segments.window_bytes(), segments.modulo());
-        if of(&sketch) != of(new.segments()) {
-            return Err(SketchError("a sketch for chunks of another mean"));
+        {
+            let mut fbc = self.fbc.write().unwrap_or_else(PoisonError::into_inner);
+            if of(&sketch) != of(fbc.segments()) {
+                return Err(SketchError("a sketch for chunks of another mean"));
+            }
+            fbc.segments = sketch;
         }
-        Ok(Self::of(Fbc::informed(mean, sketch)))
+        Ok(self)
     }
 
     fn of(fbc: Fbc) -> Self {
         Self {
             limits: fbc.limits(),
             fbc: Arc::new(RwLock::new(fbc)),
+            stream: Stream::default(),
         }
     }
 
@@ -76,12 +96,16 @@ impl Chunker for Shared {
         self.limits
     }
 
+    fn begin(&mut self, _hints: &Hints<'_>) {
+        self.stream = Stream::default();
+    }
+
     fn cut(&mut self, data: &[u8]) -> usize {
-        let stretch = &data[..data.len().min(self.limits.max)];
+        let data = &data[..data.len().min(self.limits.max)];
         // No thread panics while it holds the lock; even then, the table is still a table.
         let cut = {
             let fbc = self.fbc.read().unwrap_or_else(PoisonError::into_inner);
-            fbc.look(stretch)
+            fbc.look(&mut self.stream, data)
         };
         let mut fbc = self.fbc.write().unwrap_or_else(PoisonError::into_inner);
         fbc.settle(cut)

@@ -372,3 +372,128 @@ fn one_pass_learns_the_places_that_change() {
         "{new_bytes:?}"
     );
 }
+
+/// The dissertation's two stages in one pass, with segments counted after they were seen once.
+fn stages(threshold: u32) -> Params {
+    Params {
+        threshold,
+        filters: 1,
+        ..Params::new(256)
+    }
+}
+
+fn counting(params: Params) -> Fbc {
+    let table = Segments::new(params.segment_bytes, params.modulo, params.entries_max);
+    Fbc::counting(params, table)
+}
+
+fn ends(lengths: &[usize]) -> HashSet<usize> {
+    let mut at = 0;
+    let ends = lengths.iter().map(|length| {
+        at += length;
+        at
+    });
+    ends.collect()
+}
+
+/// The naive twin of the counting looks for each segment in all that came before.
+#[test]
+fn coarse_chunks_are_split_at_segments_that_came_more_often_than_the_threshold() {
+    let data = skewed(3, 600)[..150_000].to_vec();
+    let coarse = ends(&lengths(&mut counting(stages(1_000_000)), &data));
+    let mut cuts_before = usize::MAX;
+    for threshold in [2, 5, 12] {
+        let split = lengths(&mut counting(stages(threshold)), &data);
+        let split = ends(&split);
+        assert!(coarse.is_subset(&split), "the first stage is the same");
+        for cut in split.difference(&coarse) {
+            let often = |segment: Option<&[u8]>| {
+                segment.is_some_and(|segment| {
+                    let before = data[..*cut].windows(256);
+                    before.filter(|window| *window == segment).count() >= threshold as usize
+                })
+            };
+            let ends_one = cut.checked_sub(256).map(|from| &data[from..*cut]);
+            assert!(
+                often(ends_one) || often(data.get(*cut..cut + 256)),
+                "θ {threshold}, at {cut}"
+            );
+        }
+        assert!(split.len() > coarse.len() && split.len() < cuts_before);
+        cuts_before = split.len();
+    }
+}
+
+#[test]
+fn each_parameter_of_the_dissertation_changes_the_cuts() {
+    let data = skewed(4, 700)[..400_000].to_vec();
+    let cuts = |name: &str| {
+        let mut chunker = onefold_chunk::by_name(name, 512, None).expect(name);
+        lengths(&mut *chunker, &data)
+    };
+    let usual = cuts("fbc:threshold=5");
+    for same in ["filters=3", "modulo=32", "resample=1", "ratio=16"] {
+        assert_eq!(cuts(&format!("fbc:{same}")), usual, "{same}");
+    }
+    for other in [
+        "threshold=40",
+        "filters=5",
+        "modulo=256",
+        "resample=0.2",
+        "ratio=4",
+    ] {
+        assert_ne!(cuts(&format!("fbc:{other}")), usual, "{other}");
+    }
+    assert_ne!(cuts("fbc"), usual, "one pass without parameters");
+}
+
+#[test]
+fn streams_that_take_turns_keep_their_places_in_their_coarse_chunks() {
+    let (one, other) = (random(31, 120_000), random(32, 120_000));
+    let never = stages(1_000_000);
+    let alone = |data: &[u8]| lengths(&mut counting(never), data);
+    let mut streams = [Shared::counting(never), Shared::counting(never)];
+    streams[1] = streams[0].clone();
+    let mut at = [0, 0];
+    let mut cut = [Vec::new(), Vec::new()];
+    while at != [one.len(), other.len()] {
+        for (i, data) in [&one, &other].into_iter().enumerate() {
+            if at[i] < data.len() {
+                cut[i].push(streams[i].cut(&data[at[i]..]));
+                at[i] += cut[i][cut[i].len() - 1];
+            }
+        }
+    }
+    assert_eq!(cut, [alone(&one), alone(&other)]);
+}
+
+#[test]
+fn a_later_run_goes_on_with_the_counts() {
+    let data = skewed(5, 600)[..100_000].to_vec();
+    let mut first = Shared::counting(stages(9));
+    let before = lengths(&mut first, &data).len();
+    let sketch = first.sketch();
+    let mut later = Shared::counting(stages(9)).knowing(&sketch).expect("ours");
+    let after = lengths(&mut later, &data).len();
+    assert!(after > before, "{after} {before}");
+    let other = Params::new(512);
+    assert!(Shared::counting(other).knowing(&sketch).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// A stream that comes in pieces is cut as one that is there at once.
+    #[test]
+    fn counted_cuts_do_not_depend_on_how_the_bytes_come(seed in 0u64..1000, piece in 1usize..40_000) {
+        let data = skewed(seed, 500)[..60_000].to_vec();
+        let whole = lengths(&mut counting(stages(3)), &data);
+        let mut stream = onefold_chunk::ChunkStream::new(counting(stages(3)));
+        let mut pieces = Vec::new();
+        for piece in data.chunks(piece) {
+            stream.feed(piece, |chunk| pieces.push(chunk.len()));
+        }
+        stream.finish(|chunk| pieces.push(chunk.len()));
+        prop_assert_eq!(whole, pieces);
+    }
+}

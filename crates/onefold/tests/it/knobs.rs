@@ -25,6 +25,10 @@ fn parameters_of_the_papers_are_kept_with_the_repository() {
         ("--index", "tablets:policy=single"),
         ("--chunker", "rabin:bits=12,min=1024,max=32768"),
         ("--chunker", "inc-k:bits=11"),
+        (
+            "--chunker",
+            "fbc:threshold=9,filters=2,modulo=64,resample=0.5,ratio=8",
+        ),
     ] {
         let rig = Rig::empty();
         rig.run(["init", "--encryption", "none", flag, value])
@@ -68,6 +72,15 @@ fn wrong_parameters_are_refused_with_what_can_be() {
             "min is less than max",
         ),
         ("--chunker", "sieve:bits=13", "sieve has no parameters"),
+        ("--chunker", "fbc:threshold=0", "threshold is 1 to 1000000"),
+        ("--chunker", "fbc:filters=17", "filters is 1 to 16"),
+        (
+            "--chunker",
+            "fbc:modulo=33",
+            "modulo is a power of two, 1 to 4096",
+        ),
+        ("--chunker", "fbc:resample=0", "resample is 0.001 to 1"),
+        ("--chunker", "fbc:ratio=1", "ratio is 2 to 256"),
     ] {
         let rig = Rig::empty();
         let refused = rig.run(["init", "--encryption", "none", flag, value]);
@@ -104,4 +117,34 @@ fn every_index_says_how_much_ram_it_holds() {
         let ram = rig.run(stats).ends(0).last()["index_ram_bytes"].as_u64();
         assert!(ram.is_some_and(|ram| ram > 1000), "{kind:?}: {ram:?}");
     }
+}
+
+/// Twelve pieces that come again in another order each time: with a lower threshold they are split out early and stored
+/// once more seldom. The next backup goes on with what the first has counted.
+#[test]
+fn the_threshold_of_fbc_decides_what_is_split() {
+    let added = [2, 1000].map(|threshold| {
+        let rig = Rig::empty();
+        let chunker = format!("fbc:threshold={threshold},filters=1");
+        rig.run(["init", "--encryption", "none", "--chunk-size", "1k"].into_iter().chain(["--chunker", &chunker]))
+            .ends(0);
+        let mut random = Random(7);
+        let mut piece = || -> Vec<u8> { (0..300).flat_map(|_| random.next().to_le_bytes()).collect() };
+        let pieces: Vec<Vec<u8>> = (0..12).map(|_| piece()).collect();
+        let mut order = Random(8);
+        let mut added = Vec::new();
+        for backup in 0..2 {
+            let content: Vec<u8> = (0..200)
+                .flat_map(|_| pieces[(order.next() % 12) as usize].clone())
+                .collect();
+            rig.write(&format!("src/{backup}"), &content);
+            let ran = rig.run(["backup", "src", "--json"]).ends(0);
+            assert!(!ran.err.contains("sketch"), "{}", ran.err);
+            added.push(ran.last()["data_added"].as_u64().expect("a number"));
+        }
+        assert_eq!(rig.restored("latest", "src"), files(&rig.path("src")));
+        added
+    });
+    let [low, high] = &added;
+    assert!(low[0] * 2 < high[0] && low[1] * 4 < high[1], "{added:?}");
 }
