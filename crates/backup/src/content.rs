@@ -3,11 +3,13 @@
 //! A recipe chunk names the containers of its chunks, so its fingerprint changes when a sweep moves a chunk: the same
 //! data may stand under other recipe chunks, and be cut at other places where recipe chunks hold recipe chunks.
 
+use std::sync::Arc;
+
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::expansion::{Expansion, Repetition};
-use crate::tree::read_recipe;
+use crate::tree::{Recipe, read_recipe};
 use crate::{Content, Item, Result};
 
 /// Bytes that are collected for a name before they are hashed.
@@ -122,23 +124,57 @@ fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u
 
 /// Items of a content that are still to come, each with its depth; opened recipe chunks are replaced by their items.
 pub(crate) struct Ahead {
-    layers: Vec<(u8, std::vec::IntoIter<Item>)>,
+    layers: Vec<Layer>,
     expansion: Expansion,
+}
+
+/// Items of one depth, of which some are passed.
+struct Layer {
+    depth: u8,
+    items: Items,
+    passed: usize,
+}
+
+/// Items of an entry, or of a recipe chunk.
+enum Items {
+    Own(Vec<Item>),
+    Of(Arc<Recipe>),
+}
+
+impl Layer {
+    fn new(depth: u8, items: Items) -> Self {
+        Self {
+            depth,
+            items,
+            passed: 0,
+        }
+    }
+
+    fn first(&self) -> Option<Item> {
+        let items = match &self.items {
+            Items::Own(items) => items,
+            Items::Of(recipe) => &recipe.items,
+        };
+        items.get(self.passed).copied()
+    }
 }
 
 impl Ahead {
     pub fn new(content: &Content) -> Self {
         Self {
-            layers: vec![(content.depth, content.items.clone().into_iter())],
+            layers: vec![Layer::new(
+                content.depth,
+                Items::Own(content.items.clone()),
+            )],
             expansion: Expansion::default(),
         }
     }
 
     /// Returns the next item; data and holes have depth 0.
     pub fn peek(&mut self) -> Option<(u8, Item)> {
-        while let Some((depth, items)) = self.layers.last() {
-            if let Some(item) = items.as_slice().first() {
-                return Some((item.chunk().map_or(0, |_| *depth), *item));
+        while let Some(layer) = self.layers.last() {
+            if let Some(item) = layer.first() {
+                return Some((item.chunk().map_or(0, |_| layer.depth), item));
             }
             self.layers.pop();
         }
@@ -147,7 +183,9 @@ impl Ahead {
 
     /// Takes the item that [`peek`](Self::peek) returned.
     pub fn pass(&mut self) -> Option<Item> {
-        let item = self.layers.last_mut()?.1.next()?;
+        let layer = self.layers.last_mut()?;
+        let item = layer.first()?;
+        layer.passed += 1;
         self.expansion.pass(&item);
         Some(item)
     }
@@ -169,16 +207,18 @@ impl Ahead {
 
     /// Replaces the next item by its items. Returns the recipe chunk, and how many items it has.
     fn open_next(&mut self, reader: &mut ChunkReader) -> Result<Option<(ChunkRef, usize)>> {
-        let Some((depth, items)) = self.layers.last_mut() else {
+        let Some(layer) = self.layers.last_mut() else {
             return Ok(None);
         };
-        let (depth, Some(Item::Chunk { chunk, span })) = (*depth, items.next()) else {
+        let next = layer.first();
+        layer.passed += 1;
+        let (depth, Some(Item::Chunk { chunk, span })) = (layer.depth, next) else {
             return Ok(None);
         };
         self.expansion.open()?;
         let below = read_recipe(&chunk, span, depth - 1, reader)?;
-        let items = below.len();
-        self.layers.push((depth - 1, below.into_iter()));
+        let items = below.items.len();
+        self.layers.push(Layer::new(depth - 1, Items::Of(below)));
         Ok(Some((chunk, items)))
     }
 }

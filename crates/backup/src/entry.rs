@@ -6,6 +6,10 @@ use std::sync::Arc;
 use onefold_store::digest::Digest;
 use onefold_store::{ChunkRef, ContainerId};
 
+use crate::Error;
+use crate::leaf::OWNER_NAME_BYTES_MAX;
+use crate::wire::Reader;
+
 /// Kind of an entry. The numbers are those on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
@@ -120,6 +124,8 @@ impl Flags {
     /// The folder could not be listed: the snapshot may lack some of its names. For other entries: their attributes
     /// could not be read, and are missing.
     pub const UNLISTED: Flags = Flags(4);
+    /// A reader's own, never stored: its owner has a name that no system gives, so it is damaged. It is unreadable, too.
+    pub(crate) const DAMAGED: Flags = Flags(128);
 
     /// Whether all bits of `other` are set.
     pub fn has(self, other: Flags) -> bool {
@@ -326,6 +332,16 @@ impl Entry {
     /// restore.
     pub fn is_unreadable(&self) -> bool {
         self.flags.has(Flags::UNREADABLE) && !self.is_dir()
+    }
+
+    /// Why it is damage, though entries beside it are not.
+    pub fn damage(&self) -> Option<Error> {
+        let is_damaged = self.flags.has(Flags::DAMAGED);
+        is_damaged.then(|| {
+            Reader::new("leaf", b"").fail(format_args!(
+                "an owner's name of more than {OWNER_NAME_BYTES_MAX} bytes, which no system has"
+            ))
+        })
     }
 
     /// Whether the entry is a folder that could not be listed, or not to its end.

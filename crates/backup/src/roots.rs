@@ -92,6 +92,9 @@ fn refs_of_leaf(
         }
     }
     for entry in &decoded.entries {
+        if let Some(error) = entry.damage() {
+            lost.get_or_insert(error);
+        }
         let visited = visit_items(&entry.content, reader, &mut |met, _| match met {
             Visit::Hole(..) => Ok(true),
             Visit::Data(slice, _) => Ok(visit(&slice.chunk).map(|()| true)?),
@@ -177,7 +180,8 @@ pub(crate) fn hurt_where(
             let own = at..at + count;
             at = own.end;
             let first = lost.partition_point(|item| *item < own.start);
-            if lost.get(first).is_some_and(|item| own.contains(item))
+            if entry.damage().is_some_and(|error| counts(&error))
+                || lost.get(first).is_some_and(|item| own.contains(item))
                 || is_hurt(entry, reader, (is_lost, counts))?
             {
                 tell(Hurt::File(path::join(folder, &entry.name)));

@@ -1,6 +1,7 @@
 //! Reads a snapshot's entries leaf by leaf: in order from the start, or from any path.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use onefold_store::{ChunkReader, ChunkRef};
 
@@ -8,6 +9,7 @@ use crate::expansion::{Expansion, Once};
 use crate::leaf::{Leaf, recipe};
 use crate::path::entry_order;
 use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
+use crate::wire::Reader;
 use crate::{Content, Entry, Item, Result, Slice};
 
 /// The entries of one snapshot. Holds only the table of leaves (about 100 bytes per 1,500 entries) in RAM.
@@ -290,7 +292,7 @@ impl Walk {
         for item in items {
             let start = self.offset;
             let end = start.checked_add(item.span()).ok_or_else(|| {
-                crate::wire::Reader::new("recipe", b"").fail("more than 2^64 bytes")
+                Reader::new("recipe", b"").fail("more than 2^64 bytes")
             })?;
             if self.from > 0 && end <= self.from {
                 self.offset = end;
@@ -306,7 +308,7 @@ impl Walk {
                     if visit(Visit::Recipe(chunk), reader)? {
                         self.expansion.open()?;
                         let below = read_recipe(&chunk, span, depth - 1, reader)?;
-                        if !self.level(&below, depth - 1, reader, visit)? {
+                        if !self.level(&below.items, depth - 1, reader, visit)? {
                             return Ok(false);
                         }
                         continue;
@@ -325,20 +327,74 @@ impl Walk {
     }
 }
 
-/// Reads the items of a recipe chunk, which must have this depth and cover `span` bytes.
+/// Reads the items of a recipe chunk, which must have this depth and cover `span` bytes. Any number of entries may refer
+/// to one: it is decoded once.
 pub(crate) fn read_recipe(
     chunk: &ChunkRef,
     span: u64,
     depth: u8,
     reader: &mut ChunkReader,
-) -> Result<Vec<Item>> {
-    let items = recipe::decode(&reader.read(chunk)?, depth)?;
-    let sum = items
-        .iter()
-        .try_fold(0u64, |sum, item| sum.checked_add(item.span()));
+) -> Result<Arc<Recipe>> {
+    let recipe = reader.decoded(chunk, |bytes| {
+        let recipe = Recipe::of(bytes);
+        let heap_bytes = recipe.heap_bytes();
+        (recipe, heap_bytes)
+    })?;
+    if let Some(failure) = &recipe.failure {
+        return Err(same_failure(failure));
+    }
+    let fail = |why: std::fmt::Arguments<'_>| Err(Reader::new("recipe", b"").fail(why));
+    if recipe.depth != depth {
+        return fail(format_args!("depth {}, expected {depth}", recipe.depth));
+    }
+    let sum = recipe.sum;
     match sum == Some(span) {
-        true => Ok(items),
-        false => Err(crate::wire::Reader::new("recipe", b"")
-            .fail(format_args!("items cover {sum:?} bytes, expected {span}"))),
+        true => Ok(recipe),
+        false => fail(format_args!("items cover {sum:?} bytes, expected {span}")),
+    }
+}
+
+/// A recipe chunk, decoded.
+pub(crate) struct Recipe {
+    depth: u8,
+    pub items: Vec<Item>,
+    /// Bytes that the items cover; `None` beyond 2^64.
+    sum: Option<u64>,
+    /// Why it means nothing. This is kept too, so that damage costs one decoding, however many entries have it.
+    failure: Option<crate::Error>,
+}
+
+impl Recipe {
+    fn of(bytes: &[u8]) -> Self {
+        let depth = recipe::depth_of(bytes);
+        let (items, failure) = match recipe::decode(bytes, depth) {
+            Ok(items) => (items, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let mut spans = items.iter().map(Item::span);
+        Self {
+            depth,
+            sum: spans.try_fold(0u64, u64::checked_add),
+            items,
+            failure,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.items.capacity() * size_of::<Item>() + 256
+    }
+}
+
+/// What decoding failed with, once more.
+fn same_failure(failure: &crate::Error) -> crate::Error {
+    match failure {
+        crate::Error::Malformed(error) => crate::Error::Malformed(onefold_io::Error {
+            path: error.path.clone(),
+            what: error.what.clone(),
+            source: None,
+            ..*error
+        }),
+        // Decoding reads nothing, so there is no other kind.
+        other => Reader::new("recipe", b"").fail(other),
     }
 }

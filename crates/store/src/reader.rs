@@ -3,6 +3,7 @@
 //!
 //! A reference whose container is gone is followed through the index, then through all descriptors.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct ChunkReader {
     tables: Cache<ContainerId, Opened>,
     /// By where they begin in their container: of a damaged one, more of its table may come with the next look.
     blocks: Cache<(ContainerId, u64), Vec<u8>>,
+    /// What users made of chunks' bytes.
+    decoded: Cache<(ContainerId, Fingerprint, u32), Decoded>,
     /// For stored blocks that are read together.
     room: Vec<u8>,
     /// Shared by all readers of a session.
@@ -48,6 +51,9 @@ pub struct ChunkReader {
     /// Shared likewise: containers that did not give what was read of them.
     found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
 }
+
+/// A value that a user made of a chunk's bytes.
+type Decoded = Arc<dyn Any + Send + Sync>;
 
 /// Four blocks of metadata. Where a snapshot's folders were stored by several backups, its leaves and their recipes
 /// come from the blocks of these by turns: with room for one or two, each leaf cost one that was read and decoded anew.
@@ -58,6 +64,8 @@ pub(crate) const DATA_CACHE_BYTES: usize = 16 << 20;
 pub(crate) const SMALL_CACHE_BYTES: usize = 2 << 20;
 /// Of descriptors, at most; where there is little room for blocks, half as much as for these.
 const TABLE_CACHE_BYTES: usize = 8 << 20;
+/// Of values that users made of chunks' bytes, at most: one of the largest recipe chunks, or a hundred usual ones.
+const DECODED_CACHE_BYTES: usize = 4 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
 /// How often a chunk is looked for again because it was swept away between.
@@ -81,7 +89,29 @@ impl ChunkReader {
             room: Vec::new(),
             tables: Cache::new(TABLE_CACHE_BYTES.min(cache_bytes / 2)),
             blocks: Cache::new(cache_bytes),
+            decoded: Cache::new(DECODED_CACHE_BYTES.min(cache_bytes)),
         })
+    }
+
+    /// What `decode` makes of the chunk's bytes, which it gives with the heap bytes that it takes. The last such values
+    /// are kept, so a chunk that many refer to is decoded once. For each chunk there is one type of value.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn decoded<T: Send + Sync + 'static>(
+        &mut self,
+        chunk: &ChunkRef,
+        decode: impl FnOnce(&[u8]) -> (T, usize),
+    ) -> Result<Arc<T>> {
+        let key = (chunk.container, chunk.fingerprint, chunk.len);
+        let kept = self.decoded.get(&key);
+        if let Some(value) = kept.and_then(|kept| Arc::clone(&*kept).downcast().ok()) {
+            return Ok(value);
+        }
+        let (value, bytes) = decode(&self.read(chunk)?);
+        let value = Arc::new(value);
+        self.decoded.put(key, value.clone(), bytes);
+        Ok(value)
     }
 
     /// The bytes of a chunk.

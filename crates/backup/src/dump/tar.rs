@@ -68,7 +68,10 @@ pub fn tar(
         };
         let path = path::join(&at, &entry.name);
         let is_socket = entry.kind == Kind::Socket;
-        if is_socket || entry.is_unlisted() || !entry.knows_xattrs() {
+        if let Some(error) = entry.damage() {
+            archive.told.lost(&path, 0..entry.size, error)?;
+            archive.told.end_of_loss();
+        } else if is_socket || entry.is_unlisted() || !entry.knows_xattrs() {
             archive.told.incomplete(&path, &entry);
         }
         if entry.is_dir() {

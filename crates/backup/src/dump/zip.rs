@@ -51,13 +51,14 @@ pub fn zip(
             break;
         }
         let is_held = matches!(entry.kind, Kind::File | Kind::Dir | Kind::Symlink);
-        if !is_held || entry.is_unreadable() || entry.is_unlisted() {
-            archive
-                .told
-                .incomplete(&path::join(&at, &entry.name), &entry);
+        let path = path::join(&at, &entry.name);
+        if let Some(error) = entry.damage() {
+            archive.told.lost(&path, 0..entry.size, error)?;
+            archive.told.end_of_loss();
+        } else if !is_held || entry.is_unreadable() || entry.is_unlisted() {
+            archive.told.incomplete(&path, &entry);
         }
         if is_held && !entry.is_unreadable() {
-            let path = path::join(&at, &entry.name);
             archive.add((&path, folder), &entry, reader)?;
         }
     }

@@ -131,7 +131,8 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
 }
 
 struct Tables {
-    owners: Vec<Arc<Owner>>,
+    /// Owners, each with whether it is damaged: such a one is kept without names.
+    owners: Vec<(Arc<Owner>, bool)>,
     /// Sets of attributes by number; number 0 is the empty set.
     xattrs: Vec<SharedXattrs>,
     containers: Vec<ContainerId>,
@@ -150,12 +151,19 @@ impl Tables {
         let mut bytes = Limit::new("bytes of owners' names", OWNERS_BYTES_MAX);
         for _ in 0..count("owners", reader)? {
             let (uid, gid) = (reader.small()?, reader.small()?);
-            owners.push(Arc::new(Owner {
+            let names = [
+                owner_name(reader, &mut bytes)?,
+                owner_name(reader, &mut bytes)?,
+            ];
+            let is_damaged = names.contains(&None);
+            let [user, group] = names.map(Option::unwrap_or_default);
+            let owner = Owner {
                 uid,
                 gid,
-                user: owner_name(reader, &mut bytes)?,
-                group: owner_name(reader, &mut bytes)?,
-            }));
+                user,
+                group,
+            };
+            owners.push((Arc::new(owner), is_damaged));
         }
         let mut xattrs = vec![SharedXattrs::default()];
         for _ in 0..count("sets of attributes", reader)? {
@@ -175,17 +183,15 @@ impl Tables {
     }
 }
 
-/// Reads the name of a user or a group, of a length that a system can have: a restore asks the system for each.
-fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Box<str>> {
+/// Reads the name of a user or a group, of a length that a system can have: a restore asks the system for each. `None`:
+/// no system has a name of this length, which costs the entries of that owner alone.
+fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Option<Box<str>>> {
     let name = reader.text()?;
-    bytes.take(name.len() as u64, reader)?;
-    match name.len() <= OWNER_NAME_BYTES_MAX {
-        true => Ok(name.into()),
-        false => Err(reader.fail(format_args!(
-            "an owner's name of {} bytes, at most {OWNER_NAME_BYTES_MAX} can be",
-            name.len()
-        ))),
+    if name.len() > OWNER_NAME_BYTES_MAX {
+        return Ok(None);
     }
+    bytes.take(name.len() as u64, reader)?;
+    Ok(Some(name.into()))
 }
 
 fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<Vec<RecipeRef>> {
@@ -284,7 +290,8 @@ impl<'a> Rows<'a, '_> {
         })?;
         let mut entry = Entry::new(name, kind);
         entry.mode = mode & 0xfff;
-        entry.owner = self.owner()?;
+        let (owner, is_damaged) = self.owner()?;
+        entry.owner = owner;
         self.times(&mut entry)?;
         self.inode = self
             .inode
@@ -294,7 +301,11 @@ impl<'a> Rows<'a, '_> {
             .wrapping_add(self.column(Column::Devices).signed()? as u64);
         (entry.inode, entry.device) = (self.inode, self.device);
         entry.links = self.column(Column::Links).varint()?;
-        entry.flags = Flags(self.column(Column::Flags).small()?);
+        let flags: u8 = self.column(Column::Flags).small()?;
+        entry.flags.0 = flags & !Flags::DAMAGED.0;
+        if is_damaged {
+            entry.flags.0 |= Flags::DAMAGED.0 | Flags::UNREADABLE.0;
+        }
         entry.xattrs = self.xattrs()?;
         let items = self.special(&mut entry)?;
         self.counts.push(items);
@@ -324,7 +335,8 @@ impl<'a> Rows<'a, '_> {
         }
     }
 
-    fn owner(&mut self) -> Result<Arc<Owner>> {
+    /// Gives whether the owner has names that no system gives, too.
+    fn owner(&mut self) -> Result<(Arc<Owner>, bool)> {
         let number: usize = self.column(Column::Owners).small()?;
         let owner = self.tables.owners.get(number).cloned();
         owner.ok_or_else(|| {

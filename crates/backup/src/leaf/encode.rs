@@ -8,7 +8,7 @@ use super::{
     recipe,
 };
 use crate::wire::{put, put_bytes, put_digest, zigzag};
-use crate::{Content, Entry, Kind, Owner, Time, Xattrs};
+use crate::{Content, Entry, Flags, Kind, Owner, Time, Xattrs};
 
 /// Returns the leaf's bytes. Equal leaves give equal bytes. Contents in `leaf.recipes` are not written again.
 pub fn encode(leaf: &Leaf) -> Vec<u8> {
@@ -108,7 +108,8 @@ impl<'a> Encoder<'a> {
         );
         (self.inode, self.device) = (entry.inode, entry.device);
         self.column(Column::Links, entry.links);
-        self.column(Column::Flags, u64::from(entry.flags.0));
+        let stored = entry.flags.0 & !Flags::DAMAGED.0;
+        self.column(Column::Flags, u64::from(stored));
         let xattrs = if entry.xattrs.is_empty() {
             0
         } else {

@@ -74,6 +74,11 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     Ok(items)
 }
 
+/// The depth that a recipe chunk says its items have; 0 where it says nothing.
+pub(crate) fn depth_of(bytes: &[u8]) -> u8 {
+    bytes.get(1).copied().unwrap_or(0)
+}
+
 /// Stores the bytes of a recipe chunk, and returns its reference.
 pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
 

@@ -286,6 +286,12 @@ impl<'a> Planner<'a> {
         summary: &mut Summary,
     ) -> Result<()> {
         let wanted = self.is_wanted(&entry.name, entry.is_dir());
+        if let Some(error) = entry.damage().filter(|_| wanted) {
+            self.lost_entry(&entry, error, summary);
+            if !entry.is_dir() {
+                return Ok(());
+            }
+        }
         if entry.is_dir() {
             summary.dirs += u64::from(wanted);
             if wanted && entry.is_unlisted() {
@@ -331,6 +337,20 @@ impl<'a> Planner<'a> {
         let file = window.file(folder, &entry);
         self.chunks(file, entry, 0, window, reader, summary);
         Ok(())
+    }
+
+    /// An entry that is damage by itself costs what it names; of a folder, what it says of it.
+    fn lost_entry(&self, entry: &Entry, error: crate::Error, summary: &mut Summary) {
+        let path = self.in_target(&entry.name);
+        summary.errors += 1;
+        summary.lost += 1;
+        if entry.kind == Kind::File {
+            summary.failed += 1;
+            summary.failed_bytes += entry.size;
+        }
+        Progress::add(&self.progress.errors, 1);
+        let error = target::lost(self.target, &path, error);
+        self.events.error(&path, &error);
     }
 
     fn unlisted(&self, folder: &[u8], summary: &mut Summary) {

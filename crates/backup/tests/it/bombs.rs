@@ -407,15 +407,14 @@ fn an_owner_that_no_system_has_is_damage_and_the_rest_is_restored() {
         user: "u".repeat(bytes).into(),
         ..me()
     };
-    for (name, owner) in [
+    let beside = [
         ("1", owner(255)),
         ("2", owner(256)),
         ("3", owner(4 << 20)),
         ("4", me()),
-    ] {
-        let content = forger.plain(name);
-        forger.leaf(vec![(name, content, owner)]);
-    }
+    ];
+    let beside = beside.map(|(name, owner)| (name, forger.plain(name), owner));
+    forger.leaf(beside.into());
     // Each of these owners alone is possible, but not all of them together.
     let empty = || Content::default();
     let many = (0..20_000).map(|n| {
@@ -433,13 +432,52 @@ fn an_owner_that_no_system_has_is_damage_and_the_rest_is_restored() {
     let named = snapshots::load(&repository, id).expect("load");
     let errors = restored(&repository, &named, target.path());
     assert_eq!(errors.len(), 3, "{errors:?}");
-    assert!(
-        errors.iter().any(|error| error.contains("255")),
-        "{errors:?}"
-    );
+    for name in ["/a/2:", "/a/3:"] {
+        let named = |error: &String| error.contains(name) && error.contains("255 bytes");
+        assert!(errors.iter().any(named), "{errors:?}");
+    }
     let there = |name: &str| target.path().join("a").join(name).exists();
     assert_eq!(
         ["1", "2", "3", "4", "5-00000"].map(there),
         [true, false, false, true, false]
     );
+    // A check and a repair know it, too, and what the repair makes is whole.
+    let session = repository.session(SessionKind::Read).expect("session");
+    let (mut hurts, mut reader) = (Vec::new(), session.reader().expect("reader"));
+    let mut nothing = |_: &ChunkRef| false;
+    hurt(&named.snapshot, &mut reader, &mut nothing, &mut |one| {
+        hurts.push(one)
+    })
+    .expect("looked");
+    let files = ["/a/2", "/a/3"].map(|path| Hurt::File(path.into()));
+    assert_eq!(hurts[..2], files);
+    let repaired = repair(&repository, &named, &|_| false, false).expect("repair");
+    let Repaired::Anew(_, Some(id)) = repaired else {
+        panic!("{repaired:?}");
+    };
+    let new = snapshots::load(&repository, id).expect("load");
+    let repaired = repair(&repository, &new, &|_| false, false).expect("repair");
+    assert_eq!(repaired, Repaired::Whole);
+}
+
+/// Entries by the thousand may share what they hold, damage too: it is read and decoded once.
+#[test]
+fn entries_that_share_a_recipe_chunk_have_it_decoded_once() {
+    let repository = scene::repository();
+    let session = repository.session(SessionKind::Backup).expect("session");
+    let mut forger = Forger::new(&session);
+    let chunk = forger.store(&[7; 4096]);
+    let items = vec![Item::Chunk { chunk, span: 4096 }; 300];
+    let recipe = forger.store(&recipe::encode(&items, 0));
+    forger.writer.finish().expect("finish");
+    let mut reader = session.reader().expect("reader");
+    let mut decoded = 0;
+    for _ in 0..1000 {
+        let value = reader.decoded(&recipe, |bytes| {
+            decoded += 1;
+            (recipe::decode(bytes, 0).expect("ours"), 20_000)
+        });
+        assert_eq!(value.expect("read").len(), 300);
+    }
+    assert_eq!(decoded, 1);
 }

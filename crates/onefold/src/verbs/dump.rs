@@ -307,6 +307,9 @@ fn find(
         }
     };
     let entry = tree.entry(path, reader)?.ok_or_else(missing)?;
+    if let Some(error) = entry.damage() {
+        return Err(error.into());
+    }
     if entry.is_unreadable() {
         return Err(Error::Unread(paths::shown(path)));
     }

@@ -192,7 +192,9 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
 
 /// Returns, in words, what the snapshot lacks of an entry.
 pub fn missing(entry: &Entry) -> &'static str {
-    if entry.is_unreadable() {
+    if entry.damage().is_some() {
+        " (damaged)"
+    } else if entry.is_unreadable() {
         " (could not be read)"
     } else {
         match (entry.is_unlisted(), entry.lacks_xattrs()) {
