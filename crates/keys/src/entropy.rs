@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Message of the panic where the operating system has no randomness to give. A program that wants to end with an error
-/// instead recognises it by these words.
-pub const NO_RANDOMNESS: &str = "the operating system gives no randomness";
+use crate::{Error, Result};
+
+/// Message of the error, or of the panic of methods that return none, where the operating system has no randomness.
+pub const NO_RANDOMNESS: &str = "the system gives no random numbers (getrandom, /dev/urandom): without them no name, key or salt is safe, so nothing more is stored";
 
 /// The source of names, salts and keys. Clones share the stream.
 #[derive(Clone, Debug)]
@@ -33,31 +34,52 @@ impl Entropy {
 
     /// Fills `out`.
     ///
-    /// # Panics
-    /// Where the operating system has no randomness to give: nothing safe can be done then.
-    pub fn fill(&self, out: &mut [u8]) {
+    /// # Errors
+    /// [`Error::Machine`]: the operating system has no randomness to give.
+    pub fn try_fill(&self, out: &mut [u8]) -> Result<()> {
         match &self.0 {
-            Source::System => match getrandom::fill(out) {
-                Ok(()) => {}
-                Err(error) => panic!("{NO_RANDOMNESS}: {error}"),
-            },
+            Source::System => getrandom::fill(out)
+                .map_err(|error| Error::Machine(format!("{NO_RANDOMNESS} ({error})"))),
             Source::Seeded { seed, drawn } => {
                 let n = drawn.fetch_add(1, Ordering::Relaxed);
                 let mut hasher = blake3::Hasher::new();
                 hasher.update(&seed.to_le_bytes()).update(&n.to_le_bytes());
                 hasher.finalize_xof().fill(out);
+                Ok(())
             }
         }
     }
 
     /// `N` random bytes.
-    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+    ///
+    /// # Errors
+    /// Those of [`try_fill`](Self::try_fill).
+    pub fn try_bytes<const N: usize>(&self) -> Result<[u8; N]> {
         let mut out = [0; N];
-        self.fill(&mut out);
-        out
+        self.try_fill(&mut out)?;
+        Ok(out)
     }
 
     /// A random number.
+    ///
+    /// # Errors
+    /// Those of [`try_fill`](Self::try_fill).
+    pub fn try_u64(&self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.try_bytes()?))
+    }
+
+    /// [`try_bytes`](Self::try_bytes), for callers that cannot fail.
+    ///
+    /// # Panics
+    /// Where the operating system has no randomness to give.
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        self.try_bytes().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`try_u64`](Self::try_u64), for callers that cannot fail.
+    ///
+    /// # Panics
+    /// Where the operating system has no randomness to give.
     pub fn u64(&self) -> u64 {
         u64::from_le_bytes(self.bytes())
     }

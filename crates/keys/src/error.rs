@@ -17,7 +17,7 @@ pub enum Error {
     /// An option has an impossible value.
     #[error("{0}")]
     Option(String),
-    /// The machine has no memory for a key derivation.
+    /// The machine has no memory for a key derivation, or no randomness.
     #[error("{0}")]
     Machine(String),
 }

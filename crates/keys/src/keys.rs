@@ -74,14 +74,22 @@ impl Keys {
 
     /// `plain` sealed as an object of the kind and name `identity`: salt, ciphertext, tag; or `plain` itself without
     /// encryption.
-    pub fn seal_object(&self, identity: &[u8], plain: &[u8], entropy: &Entropy) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// [`Error::Machine`]: the system has no randomness for the salt.
+    pub fn seal_object(
+        &self,
+        identity: &[u8],
+        plain: &[u8],
+        entropy: &Entropy,
+    ) -> Result<Vec<u8>> {
         let Some(keys) = &self.0 else {
-            return plain.to_vec();
+            return Ok(plain.to_vec());
         };
-        let salt: [u8; SALT_BYTES] = entropy.bytes();
+        let salt: [u8; SALT_BYTES] = entropy.try_bytes()?;
         let mut body = plain.to_vec();
         Sealer::new(Some(&keys.object), &salt).seal(0, identity, &mut body);
-        [&salt[..], &body].concat()
+        Ok([&salt[..], &body].concat())
     }
 
     /// Opens an object that [`seal_object`](Self::seal_object) made; errors name it `object`.

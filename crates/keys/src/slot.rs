@@ -58,7 +58,8 @@ impl Slot {
     /// Wraps `master` and `payload` under `password`.
     ///
     /// # Errors
-    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: there is no memory for it.
+    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: there is no memory for it, or
+    /// no randomness.
     pub fn wrap(
         master: &Zeroizing<[u8; MASTER_BYTES]>,
         payload: &[u8],
@@ -67,7 +68,7 @@ impl Slot {
         entropy: &Entropy,
     ) -> Result<Self> {
         new.cost.check(Error::Option)?;
-        let salt = entropy.bytes();
+        let salt = entropy.try_bytes()?;
         let mut sealed = master.to_vec();
         sealed.extend_from_slice(payload);
         let key = stretch(password, &salt, new.cost)?;

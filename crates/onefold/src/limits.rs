@@ -31,11 +31,9 @@ fn what_is_missing(info: &PanicHookInfo<'_>) -> Option<&'static str> {
     if is_any(&["failed to spawn thread", "ThreadPoolBuildError"]) {
         return Some(NO_THREAD);
     }
-    let no_random = ["failed to generate random data", NO_RANDOMNESS];
-    is_any(&no_random).then_some(NO_RANDOM)
+    // The standard library's, which seeds its hash tables, and the few of our own that cannot fail in another way.
+    is_any(&["failed to generate random data", NO_RANDOMNESS]).then_some(NO_RANDOMNESS)
 }
-
-const NO_RANDOM: &str = "the system gives no random numbers (getrandom, /dev/urandom): without them no name, key or salt is safe, so nothing more is stored";
 
 const NO_MEMORY: &str = "there is no more memory: this process may have no more (ulimit -v, a container's limit), or the machine has none; what was acknowledged is intact. Less is needed with --threads 1 and a smaller --ram";
 

@@ -65,15 +65,15 @@ impl Building {
         place: Taken,
         keys: &Keys,
         entropy: &Entropy,
-    ) -> Self {
+    ) -> Result<Self> {
         let header = Header {
-            id: ContainerId(entropy.u64()),
+            id: ContainerId(entropy.try_u64()?),
             stream,
-            salt: entropy.bytes(),
+            salt: entropy.try_bytes()?,
         };
         let sealer = keys.container_sealer(&header.salt);
         bytes.extend_from_slice(&header.encode());
-        Self {
+        Ok(Self {
             header,
             sealer,
             stored_bytes: AtomicU64::new(0),
@@ -82,7 +82,7 @@ impl Building {
                 place: Some(place),
                 ..State::default()
             }),
-        }
+        })
     }
 
     /// The container's name.

@@ -290,7 +290,7 @@ fn open_kind(
     let opened = (kind.open)(OpenIndex {
         dir: Arc::clone(dir),
         ram_budget_bytes: options.index_ram_bytes,
-        unique: options.entropy.u64(),
+        unique: options.entropy.try_u64()?,
         background: options.threads > 1,
         lock_wait_ms_max,
         knobs: knobs.clone(),

@@ -290,7 +290,7 @@ impl LocalObjects {
         rename: impl Fn(&dyn Dir, &str, &str) -> onefold_io::Result<()>,
     ) -> Result<()> {
         let (dir, last) = self.make_place(name)?;
-        let temporary = format!("{TEMPORARY_PREFIX}{:016x}", self.entropy.u64());
+        let temporary = format!("{TEMPORARY_PREFIX}{:016x}", self.entropy.try_u64()?);
         let disk = dir.create(&temporary)?;
         let written = fill(&*disk, parts).and_then(|()| rename(&*dir, &temporary, last));
         if let Err(error) = written {

@@ -84,7 +84,7 @@ impl Repository {
     ) -> Result<()> {
         let place = place.into_place(&options.entropy);
         let config = Config {
-            repository: options.entropy.bytes(),
+            repository: options.entropy.try_bytes()?,
             encryption: options.encryption,
             chunker: options.chunker.clone(),
             chunk_bytes_mean: options.chunk_bytes_mean,
@@ -97,15 +97,17 @@ impl Repository {
         if options.encryption != Encryption::None {
             let secret = secret
                 .ok_or_else(|| Error::Option("an encrypted repository needs a password".into()))?;
-            let own = || Zeroizing::new(options.entropy.bytes());
-            let master = master.cloned().unwrap_or_else(own);
+            let master = match master {
+                Some(master) => master.clone(),
+                None => Zeroizing::new(options.entropy.try_bytes()?),
+            };
             let new = NewSlot {
                 cost: options.kdf_cost,
                 label: &options.label,
                 created_unix_s: options.now_unix_s,
             };
             let slot = slots::wrap(&master, &config, secret, &new, &options.entropy)?;
-            let object = slots::new_object(&options.entropy);
+            let object = slots::new_object(&options.entropy)?;
             objects.put_if_absent(&object, &[&slot.encode()])?;
         }
         place.registry.init()?;

@@ -170,7 +170,7 @@ impl Shared {
         }
         let sealed = self
             .keys
-            .seal_object(&ROOT.magic, root, &self.options.entropy);
+            .seal_object(&ROOT.magic, root, &self.options.entropy)?;
         let stored = frame::encode_frame(ROOT, &sealed);
         Ok((RootId(*blake3::hash(&stored).as_bytes()), stored))
     }

@@ -203,7 +203,7 @@ impl Sealing {
     }
 
     /// A new container, as soon as few enough are under way.
-    pub fn begin_container(&self) -> Building {
+    pub fn begin_container(&self) -> Result<Building> {
         let place = self.containers.take(1);
         self.session
             .begin_container(self.stream, self.spares.container(), place)

@@ -89,7 +89,7 @@ impl Repository {
             created_unix_s: now_unix_s,
         };
         let slot = slots::wrap(master, self.config(), password, &new, entropy)?;
-        let object = slots::new_object(entropy);
+        let object = slots::new_object(entropy)?;
         // In a session, so that no sweep takes the unfinished slot for one of the dead.
         let session = self.session(SessionKind::Pinned)?;
         let objects = &*self.shared.objects;

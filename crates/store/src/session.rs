@@ -240,7 +240,7 @@ impl SessionState {
         stream: StreamKind,
         bytes: Vec<u8>,
         place: Taken,
-    ) -> Building {
+    ) -> Result<Building> {
         let keys: &Keys = &self.shared.keys;
         Building::begin(stream, bytes, place, keys, &self.options().entropy)
     }

@@ -60,7 +60,7 @@ impl Repository {
             return Ok(());
         }
         let entropy = &shared.options.entropy;
-        let sealed = shared.keys.seal_object(&SKETCH.magic, sketch, entropy);
+        let sealed = shared.keys.seal_object(&SKETCH.magic, sketch, entropy)?;
         let stored = frame::encode_frame(SKETCH, &sealed);
         shared.objects.put(SKETCH_OBJECT, &[&stored])
     }

@@ -31,8 +31,8 @@ pub(crate) fn id_of(object: &str) -> Option<&str> {
 }
 
 /// A new object name for a slot.
-pub(crate) fn new_object(entropy: &Entropy) -> String {
-    format!("{SLOT_FOLDER}/{:016x}", entropy.u64())
+pub(crate) fn new_object(entropy: &Entropy) -> Result<String> {
+    Ok(format!("{SLOT_FOLDER}/{:016x}", entropy.try_u64()?))
 }
 
 /// Wraps `master` and a copy of `config` under `password`.

@@ -156,7 +156,7 @@ impl Repository {
         let shared = &self.shared;
         let session = self.session(kind)?;
         self.clear_after_the_dead(session.pin_name())?;
-        condemned::take_over(&*shared.objects, shared.options.entropy.u64())?;
+        condemned::take_over(&*shared.objects, shared.options.entropy.try_u64()?)?;
         Ok(session)
     }
 

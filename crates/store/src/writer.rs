@@ -318,14 +318,16 @@ impl ChunkWriter {
         {
             self.close_container()?;
         }
-        let sealing = &self.sealing;
-        let open = self.container.get_or_insert_with(|| OpenContainer {
-            building: Arc::new(sealing.begin_container()),
-            blocks: 0,
-            chunks: 0,
-            raw_bytes: 0,
-            long_bytes: 0,
-        });
+        let open = match &mut self.container {
+            Some(open) => open,
+            none => none.insert(OpenContainer {
+                building: Arc::new(self.sealing.begin_container()?),
+                blocks: 0,
+                chunks: 0,
+                raw_bytes: 0,
+                long_bytes: 0,
+            }),
+        };
         let id = open.building.id();
         open.chunks += 1;
         open.raw_bytes += data.len() as u64;

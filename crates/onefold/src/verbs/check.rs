@@ -69,21 +69,21 @@ impl Args {
             _ if self.read_data => CheckDepth::Data { part: 1, of: 1 },
             None => CheckDepth::Structure,
             Some(Subset::Part(part, of)) => CheckDepth::Data { part, of },
-            Some(Subset::Share(share)) => at_random(share),
+            Some(Subset::Share(share)) => at_random(share)?,
             Some(Subset::Bytes(bytes)) => {
                 let stored: u64 = repository.containers()?.iter().map(|(_, len)| len).sum();
-                at_random(bytes as f64 / stored.max(1) as f64)
+                at_random(bytes as f64 / stored.max(1) as f64)?
             }
         })
     }
 }
 
 /// Returns the depth for a random share of all containers.
-fn at_random(share: f64) -> CheckDepth {
-    CheckDepth::Sample {
+fn at_random(share: f64) -> Result<CheckDepth> {
+    Ok(CheckDepth::Sample {
         per_million: (share * 1e6).ceil().clamp(1.0, 1e6) as u32,
-        seed: Entropy::system().u64(),
-    }
+        seed: Entropy::system().try_u64().map_err(StoreError::from)?,
+    })
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

@@ -197,7 +197,7 @@ impl PinFile {
     ) -> Result<Self> {
         let dir = root.subdir(PIN_FOLDER)?;
         loop {
-            let name = format!("{:016x}", entropy.u64());
+            let name = format!("{:016x}", entropy.try_u64()?);
             let Some(guard) = dir.lock(&name, LockKind::Exclusive)? else {
                 continue;
             };

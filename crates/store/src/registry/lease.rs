@@ -88,9 +88,9 @@ impl Registry for LeaseRegistry {
             holds: holds.to_vec(),
         };
         loop {
-            let name = format!("{:016x}", self.core.entropy.u64());
+            let name = format!("{:016x}", self.core.entropy.try_u64()?);
             let object = format!("{SESSIONS}/{name}");
-            let record = self.core.record(State::Active(session.clone()));
+            let record = self.core.record(State::Active(session.clone()))?;
             if let Some(version) = self.core.swap(&object, Expect::Absent, &record)? {
                 return Ok(Box::new(LeasePin {
                     core: Arc::clone(&self.core),
@@ -154,7 +154,7 @@ impl Registry for LeaseRegistry {
                     return Ok(Revoked::Committed(root.id));
                 }
                 _ => {
-                    let revoked = self.core.record(State::Revoked);
+                    let revoked = self.core.record(State::Revoked)?;
                     let expect = Expect::Version(register.version);
                     if self.core.swap(&object, expect, &revoked)?.is_some() {
                         return Ok(Revoked::Revoked);
@@ -180,7 +180,7 @@ impl Registry for LeaseRegistry {
                     Expect::Version(register.version)
                 }
             };
-            let record = self.core.record(State::Held);
+            let record = self.core.record(State::Held)?;
             if let Some(version) = self.core.swap(&object, expect, &record)? {
                 return Ok(Box::new(LeaseHeld {
                     core: Arc::clone(&self.core),
@@ -193,12 +193,12 @@ impl Registry for LeaseRegistry {
 
 impl Core {
     /// A new writer's first record.
-    fn record(&self, state: State) -> Record {
-        Record {
-            nonce: self.entropy.bytes(),
+    fn record(&self, state: State) -> Result<Record> {
+        Ok(Record {
+            nonce: self.entropy.try_bytes()?,
             beat: 0,
             state,
-        }
+        })
     }
 
     /// What the register holds, asked for again where the answer is lost.

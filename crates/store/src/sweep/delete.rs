@@ -80,7 +80,7 @@ impl Sweep<'_> {
         let condemned = self.protocol.condemned().as_slice().to_vec();
         // What is known to be in vain is not put: whatever stands on a list costs a rewriting.
         session.confirm_not_overtaken()?;
-        let number = shared.options.entropy.u64();
+        let number = shared.options.entropy.try_u64()?;
         condemned::put(&*shared.objects, number, &condemned)?;
         self.lists.push((ListId::Sweep(number), condemned));
         self.protocol.list_put();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use onefold_io::{Dir, FileDir};
-use onefold_store::Entropy;
+use onefold_store::{Entropy, Error as StoreError};
 use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::config::EngineKind;
 use onefold_volume::{Depot, Error as VolumeError};
@@ -61,6 +61,8 @@ pub struct Args {
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let folder: Arc<dyn Dir> = Arc::new(FileDir::create(&args.depot).map_err(VolumeError::from)?);
     let entropy = Entropy::system();
+    let depot = entropy.try_bytes().map_err(StoreError::from)?;
+    let hash_key = entropy.try_bytes().map_err(StoreError::from)?;
     let data = args
         .data
         .as_ref()
@@ -73,7 +75,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         data_path: data.map(|path| path.display().to_string()),
         overwrite: args.overwrite,
         ram_bytes: args.ram,
-        ..CreateOptions::new(args.size, entropy.bytes(), entropy.bytes())
+        ..CreateOptions::new(args.size, depot, hash_key)
     };
     let config = Depot::create(&folder, &options).map_err(|error| naming(error, &args.depot))?;
     if out.json {
