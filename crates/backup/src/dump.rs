@@ -64,26 +64,77 @@ pub fn file(
     out: &mut dyn Write,
     told: &mut dyn Told,
 ) -> Result<()> {
-    let written = write_content((path, entry), Holes::Zeros, reader, out, told);
+    file_with_holes(path, entry, reader, &mut Zeros(out), told)
+}
+
+/// As [`file`], where `out` makes holes in its own way.
+///
+/// # Errors
+/// Those of [`file`].
+pub fn file_with_holes(
+    path: &[u8],
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    out: &mut dyn WriteHoles,
+    told: &mut dyn Told,
+) -> Result<()> {
+    let written = write_content((path, entry), reader, out, told);
     told.end_of_loss();
     written.map(|_| ())
 }
 
-/// Form of a file's holes in an archive.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Holes {
-    /// A hole becomes as many zeros.
-    Zeros,
-    /// A hole of [`HOLE_BYTES_MIN`] or more is left out.
-    LeftOut,
+/// What takes the content of a file, and holes in it.
+pub trait WriteHoles: Write {
+    /// A hole of so many bytes, at least 4096, comes next.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn hole(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// Writes a file's content; returns how many bytes were written.
+/// As many zeros as a hole has bytes.
+struct Zeros<'a>(&'a mut dyn Write);
+
+impl WriteHoles for Zeros<'_> {
+    fn hole(&mut self, bytes: u64) -> io::Result<()> {
+        write_zeros(bytes, self.0)
+    }
+}
+
+/// Nothing for a hole: it stands in a map.
+struct LeftOut<'a>(&'a mut dyn Write);
+
+impl WriteHoles for LeftOut<'_> {
+    fn hole(&mut self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for Zeros<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Write for LeftOut<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Writes a file's content; returns how many bytes were written that are no holes.
 fn write_content(
     (path, entry): (&[u8], &Entry),
-    holes: Holes,
     reader: &mut ChunkReader,
-    out: &mut dyn Write,
+    out: &mut dyn WriteHoles,
     told: &mut dyn Told,
 ) -> Result<u64> {
     let mut content = Ahead::new(&entry.content);
@@ -104,7 +155,8 @@ fn write_content(
         if got.is_ok() {
             told.end_of_loss();
         }
-        if holes == Holes::LeftOut && is_left_out(&item) {
+        if is_left_out(&item) {
+            out.hole(bytes).map_err(failed)?;
             at = at.saturating_add(bytes);
             continue;
         }
@@ -123,7 +175,7 @@ fn write_content(
     Ok(written)
 }
 
-fn write_zeros(mut bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+fn write_zeros<W: Write + ?Sized>(mut bytes: u64, out: &mut W) -> io::Result<()> {
     while bytes > 0 {
         let some = bytes.min(ZEROS.len() as u64);
         out.write_all(&ZEROS[..some as usize])?;

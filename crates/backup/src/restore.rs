@@ -132,6 +132,9 @@ pub struct Options {
     pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
+    /// Modes that the target does not keep are told. They are set in any case, so that on a target that keeps them
+    /// nothing is open to more people than it was.
+    pub modes: bool,
     /// Set owners by number alone. Otherwise the user who has the owner's name on this machine becomes the owner, as
     /// with tar and borg: numbers are given out machine by machine, so a file restored elsewhere by number may come to
     /// belong to a stranger. Names that do not exist here, and files without known owners, keep their numbers. ACLs
@@ -171,6 +174,7 @@ impl Default for Options {
             delete: false,
             kept: Vec::new(),
             owners: rustix::process::geteuid().is_root(),
+            modes: true,
             numeric_owners: false,
             xattrs: Attributes::default(),
             verify: false,
@@ -280,6 +284,7 @@ pub fn run(
     let real = target.as_ref().filter(|_| !options.dry_run);
     let applier = Applier {
         owners: options.owners,
+        modes: options.modes,
         names: names.as_ref(),
         xattrs: &options.xattrs,
     };

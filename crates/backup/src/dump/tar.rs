@@ -10,7 +10,7 @@ use std::io::Write;
 use onefold_store::ChunkReader;
 
 use super::sparse::Sparse;
-use super::{Holes, Told, ZEROS, acl, failed, file, write_content};
+use super::{LeftOut, Told, ZEROS, acl, failed, file, write_content};
 use crate::restore::links::Links;
 use crate::tree::Tree;
 use crate::way::{Step, Way};
@@ -124,7 +124,7 @@ impl Archive<'_> {
     ) -> Result<()> {
         sparse.write_map(entry, reader, self.out)?;
         let file = (path, entry);
-        let written = write_content(file, Holes::LeftOut, reader, self.out, self.told);
+        let written = write_content(file, reader, &mut LeftOut(self.out), self.told);
         self.told.end_of_loss();
         if written? != sparse.data_bytes {
             // A device that gives a part of a file now and not again leaves fewer bytes than the header says: readers

@@ -47,6 +47,8 @@ impl Meta {
 pub struct Applier<'a> {
     /// Whether owners are set: only root may give files away.
     pub owners: bool,
+    /// Whether a mode that cannot be set, or is not kept, is told.
+    pub modes: bool,
     /// Names of this machine: a user who has the owner's name becomes the owner. `None`: the number counts.
     pub names: Option<&'a Owners>,
     /// Choice of extended attributes to set.
@@ -161,8 +163,13 @@ impl Applier<'_> {
         let (mut missed, has_acl) = self.all_but_mode(fd, meta);
         let mode = self.mode(meta, has_acl, || Stat::of(fd));
         let set = rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()));
-        missed.extend(set.err().map(|why| SET_MODE.failed(why)));
+        missed.extend(self.told_of_mode(set).map(|why| SET_MODE.failed(why)));
         missed
+    }
+
+    /// Why a mode could not be set, where that is told.
+    fn told_of_mode(self, set: Result<(), Errno>) -> Option<Errno> {
+        set.err().filter(|_| self.modes)
     }
 
     /// Sets all but the mode. Returns the steps that failed, and whether the file has the snapshot's ACL.
@@ -221,7 +228,8 @@ impl Applier<'_> {
         if kind != Kind::Symlink {
             let mode = self.mode(meta, has_acl, || Stat::of(fd));
             let mode = Mode::from_raw_mode(mode.into());
-            note(SET_MODE, rustix::fs::chmod(path, mode));
+            let set = self.told_of_mode(rustix::fs::chmod(path, mode));
+            note(SET_MODE, set.map_or(Ok(()), Err));
         }
         let times = times(meta);
         let set = match rustix::fs::utimensat(fd, "", &times, AtFlags::EMPTY_PATH) {
@@ -321,6 +329,7 @@ mod tests {
         };
         let applier = Applier {
             owners: false,
+            modes: true,
             names: None,
             xattrs: &Attributes::default(),
         };

@@ -48,7 +48,7 @@ impl Applier<'_> {
         if let Some(how) = self.attribute_difference(fd, there.kind, meta) {
             differs(Metadata::Attributes, how);
         }
-        if there.kind != Kind::Symlink {
+        if self.modes && there.kind != Kind::Symlink {
             let mut put_back = self.xattrs.of(meta);
             let has_acl = put_back.any(|(name, value)| {
                 **name == *acl::ACCESS

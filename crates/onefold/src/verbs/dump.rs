@@ -2,12 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 
 use clap::ValueEnum;
-use onefold_backup::dump::{self, Told};
+use onefold_backup::dump::{self, Told, WriteHoles};
 use onefold_backup::tree::Tree;
 use onefold_backup::{Entry, Kind};
 use onefold_store::{ChunkReader, SessionKind};
@@ -86,7 +86,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         None => "standard output".into(),
         Some(target) => target.to_string_lossy(),
     };
-    let mut write = |to: &mut dyn Write| {
+    let mut write = |to: &mut dyn WriteHoles| {
         write(
             &tree,
             (&path, args.archive, &to_what),
@@ -97,7 +97,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )
     };
     match &args.target {
-        None => match out.write_all_of(&mut write) {
+        None => match out.write_all_of(&mut |to| write(&mut Stream(to))) {
             // The reader has closed the pipe, after half of the output: that is no success, as for `cat`, and needs no
             // message.
             Err(Error::Closed) => return Ok(Exit::Failed),
@@ -245,7 +245,10 @@ impl<'a> LeftOut<'a> {
 }
 
 /// Makes the file and calls `fill` to write it.
-fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn into_file(
+    target: &OsStr,
+    fill: &mut dyn FnMut(&mut dyn WriteHoles) -> Result<()>,
+) -> Result<()> {
     let failed = |e| Error::io(format!("write {}", target.to_string_lossy()), e);
     // Listen before the file is there: a signal that ended the program at once would leave it.
     let _listening = signal::listen();
@@ -256,10 +259,13 @@ fn into_file(target: &OsStr, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>)
         .mode(0o600)
         .open(target)
         .map_err(failed)?;
-    let mut file = BufWriter::with_capacity(1 << 20, Stoppable(file));
+    let mut file = Sparse(BufWriter::with_capacity(1 << 20, Stoppable(file)));
     let written = fill(&mut file).and_then(|()| {
-        let file = file.into_inner().map_err(|e| failed(e.into_error()))?;
-        file.0.sync_all().map_err(failed)
+        let mut file = file.0.into_inner().map_err(|e| failed(e.into_error()))?.0;
+        // A hole at the end was only passed over.
+        let end = file.stream_position().map_err(failed)?;
+        file.set_len(end).map_err(failed)?;
+        file.sync_all().map_err(failed)
     });
     let written = match written {
         Err(_) if signal::raised() => Err(onefold_backup::Error::Cancelled.into()),
@@ -281,6 +287,51 @@ impl Write for Stoppable {
             true => Err(io::Error::other("interrupted")),
             false => self.0.write(buf),
         }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Seek for Stoppable {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+/// A file in which holes are holes.
+struct Sparse(BufWriter<Stoppable>);
+
+impl WriteHoles for Sparse {
+    fn hole(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        self.0.seek(SeekFrom::Current(bytes)).map(drop)
+    }
+}
+
+impl Write for Sparse {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Standard output, in which holes are zeros: it may be a pipe, or a file that is appended to.
+struct Stream<'a>(&'a mut dyn Write);
+
+impl WriteHoles for Stream<'_> {
+    fn hole(&mut self, bytes: u64) -> io::Result<()> {
+        io::copy(&mut io::repeat(0).take(bytes), self.0).map(drop)
+    }
+}
+
+impl Write for Stream<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -321,11 +372,13 @@ fn write(
     (path, archive, to_what): (&[u8], Archive, &str),
     entry: Option<&Entry>,
     reader: &mut ChunkReader,
-    to: &mut dyn Write,
+    to: &mut dyn WriteHoles,
     told: &mut dyn Told,
 ) -> Result<()> {
     let written = match entry {
-        Some(entry) if entry.kind == Kind::File => dump::file(path, entry, reader, to, told),
+        Some(entry) if entry.kind == Kind::File => {
+            dump::file_with_holes(path, entry, reader, to, told)
+        }
         Some(entry) if !entry.is_dir() => {
             return Err(Error::Failed(format!(
                 "{} is neither a file nor a folder but a {}",

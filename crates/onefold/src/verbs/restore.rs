@@ -94,6 +94,11 @@ pub struct Args {
     #[arg(long)]
     pub no_owners: bool,
 
+    /// Take the modes that the target gives: the snapshot's are set where they can be, and others are no error. For
+    /// targets that keep none, such as FAT
+    #[arg(long)]
+    pub no_modes: bool,
+
     /// Restore owners by number, even where their names have other numbers on this machine (ACLs always go by number)
     #[arg(long, alias = "numeric-ids", conflicts_with = "no_owners")]
     pub numeric_owner: bool,
@@ -247,6 +252,7 @@ fn options(args: &Args, spec: &Spec, out: &Out) -> Result<Options> {
         dry_run: args.dry_run,
         delete: args.delete,
         owners: defaults.owners && !args.no_owners,
+        modes: !args.no_modes,
         numeric_owners: args.numeric_owner,
         xattrs: attributes(args)?,
         verify: args.verify && !args.dry_run,
@@ -428,11 +434,12 @@ fn lacking(summary: &Summary) -> String {
     let kinds: Vec<String> = kinds
         .map(|(kind, paths)| format!("{kind} of {}", human::count(paths)))
         .collect();
-    let remedy = match (owner, attributes) {
-        (0, 0) => "",
-        (0, _) => "; on a target that keeps no attributes, --no-xattrs does not ask for them",
+    let remedy = match (owner, mode, attributes) {
+        (0, 0, 0) => "",
+        (0, 0, _) => "; on a target that keeps no attributes, --no-xattrs does not ask for them",
+        (0, _, 0) => "; on a target that keeps no modes, --no-modes does not ask for them",
         _ => {
-            "; on a target that keeps no owners or attributes, such as FAT, --no-owners --no-xattrs does not ask for them"
+            "; on a target that keeps no owners, modes or attributes, such as FAT, --no-owners --no-modes --no-xattrs does not ask for them"
         }
     };
     format!("{paths} {lack} metadata: {}{remedy}", kinds.join(", "))

@@ -78,7 +78,10 @@ fn what_a_target_says_it_took_and_did_not_keep_is_told_once_when_it_is_read_back
     // The files, their folder and the target; the link is root's.
     let told = "owner of 21, mode of 22";
     assert!(ran.err.contains(told), "{}", ran.err);
-    assert!(ran.err.contains("--no-owners"), "{}", ran.err);
+    let flags = ["--no-owners", "--no-modes", "--no-xattrs"];
+    assert!(ran.err.contains(&flags.join(" ")), "{}", ran.err);
+    let silent = [&flags[..], &["--verify"]].concat();
+    assert_eq!(restore(&rig, "mounted/silent", &silent).ends(0).err, "");
     let all = restore(&rig, "mounted/again", &["--verify", "-v"]).ends(3);
     assert_eq!(lines(&all, "its owner reads as").len(), 21, "{}", all.err);
 }
@@ -108,7 +111,7 @@ fn a_target_without_owners_and_attributes_is_told_of_once_with_the_flags_that_he
         assert_eq!(lines(&ran, "reads as"), [""; 0], "{}", ran.err);
         let told = "53 paths lack some of their metadata: owner of 53, attributes of 10;";
         assert!(ran.err.contains(told), "{}", ran.err);
-        assert!(ran.err.contains("--no-owners --no-xattrs"), "{}", ran.err);
+        assert!(ran.err.contains("--no-owners --no-modes --no-xattrs"), "{}", ran.err);
     }
     let all = restore(&rig, "mounted/c", &["-v"]).ends(3);
     assert_eq!(lines(&all, "set the owner of").len(), 53, "{}", all.err);

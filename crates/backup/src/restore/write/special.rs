@@ -154,6 +154,7 @@ mod tests {
             assert!(open_special(&dir, b"special", &entry, true).is_err());
             let applier = Applier {
                 owners: false,
+                modes: true,
                 names: None,
                 xattrs: &Attributes::default(),
             };
