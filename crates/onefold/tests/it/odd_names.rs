@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::rig::{Ran, Rig, id_of};
+use crate::rig::{Ran, Random, Rig, files, id_of};
 
 /// The bytes of a field, from the second one beside it.
 fn bytes(object: &Value, field: &str) -> Vec<u8> {
@@ -124,4 +124,48 @@ fn an_error_names_all_bytes_of_its_path() {
         bytes(error.expect("told"), "item"),
         path.as_os_str().as_bytes()
     );
+}
+
+/// What is damaged is named in full, too: by what finds it, what takes what is left of it, and what mends.
+#[test]
+fn damage_is_told_with_all_bytes_of_the_path() {
+    let rig = Rig::open();
+    fs::create_dir_all(rig.path("s")).expect("made");
+    let file = rig.path("s").join(OsStr::from_bytes(b"n\xff"));
+    let path = file.as_os_str().as_bytes();
+    fs::write(&file, Random(3).bytes(300_000)).expect("written");
+    rig.backup("s");
+    let folder = rig.repo().join("containers");
+    let all = files(&folder);
+    let (name, content) = all
+        .iter()
+        .max_by_key(|(_, content)| content.len())
+        .expect("one");
+    let mut content = content.clone();
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    fs::write(folder.join(name), content).expect("ours");
+
+    let run = |args: &[&OsStr]| rig.run(args.iter().chain([&OsStr::new("--json")])).ends(13);
+    let words = |words: &'static str| words.split(' ').map(OsStr::new).collect::<Vec<_>>();
+    let told_beside = |ran: &Ran, field: &str| {
+        let errors = ran.errors();
+        let named = |line: &&Value| line[format!("{field}_base64")].is_string();
+        let line = errors.iter().find(named);
+        bytes(line.unwrap_or_else(|| panic!("{}", ran.err)), field)
+    };
+    let checked = run(&words("check --read-data"));
+    assert_eq!(line_of(&checked, "path", path)["what"], "file");
+    let of_file = [&words("dump --salvage latest")[..], &[file.as_os_str()]].concat();
+    assert_eq!(told_beside(&run(&of_file), "item"), path);
+    for archive in ["tar", "zip"] {
+        let dump = format!("dump --salvage --target {archive} --archive {archive} latest");
+        let dump: Vec<&OsStr> = dump.split(' ').map(OsStr::new).collect();
+        assert_eq!(told_beside(&run(&dump), "item"), path, "{archive}");
+    }
+    let restored = run(&words("restore latest --target t"));
+    assert!(told_beside(&restored, "item").ends_with(b"n\xff"));
+    run(&words("repair all"));
+    let repaired = run(&words("repair snapshots"));
+    assert_eq!(line_of(&repaired, "path", path)["what"], "file");
 }
