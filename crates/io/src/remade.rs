@@ -3,25 +3,36 @@
 //! For caches that are worth nothing to others: people who make room may delete them at any time, while processes use
 //! them. Open files of the deleted folder stay open, without a name.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Dir, DirEntry, Disk, LockGuard, LockKind, Result};
+use crate::{Dir, DirEntry, Disk, FileDir, LockGuard, LockKind, Result};
 
 /// The folder `name` in another one, created at each access if it is missing.
 pub struct RemadeDir {
-    parent: Arc<dyn Dir>,
-    name: String,
+    make: Box<dyn Fn() -> Result<Arc<dyn Dir>> + Send + Sync>,
 }
 
 impl RemadeDir {
     /// The folder `name` in `parent`, which is created by the first access.
     pub fn new(parent: Arc<dyn Dir>, name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { parent, name }
+        Self {
+            make: Box::new(move || parent.subdir(&name)),
+        }
+    }
+
+    /// The folder `name` below `path`, which is made, too. What keeps it from being made is an error of each question
+    /// that needs it.
+    pub fn below(path: PathBuf, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self {
+            make: Box::new(move || FileDir::create(&path)?.subdir(&name)),
+        }
     }
 
     fn dir(&self) -> Result<Arc<dyn Dir>> {
-        self.parent.subdir(&self.name)
+        (self.make)()
     }
 }
 

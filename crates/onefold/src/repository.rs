@@ -166,15 +166,34 @@ pub fn open_at(global: &Global, place: &Path, activity: &str, dry_run: bool) -> 
         dry_run,
         ..options(global, activity)
     };
-    let lies = lies_in(global, dir, &config)?;
-    if config.encryption == Encryption::None {
-        return Ok(Repository::open_agreed(lies, config, options, None)?);
+    let lies = lies_in(global, dir, &config);
+    let repository = if config.encryption == Encryption::None {
+        Repository::open_agreed(lies, config, options, None)?
+    } else {
+        // The configuration is the one that was agreed on: it may be changed while the password is asked for.
+        with_password(global, place, |secret| {
+            let (config, options) = (config.clone(), options.clone());
+            Repository::open_agreed(&lies, config, options, Some(secret))
+        })?
+    };
+    warn_of_index(global, &repository);
+    Ok(repository)
+}
+
+/// Warns where the index in `--index-dir` cannot be used: reading goes on without it.
+fn warn_of_index(global: &Global, repository: &Repository) {
+    if let (Some(folder), Some(why)) = (&global.index_dir, repository.index_out_of_reach()) {
+        tracing::warn!(
+            "the index in {} cannot be used, so reading goes on without it, which costs time only: {why}",
+            folder.display()
+        );
     }
-    // The configuration is the one that was agreed on: it may be changed while the password is asked for.
-    with_password(global, place, |secret| {
-        let (config, options) = (config.clone(), options.clone());
-        Repository::open_agreed(&lies, config, options, Some(secret))
-    })
+}
+
+/// Returns the folder of the repository's index, where that lies in `--index-dir`.
+pub fn index_folder(global: &Global, repository: &Repository) -> Option<PathBuf> {
+    let folder = global.index_dir.as_ref()?;
+    Some(folder.join(repository.config().repository_hex()))
 }
 
 /// Makes the error that names the place where no repository is.
@@ -191,14 +210,13 @@ fn lies_in(
     global: &Global,
     dir: Arc<dyn Dir>,
     config: &Config,
-) -> onefold_store::Result<onefold_store::Place> {
+) -> onefold_store::Place {
     let local = onefold_store::Place::local(dir, &Entropy::system());
     let Some(folder) = &global.index_dir else {
-        return Ok(local);
+        return local;
     };
-    let parent = FileDir::create(folder)?;
-    let own = RemadeDir::new(Arc::new(parent), config.repository_hex());
-    Ok(local.with_own(Arc::new(own)))
+    let own = RemadeDir::below(folder.clone(), config.repository_hex());
+    local.with_own(Arc::new(own))
 }
 
 /// Opens the repository as [`open`] does, for a repair of the configuration: where neither it nor its copy can be read,
@@ -219,7 +237,7 @@ pub fn open_to_repair(global: &Global, activity: &str) -> Result<Repository> {
     let in_the_clear = in_the_clear.filter(|config| config.encryption == Encryption::Aes256Gcm);
     with_password(global, &place, |secret| {
         let open = |config| {
-            let lies = lies_in(global, Arc::clone(&dir), &config)?;
+            let lies = lies_in(global, Arc::clone(&dir), &config);
             let options = options(global, activity);
             Repository::open_agreed(lies, config, options, Some(secret))
         };
@@ -289,7 +307,7 @@ pub fn open_with(
 ) -> Result<Repository> {
     let dir = open_folder(place)?;
     let config = Repository::config_at(&dir)?;
-    let lies = lies_in(global, dir, &config)?;
+    let lies = lies_in(global, dir, &config);
     let options = options(global, activity);
     Ok(Repository::open_agreed(lies, config, options, secret)?)
 }

@@ -43,6 +43,8 @@ pub(crate) struct RepositoryIndex {
     dir: Arc<dyn Dir>,
     /// Why its folder cannot be had. Then an empty one in RAM stands in for it, which is enough for whoever reads.
     denied: Option<onefold_io::Error>,
+    /// Why it could not be opened when the repository was: who reads goes on without.
+    out_of_reach: Option<String>,
     index: Box<dyn ChunkIndex>,
     is_open: bool,
     opener: Option<Box<dyn LockGuard>>,
@@ -58,6 +60,7 @@ impl RepositoryIndex {
             kind,
             own: Arc::clone(own),
             dir,
+            out_of_reach: denied.as_ref().map(ToString::to_string),
             denied,
             index: Box::new(RamIndex::new()),
             is_open: false,
@@ -73,12 +76,18 @@ impl RepositoryIndex {
                 // A place that may not be written: as it should be, and of no weight for whoever reads.
                 Err(error) if is_denied(&error) => {
                     tracing::info!("{error}: the repository is read without its index");
+                    index.out_of_reach = Some(error.to_string());
                 }
                 Err(error) => tracing::warn!("{error}: the repository is read without its index"),
                 Ok(()) => {}
             }
         }
         Ok(index)
+    }
+
+    /// Why it, or its folder, cannot be had: the place may not be read or written.
+    pub(crate) fn out_of_reach(&self) -> Option<&str> {
+        self.out_of_reach.as_deref()
     }
 
     fn has_many_openers(&self) -> bool {

@@ -386,6 +386,11 @@ impl Repository {
         Ok((Some(index.ram_bytes()), disk_bytes))
     }
 
+    /// Why the index cannot be had, so that reading goes on without it; `None` where it can, or nobody has tried yet.
+    pub fn index_out_of_reach(&self) -> Option<String> {
+        self.shared.index.read().out_of_reach().map(str::to_owned)
+    }
+
     /// Throws the index away and tells a new one of every container that can be read.
     ///
     /// # Errors

@@ -185,8 +185,13 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = open(args, global, &place, out)?;
     if !places.is_empty() {
         // The repository may have been made just now.
+        let index = repository::index_folder(global, &repository);
         excludes.folders = sources::own_folder(&place).into_iter().collect();
-        sources::say_left_out(&places, &place, out)?;
+        sources::say_left_out(&places, (&place, "the repository itself"), out)?;
+        if let Some(index) = index {
+            excludes.folders.extend(sources::own_folder(&index));
+            sources::say_left_out(&places, (&index, "the repository's index"), out)?;
+        }
     }
     let options = options(args, asked, global, &repository, (excludes, words))?;
     let meter = Meter::new(Doing::Backup, out);

@@ -55,3 +55,45 @@ fn the_variable_means_the_same_and_two_repositories_share_a_folder() {
     }
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
 }
+
+/// Reading needs no index; writing does, and says so.
+#[test]
+fn who_reads_goes_on_without_an_index_that_cannot_be_had_and_is_warned_once() {
+    let rig = Rig::new();
+    rig.write("src/a", b"every byte once");
+    rig.backup("src");
+    // No folder can be made here, by root either.
+    rig.write("file", b"in the way");
+    let folder = rig.path("file/fast");
+    let folder = folder.to_str().expect("UTF-8");
+    for args in [
+        &["restore", "latest", "--target", "out"][..],
+        &["check", "--read-data"],
+        &["snapshots"],
+        &["ls", "latest"],
+        &["dump", "latest", "/"],
+    ] {
+        let ran = rig.run([args, &["--index-dir", folder]].concat()).ends(0);
+        assert_eq!(ran.err.matches("cannot be used").count(), 1, "{}", ran.err);
+        assert!(ran.err.contains(folder), "{}", ran.err);
+    }
+    let refused = rig.run(["backup", "src", "--index-dir", folder]);
+    assert!(refused.code.is_some_and(|code| code > 0) && refused.err.contains(folder), "{}", refused.err);
+    assert_eq!(rig.snapshots().len(), 1);
+}
+
+/// As the repository itself is.
+#[test]
+fn a_backup_leaves_out_the_index_that_lies_in_its_source() {
+    let rig = Rig::new();
+    rig.write("src/a", b"every byte once");
+    let folder = rig.path("src/cache");
+    let folder = folder.to_str().expect("UTF-8");
+    rig.write("src/cache/another", b"of somebody else");
+    for _ in 0..2 {
+        let ran = rig.run(["backup", "src", "--index-dir", folder]).ends(0);
+        assert!(ran.out.contains("the repository's index is left out"), "{}", ran.out);
+    }
+    let names: Vec<_> = rig.restored("latest", "src").into_keys().collect();
+    assert_eq!(names, ["a", "cache/another"].map(std::path::PathBuf::from));
+}

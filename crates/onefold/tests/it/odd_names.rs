@@ -166,6 +166,6 @@ fn damage_is_told_with_all_bytes_of_the_path() {
     let restored = run(&words("restore latest --target t"));
     assert!(told_beside(&restored, "item").ends_with(b"n\xff"));
     run(&words("repair all"));
-    let repaired = run(&words("repair snapshots"));
+    let repaired = rig.run(["repair", "snapshots", "--json"]).ends(0);
     assert_eq!(line_of(&repaired, "path", path)["what"], "file");
 }

@@ -365,16 +365,20 @@ fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// Returns device and inode of the repository's folder, if it is there. A backup leaves the folder out by these, since
-/// the walk may come to it through links and under any name.
-pub fn own_folder(repository: &Path) -> Option<(u64, u64)> {
-    let about = std::fs::metadata(repository).ok()?;
+/// Returns device and inode of the folder of a repository, or of its index, if it is there. A backup leaves the folder
+/// out by these, since the walk may come to it through links and under any name.
+pub fn own_folder(folder: &Path) -> Option<(u64, u64)> {
+    let about = std::fs::metadata(folder).ok()?;
     Some((about.dev(), about.ino()))
 }
 
-/// Reports that the repository is left out, where the sources show it.
-pub fn say_left_out(sources: &[Vec<u8>], repository: &Path, out: &Out) -> Result<()> {
-    let Ok(real) = std::fs::canonicalize(repository) else {
+/// Reports that a folder is left out, where the sources show it.
+pub fn say_left_out(
+    sources: &[Vec<u8>],
+    (folder, what): (&Path, &str),
+    out: &Out,
+) -> Result<()> {
+    let Ok(real) = std::fs::canonicalize(folder) else {
         return Ok(());
     };
     let own = real.as_os_str().as_bytes();
@@ -384,7 +388,7 @@ pub fn say_left_out(sources: &[Vec<u8>], repository: &Path, out: &Out) -> Result
     };
     match sources.iter().any(holds) {
         true => out.say(format_args!(
-            "the repository itself is left out: {}",
+            "{what} is left out: {}",
             paths::shown(own)
         )),
         false => Ok(()),
