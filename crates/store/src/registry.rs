@@ -12,7 +12,7 @@ pub mod registers;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
-use crate::{Error, Result, RootId};
+use crate::{Error, Result, RootId, protocol};
 
 /// Sessions and locks of one repository.
 pub trait Registry: Send + Sync {
@@ -97,12 +97,13 @@ pub trait Held: Send + Sync {
     fn confirm(&self) -> Result<()>;
 
     /// Decides, while the lock is held, that some roots come and others go, and does it: the new ones first. Whoever
-    /// takes the lock next finishes it if this process dies. For [`Lock::Snapshots`].
+    /// takes the lock next finishes it if this process dies. For [`Lock::Snapshots`]. `steps`, which has chosen, is told
+    /// of each step.
     ///
     /// # Errors
     /// [`Error::Overtaken`], [`Error::PinLost`]: nothing is decided, and nothing has changed. Failures of the device:
     /// it may have been decided or not.
-    fn decide(&self, plan: &Plan<'_>) -> Result<()>;
+    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()>;
 }
 
 /// Roots that come and roots that go, by one decision.

@@ -10,6 +10,7 @@ use onefold_io::{ErrorKind, hex_number};
 use onefold_keys::Keys;
 
 use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
+use crate::protocol::{Change, Rules};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock, Plan, flock};
 use crate::repository::{Repository, Shared};
@@ -59,11 +60,16 @@ impl RootsLock {
         if !plan.put.is_empty() {
             self.shared.require_folder(ROOT_FOLDER)?;
         }
+        // Each change in one lock is a machine of its own: nobody comes in between, as if the lock were freed and taken.
+        let mut steps = Change::new(Rules::default());
+        steps.locked();
+        steps.chosen();
         match &self.held {
-            Some(held) => held.decide(&plan)?,
+            Some(held) => held.decide(&plan, &mut steps)?,
             // Where there is no room for a lock there is none for a root: only to forget helps.
-            None => flock::decide(&*self.shared.objects, &plan)?,
+            None => flock::decide(&*self.shared.objects, &plan, &mut steps)?,
         }
+        steps.over();
         Ok(names)
     }
 }

@@ -8,7 +8,7 @@ use crate::objects::ObjectStore;
 use crate::place::Place;
 use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::roots::{self, ROOT_FOLDER};
-use crate::{Error, RootId};
+use crate::{Error, RootId, protocol};
 
 /// Random operations in a run.
 const OPERATIONS: u64 = 400;
@@ -145,11 +145,15 @@ fn a_plan_is_carried_out((place, other): &(Place, Place)) {
         put: vec![(second, more)],
         remove: vec![first],
     };
-    held.decide(&plan).unwrap();
-    assert_eq!(listed(&*other.objects), [second]);
     // Once more does no harm.
-    held.decide(&plan).unwrap();
-    assert_eq!(listed(&*other.objects), [second]);
+    for _ in 0..2 {
+        let mut steps = protocol::Change::new(protocol::Rules::default());
+        steps.locked();
+        steps.chosen();
+        held.decide(&plan, &mut steps).unwrap();
+        assert_eq!(steps.next(), protocol::ChangeStep::FreeLock);
+        assert_eq!(listed(&*other.objects), [second]);
+    }
     drop(held);
     drop(other.registry.lock(Lock::Snapshots).unwrap());
 }

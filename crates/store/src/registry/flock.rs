@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
-use crate::{Error, Result, RootId, roots};
+use crate::{Error, Result, RootId, protocol, roots};
 
 /// The folder of all pins.
 pub const PIN_FOLDER: &str = "sessions";
@@ -156,20 +156,29 @@ impl Held for FlockHeld {
         Ok(())
     }
 
-    fn decide(&self, plan: &Plan<'_>) -> Result<()> {
-        decide(&*self.objects, plan)
+    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()> {
+        decide(&*self.objects, plan, steps)
     }
 }
 
 /// Puts a plan's roots, then removes the others. A process that dies in between leaves both, which costs room only: the
 /// kernel frees its lock, and whoever forgets next sees both.
-pub(crate) fn decide(objects: &dyn ObjectStore, plan: &Plan<'_>) -> Result<()> {
+pub(crate) fn decide(
+    objects: &dyn ObjectStore,
+    plan: &Plan<'_>,
+    steps: &mut protocol::Change,
+) -> Result<()> {
+    // Nobody takes a lock over whose process lives.
+    steps.decided(true);
     for (root, stored) in &plan.put {
         let pin = plan.pin.ok_or_else(no_pin)?;
         pin.publish(root, stored)?;
     }
+    steps.roots_put();
     let removed = &mut plan.remove.iter();
-    removed.try_for_each(|root| roots::forget(objects, root))
+    removed.try_for_each(|root| roots::forget(objects, root))?;
+    steps.roots_removed();
+    Ok(())
 }
 
 fn no_pin() -> Error {

@@ -22,7 +22,7 @@ use super::record::{Change, NewRoot, Record, Session, State};
 use super::registers::{Expect, Register, Registers, Version};
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
-use crate::{Error, Result, RootId, forgotten, roots};
+use crate::{Error, Result, RootId, forgotten, protocol, roots};
 
 /// The folder of sessions' registers.
 const SESSIONS: &str = "sessions";
@@ -265,9 +265,16 @@ impl Core {
 
     /// Does what was decided. Anybody may, several times.
     fn carry_out(&self, change: &Change) -> Result<()> {
-        for root in &change.put {
-            roots::put(&*self.objects, &root.id, &root.stored)?;
-        }
+        self.put_roots(change)?;
+        self.remove_roots(change)
+    }
+
+    fn put_roots(&self, change: &Change) -> Result<()> {
+        let mut roots = change.put.iter();
+        roots.try_for_each(|root| roots::put(&*self.objects, &root.id, &root.stored).map(drop))
+    }
+
+    fn remove_roots(&self, change: &Change) -> Result<()> {
         if change.remove.is_empty() {
             return Ok(());
         }
@@ -428,7 +435,7 @@ impl Held for LeaseHeld {
         self.change(&mut self.own.lock(), None)
     }
 
-    fn decide(&self, plan: &Plan<'_>) -> Result<()> {
+    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()> {
         let own = &mut *self.own.lock();
         let put = plan.put.iter().map(|(id, stored)| NewRoot {
             id: *id,
@@ -438,8 +445,17 @@ impl Held for LeaseHeld {
             put: put.collect(),
             remove: plan.remove.clone(),
         };
-        self.change(own, Some(State::Decided(change.clone())))?;
-        self.core.carry_out(&change)?;
+        let decided = self.change(own, Some(State::Decided(change.clone())));
+        match &decided {
+            Err(Error::Overtaken { .. }) => steps.decided(false),
+            Err(_) => {}
+            Ok(()) => steps.decided(true),
+        }
+        decided?;
+        self.core.put_roots(&change)?;
+        steps.roots_put();
+        self.core.remove_roots(&change)?;
+        steps.roots_removed();
         // Where that fails, another takes the lock over and does it once more.
         self.change(own, Some(State::Held))
             .or_else(|error| match error {
