@@ -52,6 +52,7 @@ mod rig;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
 mod signals;
+mod sleepers;
 mod sketch;
 mod special_sources;
 mod story;
