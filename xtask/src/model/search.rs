@@ -1,6 +1,7 @@
-//! Breadth-first search of all states. For each state 64 bits of a hash are kept, and the step that led to it: thirteen
-//! bytes. Two states with one hash count as one: among 100 million states that happens with a probability below 0.03 %.
-//! States themselves are kept until their successors are known.
+//! Breadth-first search of all states. For each state 64 bits of a hash are kept, at 9 to 18 bytes a state, and the step
+//! that led to it, at five. Two states with one hash count as one: among 100 million states that happens with a
+//! probability below 0.03 %. States themselves are kept until their successors are known, in blocks: a vector that grows
+//! holds everything twice for a moment, and keeps the room of elements that were taken out.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -22,41 +23,102 @@ pub enum Outcome {
 pub fn search(cast: &Cast, states_max: usize) -> Outcome {
     let first = World::first(cast);
     let mut met = Met::default();
-    let mut came_by: Vec<(u32, u8)> = vec![(u32::MAX, 0)];
-    let mut waiting = VecDeque::from([first]);
+    let mut came_by = CameBy::default();
+    let mut waiting = Waiting::default();
+    came_by.push(u32::MAX, 0);
+    waiting.push(first);
     met.insert(hash(&first));
     let mut at = 0u32;
-    while let Some(world) = waiting.pop_front() {
+    while let Some(world) = waiting.pop() {
         let mut number = 0u8;
         let mut loss = None;
         successors(&world, cast, &mut |next, _| {
             if met.insert(hash(&next)) {
-                came_by.push((at, number));
+                came_by.push(at, number);
                 if next.has_lost_data() && loss.is_none() {
-                    loss = Some(came_by.len() - 1);
+                    loss = Some(came_by.count - 1);
                 }
-                waiting.push_back(next);
+                waiting.push(next);
             }
             number += 1;
         });
         if let Some(state) = loss {
-            return Outcome::Loss(trace(cast, &came_by, state), came_by.len());
+            return Outcome::Loss(trace(cast, &came_by, state), came_by.count);
         }
-        if came_by.len() >= states_max {
-            return Outcome::Limit(came_by.len());
+        if came_by.count >= states_max {
+            return Outcome::Limit(came_by.count);
         }
         at += 1;
     }
-    Outcome::All(came_by.len())
+    Outcome::All(came_by.count)
+}
+
+/// Entries of a block.
+const BLOCK: usize = 1 << 16;
+
+/// By which step of which state each state came.
+#[derive(Default)]
+struct CameBy {
+    blocks: Vec<(Vec<u32>, Vec<u8>)>,
+    count: usize,
+}
+
+impl CameBy {
+    fn push(&mut self, from: u32, step: u8) {
+        if self.count.is_multiple_of(BLOCK) {
+            let block = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+            self.blocks.push(block);
+        }
+        if let Some((froms, steps)) = self.blocks.last_mut() {
+            froms.push(from);
+            steps.push(step);
+        }
+        self.count += 1;
+    }
+
+    fn get(&self, state: usize) -> (u32, u8) {
+        let (froms, steps) = &self.blocks[state / BLOCK];
+        (froms[state % BLOCK], steps[state % BLOCK])
+    }
+}
+
+/// States that nobody has looked at yet, in order.
+#[derive(Default)]
+struct Waiting {
+    blocks: VecDeque<Vec<World>>,
+    /// States of the first block that were taken.
+    taken: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, world: World) {
+        if self.blocks.back().is_none_or(|block| block.len() == BLOCK) {
+            self.blocks.push_back(Vec::with_capacity(BLOCK));
+        }
+        if let Some(block) = self.blocks.back_mut() {
+            block.push(world);
+        }
+    }
+
+    fn pop(&mut self) -> Option<World> {
+        let world = *self.blocks.front()?.get(self.taken)?;
+        self.taken += 1;
+        if self.taken == BLOCK {
+            self.blocks.pop_front();
+            self.taken = 0;
+        }
+        Some(world)
+    }
 }
 
 /// The steps that lead to a state, repeated from the first one.
-fn trace(cast: &Cast, came_by: &[(u32, u8)], state: usize) -> Vec<Label> {
+fn trace(cast: &Cast, came_by: &CameBy, state: usize) -> Vec<Label> {
     let mut numbers = Vec::new();
     let mut at = state;
     while at > 0 {
-        numbers.push(came_by[at].1);
-        at = came_by[at].0 as usize;
+        let (from, number) = came_by.get(at);
+        numbers.push(number);
+        at = from as usize;
     }
     let mut world = World::first(cast);
     let mut steps = Vec::new();
@@ -132,7 +194,7 @@ struct Met {
 impl Met {
     /// Whether the hash is new.
     fn insert(&mut self, hash: u64) -> bool {
-        if self.count * 3 >= self.places.len() * 2 {
+        if self.count * 8 >= self.places.len() * 7 {
             self.grow();
         }
         let is_new = place(&mut self.places, hash);

@@ -52,8 +52,8 @@ mod rig;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
 mod signals;
-mod sleepers;
 mod sketch;
+mod sleepers;
 mod special_sources;
 mod story;
 mod tar;
