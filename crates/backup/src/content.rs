@@ -162,10 +162,7 @@ impl Layer {
 impl Ahead {
     pub fn new(content: &Content) -> Self {
         Self {
-            layers: vec![Layer::new(
-                content.depth,
-                Items::Own(content.items.clone()),
-            )],
+            layers: vec![Layer::new(content.depth, Items::Own(content.items.clone()))],
             expansion: Expansion::default(),
         }
     }

@@ -291,9 +291,9 @@ impl Walk {
     ) -> Result<bool> {
         for item in items {
             let start = self.offset;
-            let end = start.checked_add(item.span()).ok_or_else(|| {
-                Reader::new("recipe", b"").fail("more than 2^64 bytes")
-            })?;
+            let end = start
+                .checked_add(item.span())
+                .ok_or_else(|| Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
             if self.from > 0 && end <= self.from {
                 self.offset = end;
                 continue;

@@ -38,9 +38,9 @@ pub mod tttd;
 pub mod whole_file;
 
 pub use chunker::{Chunker, Hints, Limits};
+pub use fingerprint::{Fingerprint, fingerprints};
 #[cfg(feature = "std")]
 pub use names::learning;
-pub use fingerprint::{Fingerprint, fingerprints};
 pub use names::{UnknownChunker, WHOLE_FILE_BYTES_MAX, by_name, knobs_of, names};
 pub use stream::{ChunkStream, Chunks};
 

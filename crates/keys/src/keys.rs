@@ -77,12 +77,7 @@ impl Keys {
     ///
     /// # Errors
     /// [`Error::Machine`]: the system has no randomness for the salt.
-    pub fn seal_object(
-        &self,
-        identity: &[u8],
-        plain: &[u8],
-        entropy: &Entropy,
-    ) -> Result<Vec<u8>> {
+    pub fn seal_object(&self, identity: &[u8], plain: &[u8], entropy: &Entropy) -> Result<Vec<u8>> {
         let Some(keys) = &self.0 else {
             return Ok(plain.to_vec());
         };

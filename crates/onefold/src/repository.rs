@@ -206,11 +206,7 @@ fn named(place: &Path, error: StoreError) -> Error {
 
 /// Returns the place of the repository in the folder `dir`, with the index where the user wants it: each repository has
 /// a folder of its own there, so that several can share one `--index-dir`.
-fn lies_in(
-    global: &Global,
-    dir: Arc<dyn Dir>,
-    config: &Config,
-) -> onefold_store::Place {
+fn lies_in(global: &Global, dir: Arc<dyn Dir>, config: &Config) -> onefold_store::Place {
     let local = onefold_store::Place::local(dir, &Entropy::system());
     let Some(folder) = &global.index_dir else {
         return local;

@@ -8,6 +8,7 @@ use onefold_index::ContainerId;
 use onefold_keys::{Entropy, Keys, Sealer};
 use parking_lot::Mutex;
 
+use crate::Result;
 use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
 use crate::compression::{Codec, Compressor};
 use crate::container::{Header, StreamKind, Table};

@@ -63,16 +63,17 @@ mod tests {
 
     #[test]
     fn a_segment_is_frequent_where_algorithm_1_puts_it_out() {
-        for (threshold, filters, resample) in [(5, 3, 1.0), (15, 3, 1.0), (40, 1, 0.25), (9, 5, 0.5)] {
+        for (threshold, filters, resample) in
+            [(5, 3, 1.0), (15, 3, 1.0), (40, 1, 0.25), (9, 5, 0.5)]
+        {
             let params = Params {
                 threshold,
                 filters,
                 resample,
                 ..Params::new(512)
             };
-            let is_frequent = |count: u32| {
-                (f64::from(count) + bias(filters)) / resample > f64::from(threshold)
-            };
+            let is_frequent =
+                |count: u32| (f64::from(count) + bias(filters)) / resample > f64::from(threshold);
             let least = (1..1000).find(|count| is_frequent(*count));
             assert_eq!(Some(Frequency::new(&params).count_min), least);
         }

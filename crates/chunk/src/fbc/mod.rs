@@ -228,7 +228,10 @@ impl Fbc {
         if data.len() < length {
             return None;
         }
-        let count_min = self.frequency.as_ref().map_or(0, |counted| counted.count_min);
+        let count_min = self
+            .frequency
+            .as_ref()
+            .map_or(0, |counted| counted.count_min);
         let longest = match self.stage {
             Stage::Coarse(_) => length + length / 8,
             Stage::Fresh { to, .. } => to,

@@ -78,7 +78,11 @@ fn who_reads_goes_on_without_an_index_that_cannot_be_had_and_is_warned_once() {
         assert!(ran.err.contains(folder), "{}", ran.err);
     }
     let refused = rig.run(["backup", "src", "--index-dir", folder]);
-    assert!(refused.code.is_some_and(|code| code > 0) && refused.err.contains(folder), "{}", refused.err);
+    assert!(
+        refused.code.is_some_and(|code| code > 0) && refused.err.contains(folder),
+        "{}",
+        refused.err
+    );
     assert_eq!(rig.snapshots().len(), 1);
 }
 
@@ -92,7 +96,11 @@ fn a_backup_leaves_out_the_index_that_lies_in_its_source() {
     rig.write("src/cache/another", b"of somebody else");
     for _ in 0..2 {
         let ran = rig.run(["backup", "src", "--index-dir", folder]).ends(0);
-        assert!(ran.out.contains("the repository's index is left out"), "{}", ran.out);
+        assert!(
+            ran.out.contains("the repository's index is left out"),
+            "{}",
+            ran.out
+        );
     }
     let names: Vec<_> = rig.restored("latest", "src").into_keys().collect();
     assert_eq!(names, ["a", "cache/another"].map(std::path::PathBuf::from));

@@ -126,10 +126,15 @@ fn the_threshold_of_fbc_decides_what_is_split() {
     let added = [2, 1000].map(|threshold| {
         let rig = Rig::empty();
         let chunker = format!("fbc:threshold={threshold},filters=1");
-        rig.run(["init", "--encryption", "none", "--chunk-size", "1k"].into_iter().chain(["--chunker", &chunker]))
-            .ends(0);
+        rig.run(
+            ["init", "--encryption", "none", "--chunk-size", "1k"]
+                .into_iter()
+                .chain(["--chunker", &chunker]),
+        )
+        .ends(0);
         let mut random = Random(7);
-        let mut piece = || -> Vec<u8> { (0..300).flat_map(|_| random.next().to_le_bytes()).collect() };
+        let mut piece =
+            || -> Vec<u8> { (0..300).flat_map(|_| random.next().to_le_bytes()).collect() };
         let pieces: Vec<Vec<u8>> = (0..12).map(|_| piece()).collect();
         let mut order = Random(8);
         let mut added = Vec::new();

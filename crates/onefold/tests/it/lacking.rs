@@ -111,7 +111,11 @@ fn a_target_without_owners_and_attributes_is_told_of_once_with_the_flags_that_he
         assert_eq!(lines(&ran, "reads as"), [""; 0], "{}", ran.err);
         let told = "53 paths lack some of their metadata: owner of 53, attributes of 10;";
         assert!(ran.err.contains(told), "{}", ran.err);
-        assert!(ran.err.contains("--no-owners --no-modes --no-xattrs"), "{}", ran.err);
+        assert!(
+            ran.err.contains("--no-owners --no-modes --no-xattrs"),
+            "{}",
+            ran.err
+        );
     }
     let all = restore(&rig, "mounted/c", &["-v"]).ends(3);
     assert_eq!(lines(&all, "set the owner of").len(), 53, "{}", all.err);

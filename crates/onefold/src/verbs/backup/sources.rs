@@ -373,11 +373,7 @@ pub fn own_folder(folder: &Path) -> Option<(u64, u64)> {
 }
 
 /// Reports that a folder is left out, where the sources show it.
-pub fn say_left_out(
-    sources: &[Vec<u8>],
-    (folder, what): (&Path, &str),
-    out: &Out,
-) -> Result<()> {
+pub fn say_left_out(sources: &[Vec<u8>], (folder, what): (&Path, &str), out: &Out) -> Result<()> {
     let Ok(real) = std::fs::canonicalize(folder) else {
         return Ok(());
     };
@@ -387,10 +383,7 @@ pub fn say_left_out(
         path::within(own, &source) && own != source
     };
     match sources.iter().any(holds) {
-        true => out.say(format_args!(
-            "{what} is left out: {}",
-            paths::shown(own)
-        )),
+        true => out.say(format_args!("{what} is left out: {}", paths::shown(own))),
         false => Ok(()),
     }
 }
