@@ -30,6 +30,8 @@ const INDEX_MIN: u64 = 16 << 20;
 const CACHES_MIN: u64 = 3 << 19;
 /// Memtables hold at least this many extents: they take as many as a group has.
 const MEMTABLE_ENTRIES_MIN: u64 = 8192;
+/// Relocations need room for some steps of cleaning.
+const RELOCATIONS_MIN: u64 = 256;
 /// RAM of a zone's entry in the tables, in bytes.
 const ZONE_BYTES: u64 = 64;
 /// RAM of a relocation, in bytes.
@@ -59,23 +61,19 @@ impl Budget {
     /// # Errors
     /// [`Error::Invalid`]: that is too little for a device of so many zones.
     pub fn divide(ram_bytes: u64, layout: &Layout) -> Result<Self> {
-        let merges = MergeSizes::DEPOT;
-        let memtable_entries = (ram_bytes / 32 / ENTRY_RAM_BYTES as u64).max(MEMTABLE_ENTRIES_MIN);
-        let recent = memtable_entries * RECENT_EXTENT_BYTES * (merges.recent_max as u64 + 1);
-        let relocations = ram_bytes / 64;
-        let fixed = memtable_entries * ENTRY_RAM_BYTES as u64
-            + recent
-            + relocations
-            + u64::from(layout.zones) * ZONE_BYTES
-            + mark_bytes(layout);
-        let least = fixed + CACHES_MIN + INDEX_MIN;
-        if ram_bytes < least {
+        let least = fixed_bytes(layout, MEMTABLE_ENTRIES_MIN, RELOCATIONS_MIN);
+        let extra = ram_bytes.checked_sub(least + CACHES_MIN + INDEX_MIN);
+        let Some(extra) = extra else {
+            let least = least + CACHES_MIN + INDEX_MIN;
             return Err(Error::Invalid {
                 what: format!(
                     "{ram_bytes} bytes of RAM are too few: a depot of this size needs at least {least}"
                 ),
             });
-        }
+        };
+        let memtable_entries = MEMTABLE_ENTRIES_MIN + extra / 32 / ENTRY_RAM_BYTES as u64;
+        let relocations = RELOCATIONS_MIN + extra / 64 / RELOCATION_BYTES;
+        let fixed = fixed_bytes(layout, memtable_entries, relocations);
         let index_bytes = (ram_bytes / 4 * 3).min(ram_bytes - fixed - CACHES_MIN);
         let cache_bytes = ((ram_bytes - fixed - index_bytes) / 3) as usize;
         Ok(Self {
@@ -86,11 +84,20 @@ impl Budget {
                 memtable_entries: memtable_entries as usize,
                 cache_bytes,
                 map_page_bytes: cache_bytes,
-                relocations_max: ((relocations / RELOCATION_BYTES) as usize).max(64),
-                merges,
+                relocations_max: relocations as usize,
+                merges: MergeSizes::DEPOT,
             },
         })
     }
+}
+
+/// RAM of what is no cache.
+fn fixed_bytes(layout: &Layout, memtable_entries: u64, relocations: u64) -> u64 {
+    let recent = RECENT_EXTENT_BYTES * (MergeSizes::DEPOT.recent_max as u64 + 1);
+    memtable_entries * (ENTRY_RAM_BYTES as u64 + recent)
+        + relocations * RELOCATION_BYTES
+        + u64::from(layout.zones) * ZONE_BYTES
+        + mark_bytes(layout)
 }
 
 #[cfg(test)]

@@ -83,6 +83,7 @@ impl LogEngine {
         }
         let written = self.write_memtables();
         self.fail(written)?;
+        self.limit_map_pages();
         let written = self.replace_manifest(emptied);
         self.fail(written)?;
         self.log_bytes = 0;
@@ -108,6 +109,17 @@ impl LogEngine {
             }
         }
         Ok(())
+    }
+
+    /// Fences of runs take RAM from the cache of map pages.
+    fn limit_map_pages(&self) {
+        let maps = self.shared.maps.read();
+        let runs = maps
+            .values()
+            .flat_map(|map| map.levels.middle.iter().chain(&map.levels.base));
+        let fences: u64 = runs.map(|run| run.ram_bytes()).sum();
+        let left = self.sizes.map_page_bytes.saturating_sub(fences as usize);
+        self.shared.map_pages.limit(left);
     }
 
     /// Rewrites all maps, so that they name no zone that was freed; then relocations can go.

@@ -136,6 +136,7 @@ impl LogEngine {
                 ("rows and checks", self.shared.tables.ram_bytes()),
             ],
             counters: vec![
+                ("ram limit", self.sizes.ram_bytes),
                 ("groups", totals.groups),
                 ("group pages", totals.group_pages),
                 ("zones opened", totals.zones_opened),

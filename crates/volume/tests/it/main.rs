@@ -6,6 +6,7 @@ mod device;
 mod faults;
 mod front;
 mod golden;
+mod log_limits;
 mod recorder;
 mod room;
 mod suites;
