@@ -89,7 +89,7 @@ fn named(id: RootId, root: &[u8]) -> Result<Named> {
 /// Loads one snapshot that a [`Hold`](onefold_store::Hold) keeps: it may be forgotten.
 ///
 /// # Errors
-/// Those of [`load`].
+/// Errors of [`load`].
 pub fn load_held(repository: &Repository, id: RootId) -> Result<Named> {
     named(id, &repository.held_root(&id)?)
 }

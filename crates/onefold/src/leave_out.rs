@@ -12,7 +12,7 @@ use crate::named_file::{self, LIST_BYTES_MAX};
 use crate::out::Out;
 use crate::{human, patterns};
 
-/// The options.
+/// Options about paths to leave out.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leaving out")]
 pub struct LeaveOut {

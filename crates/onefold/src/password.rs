@@ -23,7 +23,7 @@ pub const PASSWORD_ENV: &str = "ONEFOLD_PASSWORD";
 /// Times that the user is asked, after a wrong password, or a new one that was typed differently twice.
 pub const PROMPTS_MAX: usize = 3;
 
-/// How to get the password.
+/// Options about the password.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PasswordOptions {
     #[command(flatten)]

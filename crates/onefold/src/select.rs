@@ -102,7 +102,7 @@ pub fn many(
     Ok(many_or_not(repository, names, filter, out)?.0)
 }
 
-/// Returns these snapshots, and those that cannot be read. A filter that leaves none is reported.
+/// Returns the snapshots of [`many`], and those that cannot be read. A filter that leaves none is reported.
 pub fn many_or_not(
     repository: &Repository,
     names: &[OsString],

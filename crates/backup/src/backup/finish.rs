@@ -450,7 +450,7 @@ impl<'a> Finisher<'a> {
     fn flush_if_full(&mut self) -> Result<()> {
         let batch = &self.batch;
         // The planner must find room for any job while this thread waits for it with a batch begun: there may be little
-        // to store in what is held.
+        // to store in the held buffers.
         let read_bytes_max = self.buffers.size_for(LARGE_BYTES as usize);
         let job_bytes_max = read_bytes_max.max(self.open_bytes.job_max()) + STEP_BYTES_MAX;
         let full = batch.chunks.len() >= BATCH_CHUNKS

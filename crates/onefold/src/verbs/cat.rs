@@ -22,7 +22,7 @@ pub struct Args {
     pub what: What,
 }
 
-/// What to print.
+/// Object to print.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// What was chosen when the repository was made

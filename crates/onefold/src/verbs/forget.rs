@@ -64,7 +64,7 @@ pub struct Args {
     pub keep: Keep,
 }
 
-/// The rules. N is a number, or "unlimited".
+/// Rules of a policy. N is a number, or "unlimited".
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Rules")]
 #[group(id = "keep", multiple = true)]

@@ -24,7 +24,7 @@ pub struct Args {
     pub choices: Choices,
 }
 
-/// What is chosen once, when a repository is made, and holds for all of its life.
+/// Choices that are made once, with a new repository, and hold for all of its life.
 #[derive(clap::Args, Debug)]
 pub struct Choices {
     /// How contents are cut into chunks [default: sieve-adaptive]

@@ -29,7 +29,7 @@ pub struct Args {
     pub what: What,
 }
 
-/// What to do with keys.
+/// Action on keys.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// List the keys
@@ -49,7 +49,7 @@ pub enum What {
     Passwd(New),
 }
 
-/// Where a new password comes from.
+/// Source of a new password, and labels of its key.
 #[derive(clap::Args, Debug)]
 pub struct New {
     /// File whose first line is the new password

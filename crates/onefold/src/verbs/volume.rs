@@ -24,7 +24,7 @@ pub struct Args {
     pub what: What,
 }
 
-/// What to do with volumes.
+/// Action on volumes.
 #[derive(Subcommand, Debug)]
 pub enum What {
     Create(create::Args),

@@ -27,7 +27,7 @@ pub struct StatsArgs {
     pub watch: bool,
 }
 
-/// One depot.
+/// Options of a verb on one depot.
 #[derive(clap::Args, Debug)]
 pub struct DepotArgs {
     /// Folder of the depot

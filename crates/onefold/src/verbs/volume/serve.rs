@@ -64,7 +64,7 @@ pub struct Args {
     pub connections: u32,
 }
 
-/// Where clients come.
+/// Places where clients connect.
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = true)]
 pub struct Places {
