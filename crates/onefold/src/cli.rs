@@ -45,7 +45,8 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths coul
 11 locked, 12 wrong password, 13 damaged, 14 no space, 15 no answer, 130 interrupted
 
 Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE, \
-ONEFOLD_PASSWORD_COMMAND, ONEFOLD_ENCRYPTION, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY, \
+ONEFOLD_PASSWORD_COMMAND, ONEFOLD_FROM_REPOSITORY, ONEFOLD_FROM_REPOSITORY_FILE, ONEFOLD_FROM_PASSWORD, \
+ONEFOLD_FROM_PASSWORD_FILE, ONEFOLD_FROM_PASSWORD_COMMAND, ONEFOLD_ENCRYPTION, ONEFOLD_COMPRESSION, ONEFOLD_HOST, ONEFOLD_READ_CONCURRENCY, \
 ONEFOLD_IGNORE_CTIME, ONEFOLD_IGNORE_INODE, ONEFOLD_PROGRESS_FPS, ONEFOLD_LOG, TMPDIR, TZ
 
 SIGUSR1 prints how far a backup or restore is";
@@ -264,6 +265,8 @@ pub enum Verb {
     Stats(verbs::stats::Args),
     Estimate(verbs::estimate::Args),
     Tag(verbs::tag::Args),
+    Copy(verbs::copy::Args),
+    Sync(verbs::sync::Args),
     Key(verbs::key::Args),
     List(verbs::list::Args),
     Cat(verbs::cat::Args),

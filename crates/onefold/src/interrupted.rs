@@ -155,6 +155,14 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         Verb::Estimate(_) => ("estimate", NOTHING),
         Verb::List(_) => ("list", NOTHING),
         Verb::Mount(_) => ("mount", NOTHING),
+        Verb::Copy(_) => (
+            "copy",
+            "the snapshots that were copied are whole; run it again to copy the others: what is stored of them is not stored a second time",
+        ),
+        Verb::Sync(_) => (
+            "sync",
+            "the replica has the snapshots that it had; run it again, and it goes on where it was",
+        ),
         Verb::Cat(_) => ("cat", NOTHING),
         Verb::Unlock(_) => ("unlock", NOTHING),
         Verb::WithLock(_) => (

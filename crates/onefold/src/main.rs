@@ -14,6 +14,7 @@ mod elsewhere;
 mod environment;
 mod error;
 mod exit;
+mod from;
 mod group;
 mod human;
 mod hurt;

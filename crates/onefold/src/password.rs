@@ -187,7 +187,8 @@ pub fn from_file(file: &Path) -> Result<Vec<u8>> {
     first_line(&bytes, || format!("the password file {name} is empty"))
 }
 
-fn from_command(command: &OsString) -> Result<Vec<u8>> {
+/// The first line of what a command prints.
+pub fn from_command(command: &OsString) -> Result<Vec<u8>> {
     let output = Command::new("/bin/sh")
         .arg("-c")
         .arg(command)

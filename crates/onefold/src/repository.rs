@@ -196,6 +196,42 @@ pub fn index_folder(global: &Global, repository: &Repository) -> Option<PathBuf>
     Some(folder.join(repository.config().repository_hex()))
 }
 
+/// Opens another repository than the one that `global` names, with a password of its own.
+///
+/// # Errors
+/// Those of [`Repository::open`] and of `secret`, which is asked where one is needed.
+pub fn open_other(
+    global: &Global,
+    place: &Path,
+    activity: &str,
+    secret: impl Fn() -> Result<Secret>,
+) -> Result<Repository> {
+    let dir = open_folder(place)?;
+    let config = Repository::config_at(&dir).map_err(|error| named(place, error))?;
+    let lies = lies_in(global, dir, &config)?;
+    let secret = match config.encryption {
+        Encryption::None => None,
+        _ => Some(secret()?),
+    };
+    let options = options(global, activity);
+    Ok(Repository::open_agreed(
+        lies,
+        config,
+        options,
+        secret.as_ref(),
+    )?)
+}
+
+/// The place of a repository, which is not opened.
+///
+/// # Errors
+/// [`Error::NoRepository`].
+pub fn place_at(place: &Path) -> Result<onefold_store::Place> {
+    let dir = open_folder(place)?;
+    Repository::config_at(&dir).map_err(|error| named(place, error))?;
+    Ok(onefold_store::Place::local(dir, &Entropy::system()))
+}
+
 /// Makes the error that names the place where no repository is.
 fn named(place: &Path, error: StoreError) -> Error {
     match error {
@@ -320,7 +356,7 @@ fn options(global: &Global, activity: &str) -> OpenOptions {
 }
 
 /// Returns this process's description in a session.
-fn pin_info(activity: &str) -> PinInfo {
+pub fn pin_info(activity: &str) -> PinInfo {
     PinInfo {
         process: std::process::id(),
         host: machine::host(),

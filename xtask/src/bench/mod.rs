@@ -6,6 +6,7 @@ mod chunk;
 mod disk_io;
 mod fbc;
 mod index;
+mod mount;
 mod ram;
 mod report;
 mod volume;
@@ -26,6 +27,8 @@ pub enum Bench {
     Fbc(fbc::FbcArgs),
     /// The fingerprint index alone: the costs of a key and of a lookup, on a real disk.
     Index(index::IndexArgs),
+    /// Snapshots as a folder: reading in order beside a restore, `find` over very many entries, peak RSS.
+    Mount(mount::MountArgs),
     /// The papers' indexes under the papers' workloads, on a modelled flash: --scale, --seed, --workload, --index,
     /// --device, --filters, --disks.
     #[command(disable_help_flag = true)]
@@ -76,6 +79,7 @@ impl Bench {
             Bench::Chunk(args) => chunk::run(&args),
             Bench::Fbc(args) => fbc::run(&args),
             Bench::Index(args) => index::run(&args).map_err(|error| error.to_string()),
+            Bench::Mount(args) => mount::run(&args),
             Bench::Papers(args) => args.run("papers"),
             Bench::Ram(args) => ram::run(&args),
             Bench::Sampling(args) => args.run("sampling"),

@@ -52,8 +52,12 @@ fn variables() -> Vec<String> {
     let commands = std::iter::once(&all).chain(all.get_subcommands());
     let arguments = commands.flat_map(Command::get_arguments);
     let names = arguments.filter_map(|argument| argument.get_env()?.to_str());
-    // Two variables are no options: the password must not be seen, and few users set the rate.
-    let others = ["ONEFOLD_PASSWORD", "ONEFOLD_PROGRESS_FPS"];
+    // Three variables are no options: passwords must not be seen, and few users set the rate.
+    let others = [
+        "ONEFOLD_PASSWORD",
+        "ONEFOLD_FROM_PASSWORD",
+        "ONEFOLD_PROGRESS_FPS",
+    ];
     names.chain(others).map(str::to_owned).collect()
 }
 

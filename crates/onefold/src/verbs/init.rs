@@ -1,7 +1,7 @@
 //! `onefold init`: makes a new, empty repository.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_io::{FileDir, GroupAccess};
@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cli::{Global, names};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::from::FromPassword;
 use crate::out::Out;
 use crate::password::Purpose;
 use crate::{human, interrupted, machine, repository, when};
@@ -22,6 +23,18 @@ use crate::{human, interrupted, machine, repository, when};
 pub struct Args {
     #[command(flatten)]
     pub choices: Choices,
+
+    /// Cut and fingerprint as the repository in this folder does, under a password of its own: a copy from there then reads
+    /// only what is new here. Who has the key of one of the two can read both
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        conflicts_with_all = ["chunker", "chunk_size"]
+    )]
+    pub like: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub from: FromPassword,
 }
 
 /// Choices that are made once, with a new repository, and hold for all of its life.
@@ -64,13 +77,35 @@ impl Choices {
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
-    make(&args.choices, global, &place, out)?;
+    let like = args.like.as_ref();
+    let like = like.map(|like| args.from.open(like, global, "a new repository like it"));
+    make_like(
+        &args.choices,
+        global,
+        &place,
+        like.transpose()?.as_ref(),
+        out,
+    )?;
     Ok(Exit::Ok)
 }
 
 /// Makes the repository and prints it; returns its password, to open it with.
 pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Result<Option<Secret>> {
-    let options = options(choices, global)?;
+    make_like(choices, global, place, None, out)
+}
+
+/// Makes the repository as [`make`] does, with the keys of `like` where one is given.
+fn make_like(
+    choices: &Choices,
+    global: &Global,
+    place: &Path,
+    like: Option<&Repository>,
+    out: &Out,
+) -> Result<Option<Secret>> {
+    let mut options = options(choices, global)?;
+    if let Some(like) = like {
+        options.encryption = like.config().encryption;
+    }
     if repository::exists(place)? {
         return Err(Error::Failed(format!(
             "there is a repository at {} already",
@@ -92,7 +127,12 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
         }
     };
     let dir = folder(choices, place).map_err(|error| not_made(place, error))?;
-    Repository::init(Arc::new(dir), &options, secret.as_ref()).inspect_err(|_| {
+    let dir = Arc::new(dir);
+    let made = match like {
+        Some(like) => like.init_like(dir, &options, secret.as_ref()),
+        None => Repository::init(dir, &options, secret.as_ref()),
+    };
+    made.inspect_err(|_| {
         // A refused repository leaves no empty folder behind; a folder that is not empty stays.
         let _ = std::fs::remove_dir(place);
     })?;

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod cat;
 pub mod check;
 pub mod completions;
+pub mod copy;
 pub mod diff;
 pub mod dump;
 pub mod estimate;
@@ -20,6 +21,7 @@ pub mod repair;
 pub mod restore;
 pub mod snapshots;
 pub mod stats;
+pub mod sync;
 pub mod tag;
 pub mod unlock;
 pub mod version;
@@ -40,6 +42,8 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Snapshots(args) => snapshots::run(args, global, out),
         Verb::Ls(args) => ls::run(args, global, out),
         Verb::Find(args) => find::run(args, global, out),
+        Verb::Copy(args) => copy::run(args, global, out),
+        Verb::Sync(args) => sync::run(args, out),
         Verb::Diff(args) => diff::run(args, global, out),
         Verb::Dump(args) => dump::run(args, global, out),
         Verb::Estimate(args) => estimate::run(args, global, out),

@@ -8,6 +8,7 @@ mod archives;
 mod below;
 mod completions;
 mod context;
+mod copies;
 mod damage;
 mod environment;
 mod estimate;
