@@ -22,6 +22,7 @@ mod leases;
 mod lost;
 mod moved;
 mod pin_lost;
+mod replicas;
 mod round_trip;
 #[path = "../../../io/tests/it/scale.rs"]
 mod scale;
