@@ -205,8 +205,8 @@ impl Vfs {
         let held = held.filter(|id| hold.roots().binary_search(id).is_ok());
         let mut shown: Vec<_> = held.filter_map(|id| known.by_id[id].clone()).collect();
         known.hold_before = known.hold.replace(hold);
-        shown.sort_by(|a, b| (a.time, &a.id).cmp(&(b.time, &b.id)));
-        self.name(&mut shown);
+        shown.sort_by_key(|one| (one.time, one.ordinal));
+        self.name(&mut shown, &mut known);
         self.shelves.lock().show(&shown);
         known.listed = listed;
         Ok(())
@@ -230,6 +230,8 @@ impl Vfs {
             // Whoever took it away may have deleted something since.
             known.hold = None;
         }
+        // What was let go of a minute ago is nobody's to keep.
+        known.hold_before = None;
         drop(known);
         self.refresh()
     }
@@ -265,20 +267,28 @@ impl Vfs {
         }))
     }
 
-    /// Names the folders of snapshots, which are in order of time. Of several of one second the first has the time
-    /// alone, the others some digits of their ids behind it.
-    fn name(&self, shown: &mut [Shown]) {
+    /// Names the folders of snapshots, which are in order of time. A folder that has a name keeps it. Of several of one
+    /// second the first has the time alone, the others some digits of their ids behind it.
+    fn name(&self, shown: &mut [Shown], known: &mut Known) {
         let ids: Vec<_> = shown.iter().map(|one| one.id.clone()).collect();
-        let mut taken = HashSet::new();
+        let mut taken: HashSet<_> = shown.iter().map(|one| one.name.clone()).collect();
         for one in shown {
             let digits = (ID_DIGITS..one.id.len()).find(|digits| {
                 let begins_so = |id: &&String| id.starts_with(&one.id[..*digits]);
                 ids.iter().filter(begins_so).count() == 1
             });
             one.id.truncate(digits.unwrap_or(one.id.len()));
+            if !one.name.is_empty() {
+                continue;
+            }
             one.name = (self.options.name_of)(one.time);
-            if !taken.insert(one.name.clone()) {
+            if taken.contains(&one.name) {
                 one.name = format!("{}_{}", one.name, one.id);
+            }
+            taken.insert(one.name.clone());
+            let id = known.id_of(one.ordinal);
+            if let Some(Some(kept)) = id.and_then(|id| known.by_id.get_mut(&id)) {
+                kept.name.clone_from(&one.name);
             }
         }
     }

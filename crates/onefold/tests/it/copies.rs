@@ -197,7 +197,7 @@ fn a_replica_is_the_repository_again_and_takes_no_other_writer() {
     let other = Rig::new();
     let mut command = rig.command(["sync", "--from", "repo", "--to"]);
     command.arg(other.repo());
-    let refused = ran(command).ends(1);
+    let refused = ran(command).ends(2);
     assert!(
         refused.err.contains("another repository"),
         "{}",

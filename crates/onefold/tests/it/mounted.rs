@@ -149,11 +149,11 @@ fn snapshots_stand_where_people_look_for_them_and_new_ones_appear() {
     }
     let rig = Rig::open();
     rig.write("source/file", b"one");
-    let backup = |more: &[&str]| {
-        let args = [&["backup", "source", "--host", "web"][..], more].concat();
+    let backup = |host: &str, more: &[&str]| {
+        let args = [&["backup", "source", "--host", host][..], more].concat();
         rig.run(args).ends(0);
     };
-    backup(&["--time", "2026-02-02 04:05:06", "--tag", "old"]);
+    backup("web", &["--time", "2026-02-02 04:05:06", "--tag", "old"]);
     let mounted = Mounted::new(&rig, &[]);
     assert_eq!(
         names(&mounted.folder),
@@ -174,7 +174,7 @@ fn snapshots_stand_where_people_look_for_them_and_new_ones_appear() {
         assert_eq!(file(folder), "one", "{folder}");
     }
     rig.write("source/file", b"two!");
-    backup(&["--time", "2026-02-02 04:05:06"]);
+    backup("web", &["--time", "2026-02-02 04:05:06"]);
     until("a new snapshot appears", || file("latest") == "two!");
     let both = names(&mounted.at("snapshots"));
     assert!(both.len() == 2 && both[1].starts_with(&format!("{first}_")));
@@ -182,7 +182,7 @@ fn snapshots_stand_where_people_look_for_them_and_new_ones_appear() {
     rig.run(["forget", "--keep-tag", "old"]).ends(0);
     until("a forgotten one goes", || file("latest") == "one");
     drop(mounted);
-    backup(&["--time", "2026-03-03", "--host", "mail"]);
+    backup("mail", &["--time", "2026-03-03"]);
     let mounted = Mounted::new(&rig, &["--tag", "old"]);
     assert_eq!(names(&mounted.at("hosts")), ["web"]);
     drop(mounted);
