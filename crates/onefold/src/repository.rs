@@ -208,7 +208,7 @@ pub fn open_other(
 ) -> Result<Repository> {
     let dir = open_folder(place)?;
     let config = Repository::config_at(&dir).map_err(|error| named(place, error))?;
-    let lies = lies_in(global, dir, &config)?;
+    let lies = lies_in(global, dir, &config);
     let secret = match config.encryption {
         Encryption::None => None,
         _ => Some(secret()?),
