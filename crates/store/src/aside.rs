@@ -143,6 +143,7 @@ fn under_its_name(stored: &Stored, aside: &Aside) -> Stored {
     Stored {
         objects: Arc::new(objects),
         keys: stored.keys.clone(),
+        tail_bytes: stored.tail_bytes,
     }
 }
 

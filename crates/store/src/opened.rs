@@ -46,6 +46,9 @@ impl Opened {
     }
 
     fn read_once(shared: &Stored, id: ContainerId) -> Result<Self> {
+        if shared.tail_bytes > 0 {
+            return Self::read_tail(shared, id);
+        }
         let object = container::object_name(id);
         let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
             (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error.unless_other_version()),
@@ -62,6 +65,29 @@ impl Opened {
         let table = footer.open_table(sealed, &sealer)?;
         check_layout(&table, footer.table_offset, &object)?;
         Ok(Self::new(header, table, sealer))
+    }
+
+    /// The same where a request is dear: one, if the table is short. The header only repeats what the footer says.
+    fn read_tail(shared: &Stored, id: ContainerId) -> Result<Self> {
+        let object = container::object_name(id);
+        let (tail, len) = shared.objects.get_tail(&object, shared.tail_bytes)?;
+        let footer = decode_footer(id, &tail, len)?;
+        let sealer = shared.keys.container_sealer(&footer.header.salt);
+        let tail_offset = len - tail.len() as u64;
+        let table_end = tail.len() - FOOTER_BYTES;
+        let sealed = match footer.table_offset.checked_sub(tail_offset) {
+            Some(from) => tail[from as usize..table_end].to_vec(),
+            None => {
+                let mut sealed = vec![0; footer.table_len as usize];
+                shared
+                    .objects
+                    .get_range(&object, footer.table_offset, &mut sealed)?;
+                sealed
+            }
+        };
+        let table = footer.open_table(sealed, &sealer)?;
+        check_layout(&table, footer.table_offset, &object)?;
+        Ok(Self::new(footer.header, table, sealer))
     }
 
     pub(crate) fn new(header: Header, table: Table, sealer: Sealer) -> Self {
@@ -289,19 +315,22 @@ pub(crate) fn other_version(shared: &Stored, id: ContainerId) -> Option<Error> {
 /// A container's footer.
 pub(crate) fn read_footer(shared: &Stored, id: ContainerId) -> Result<Footer> {
     let object = container::object_name(id);
-    let len = shared.objects.len(&object)?;
-    if len < (HEADER_BYTES + FOOTER_BYTES) as u64 {
-        return Err(Error::damaged(
-            object,
+    let (tail, len) = shared.objects.get_tail(&object, FOOTER_BYTES)?;
+    decode_footer(id, &tail, len)
+}
+
+/// The footer of a container of `len` bytes, whose last ones are `tail`.
+fn decode_footer(id: ContainerId, tail: &[u8], len: u64) -> Result<Footer> {
+    match tail.last_chunk::<FOOTER_BYTES>() {
+        Some(footer) if len >= (HEADER_BYTES + FOOTER_BYTES) as u64 => {
+            Footer::decode(id, footer, len)
+        }
+        _ => Err(Error::damaged(
+            container::object_name(id),
             Some(len),
             format!("{len} bytes are too few for a container"),
-        ));
+        )),
     }
-    let mut footer = [0; FOOTER_BYTES];
-    shared
-        .objects
-        .get_range(&object, len - FOOTER_BYTES as u64, &mut footer)?;
-    Footer::decode(id, &footer, len)
 }
 
 /// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.

@@ -70,8 +70,6 @@ const DECODED_CACHE_BYTES: usize = 4 << 20;
 const READ_BYTES: u64 = 4 << 20;
 /// How often a chunk is looked for again because it was swept away between.
 const MOVES_MAX: usize = 3;
-/// Unwanted bytes between two wanted blocks that are read along rather than skipped.
-const GAP_BYTES: u64 = 128 << 10;
 
 impl ChunkReader {
     /// One that keeps so many bytes of blocks.
@@ -196,7 +194,8 @@ impl ChunkReader {
         let mut rest = &chunks[..];
         let mut room = std::mem::take(&mut self.room);
         while let Some(first) = rest.first() {
-            let (blocks, bytes) = read_together(&opened, *first, rest);
+            let gap_bytes = self.shared.place.ways.gap_bytes;
+            let (blocks, bytes) = read_together(&opened, *first, rest, gap_bytes);
             let base = bytes.start;
             let len = (bytes.end - base) as usize;
             room.resize(room.len().max(len), 0);
@@ -397,18 +396,20 @@ impl ChunkReader {
     }
 }
 
-/// The blocks from that of chunk `first` on which are worth one read, and their bytes.
+/// The blocks from that of chunk `first` on which are worth one read, and their bytes: no two of them are further apart
+/// than `gap_bytes`.
 fn read_together(
     opened: &Opened,
     first: u32,
     wanted: &[u32],
+    gap_bytes: u64,
 ) -> (std::ops::RangeInclusive<usize>, Range<u64>) {
     let start = opened.table.block_of(first);
     let (mut last, mut bytes) = (start, opened.block_range(start));
     for chunk in wanted {
         let number = opened.table.block_of(*chunk);
         let next = opened.block_range(number);
-        if next.start > bytes.end + GAP_BYTES
+        if next.start > bytes.end + gap_bytes
             || next.end - bytes.start > READ_BYTES.max(bytes.end - bytes.start)
         {
             break;

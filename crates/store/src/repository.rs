@@ -169,9 +169,14 @@ impl Repository {
             Some(unlocked) => Keys::from_master(&unlocked.master),
             None => Keys::none(),
         };
+        let stored = Stored {
+            objects,
+            keys,
+            tail_bytes: place.ways.tail_bytes,
+        };
         let shared = Shared {
             place,
-            stored: Stored { objects, keys },
+            stored,
             config,
             options,
             index: RwLock::new(index),

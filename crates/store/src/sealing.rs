@@ -33,10 +33,6 @@ const UNITS_MIN: usize = 6;
 /// Buffers of long chunks that are kept for the next.
 const LONG_BLOCKS_KEPT: usize = 2;
 
-/// Containers that may be under way: one that is stored, and one that blocks are added to. A third one, whole and
-/// waiting, was new memory each time: a third of all page faults, and 15 MiB, for no time that could be measured.
-const CONTAINERS_MAX: usize = 2;
-
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
 #[derive(Clone)]
 pub struct Spares {
@@ -51,10 +47,11 @@ pub struct Spares {
 impl Spares {
     fn new(session: &SessionState, stream: StreamKind, threads: usize) -> Self {
         let block_bytes = session.block_bytes(stream) + BLOCK_TAIL_BYTES;
+        let puts_at_once = session.ways().puts_at_once;
         Self {
             blocks: bounded(2 * threads + 1),
             long_blocks: bounded(LONG_BLOCKS_KEPT),
-            containers: bounded(1),
+            containers: bounded(puts_at_once),
             block_bytes,
             // A container is seen to be full when it is; blocks that are under way still come.
             container_bytes: session.options().container_bytes + (2 * threads + 3) * block_bytes,
@@ -121,7 +118,7 @@ pub struct BlockJob {
     pub packing: Packing,
 }
 
-/// The threads behind a writer: some compress and seal blocks, one stores whole containers. With one thread, or
+/// The threads behind a writer: some compress and seal blocks, some store whole containers. With one thread, or
 /// where the system has no more, all of it runs inline.
 pub struct Sealing {
     session: Arc<SessionState>,
@@ -150,7 +147,9 @@ impl Sealing {
         let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
             room: Room::new(units),
-            containers: Room::new(CONTAINERS_MAX),
+            // Those that are stored, and one that blocks are added to. Another one, whole and waiting, was new memory
+            // each time: a third of all page faults, and 15 MiB, for no time that could be measured.
+            containers: Room::new(session.ways().puts_at_once + 1),
             session: Arc::clone(session),
             stream,
             stored: Arc::default(),
@@ -170,21 +169,27 @@ impl Sealing {
         Ok(sealing)
     }
 
-    /// Starts as many as the system has, up to `threads` and one that stores; none where one of either kind cannot be.
+    /// Starts as many as the system has, up to `threads` and as many that store as the place takes at once; none where one of either kind
+    /// cannot be.
     fn start_threads(&mut self, waiting: usize, threads: usize) -> Result<()> {
         let (job_sender, jobs) = bounded(waiting);
-        let (finished_sender, finished) = bounded(CONTAINERS_MAX);
-        let (session, stored, failure) = (
-            Arc::clone(&self.session),
-            Arc::clone(&self.stored),
-            Arc::clone(&self.failure),
-        );
-        let spares = self.spares.clone();
-        let work = move || store_containers(&finished, &session, &spares, &stored, &failure);
-        // It ends with the last sender.
-        let Ok(storing) = named("store").spawn(work) else {
+        let puts_at_once = self.session.ways().puts_at_once;
+        let (finished_sender, finished) = bounded(puts_at_once + 1);
+        let mut storing = Vec::new();
+        for _ in 0..puts_at_once {
+            let (session, stored, failure) = (
+                Arc::clone(&self.session),
+                Arc::clone(&self.stored),
+                Arc::clone(&self.failure),
+            );
+            let (finished, spares) = (finished.clone(), self.spares.clone());
+            let work = move || store_containers(&finished, &session, &spares, &stored, &failure);
+            // They end with the last sender.
+            storing.extend(named("store").spawn(work).ok());
+        }
+        if storing.is_empty() {
             return Ok(());
-        };
+        }
         for _ in 0..threads {
             let compressor = Compressor::new(self.session.options().compression, self.stream)?;
             let (jobs, finished) = (jobs.clone(), finished_sender.clone());
@@ -196,7 +201,7 @@ impl Sealing {
             }
         }
         if !self.threads.is_empty() {
-            self.threads.push(storing);
+            self.threads.extend(storing);
             (self.jobs, self.finished) = (Some(job_sender), Some(finished_sender));
         }
         Ok(())
@@ -302,17 +307,18 @@ fn store_containers(
     stored: &Mutex<(u64, u64)>,
     failure: &Mutex<Failure>,
 ) {
-    let mut broken = false;
     for whole in finished {
-        if broken {
+        if !matches!(*failure.lock(), Failure::None) {
             continue;
         }
         match store_container(session, &whole, stored) {
             // Then its place is given back.
             Ok(()) => spares.keep_container(whole.bytes),
             Err(error) => {
-                broken = true;
-                *failure.lock() = Failure::Fresh(error);
+                let mut failure = failure.lock();
+                if matches!(*failure, Failure::None) {
+                    *failure = Failure::Fresh(error);
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::elsewhere::Elsewhere;
 use crate::imagined::Imagined;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
+use crate::place::Ways;
 use crate::protocol::{self, Sorted};
 use crate::reader::{self, ChunkReader};
 use crate::registry::Pin;
@@ -222,6 +223,10 @@ impl SessionState {
 
     pub(crate) fn options(&self) -> &OpenOptions {
         &self.shared.options
+    }
+
+    pub(crate) fn ways(&self) -> Ways {
+        self.shared.place.ways
     }
 
     pub(crate) fn objects(&self) -> &dyn ObjectStore {

@@ -11,8 +11,10 @@
 //! commit, and one that is committing cannot be revoked. Clocks only decide how long somebody waits: revoking is safe
 //! at any time.
 
+mod own;
+
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use onefold_io::ErrorKind;
 use onefold_keys::Entropy;
@@ -23,6 +25,7 @@ use super::registers::{Expect, Register, Registers, Version};
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
 use crate::{Error, Result, RootId, forgotten, protocol, roots};
+use own::Own;
 
 /// The folder of sessions' registers.
 const SESSIONS: &str = "sessions";
@@ -52,6 +55,8 @@ struct Core {
     clock: Clock,
     /// When each register was first seen in the version that it has.
     seen: Mutex<HashMap<String, (Version, u64)>>,
+    /// The registers of this process: they show that it lives.
+    own: Mutex<Vec<Weak<Mutex<Own>>>>,
 }
 
 impl LeaseRegistry {
@@ -69,9 +74,28 @@ impl LeaseRegistry {
             entropy,
             clock,
             seen: Mutex::default(),
+            own: Mutex::default(),
         };
         Self {
             core: Arc::new(core),
+        }
+    }
+}
+
+impl LeaseRegistry {
+    /// Shows that the sessions and locks of this process live. For whoever keeps time: once a minute is often enough
+    /// for others, who wait a quarter of an hour. One that was revoked or overtaken is told of that by its next step.
+    pub fn beat(&self) {
+        let own: Vec<_> = {
+            let mut own = self.core.own.lock();
+            own.retain(|own| own.strong_count() > 0);
+            own.iter().filter_map(Weak::upgrade).collect()
+        };
+        for own in own {
+            let own = &mut *own.lock();
+            if let Err(error) = own.beat(&self.core) {
+                tracing::warn!("{error}: it could not be shown that this process lives");
+            }
         }
     }
 }
@@ -95,7 +119,7 @@ impl Registry for LeaseRegistry {
                 return Ok(Box::new(LeasePin {
                     core: Arc::clone(&self.core),
                     name,
-                    own: Mutex::new(Own::new(object, record, version)),
+                    own: self.core.owned(Own::new(object, record, version)),
                 }));
             }
         }
@@ -184,7 +208,7 @@ impl Registry for LeaseRegistry {
             if let Some(version) = self.core.swap(&object, expect, &record)? {
                 return Ok(Box::new(LeaseHeld {
                     core: Arc::clone(&self.core),
-                    own: Mutex::new(Own::new(object, record, version)),
+                    own: self.core.owned(Own::new(object, record, version)),
                 }));
             }
         }
@@ -192,6 +216,13 @@ impl Registry for LeaseRegistry {
 }
 
 impl Core {
+    /// A register of this process, which beats from now on.
+    fn owned(&self, own: Own) -> Arc<Mutex<Own>> {
+        let own = Arc::new(Mutex::new(own));
+        self.own.lock().push(Arc::downgrade(&own));
+        own
+    }
+
     /// A new writer's first record.
     fn record(&self, state: State) -> Result<Record> {
         Ok(Record {
@@ -289,83 +320,19 @@ fn is_exists(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.kind == ErrorKind::Exists)
 }
 
-/// A register and what its writer knows of it.
-struct Own {
-    object: String,
-    record: Record,
-    /// The register's version; none once another wrote.
-    version: Option<Version>,
-    /// The beat of the last try to write.
-    last_beat: u64,
-}
-
-impl Own {
-    fn new(object: String, record: Record, version: Version) -> Self {
-        Self {
-            object,
-            last_beat: record.beat,
-            record,
-            version: Some(version),
-        }
-    }
-
-    /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
-    fn swap(&mut self, core: &Core, state: Option<State>) -> Result<Option<()>> {
-        let state = state.unwrap_or_else(|| self.record.state.clone());
-        while let Some(version) = self.version.clone() {
-            // Each try has a beat of its own, even one whose answer never comes.
-            self.last_beat += 1;
-            let record = Record {
-                beat: self.last_beat,
-                state: state.clone(),
-                ..self.record
-            };
-            match core.swap(&self.object, Expect::Version(version), &record)? {
-                Some(version) => {
-                    (self.record, self.version) = (record, Some(version));
-                    return Ok(Some(()));
-                }
-                // A write that was given up before may have come late.
-                None => self.version = self.written_late(core)?,
-            }
-        }
-        Ok(None)
-    }
-
-    /// The register's version where this writer wrote it.
-    fn written_late(&self, core: &Core) -> Result<Option<Version>> {
-        let Some(register) = core.read(&self.object)? else {
-            return Ok(None);
-        };
-        let found = Record::decode(&register.bytes, &self.object);
-        let is_own = found.is_ok_and(|found| found.nonce == self.record.nonce);
-        Ok(is_own.then_some(register.version))
-    }
-}
-
 struct LeasePin {
     core: Arc<Core>,
     name: String,
-    own: Mutex<Own>,
+    own: Arc<Mutex<Own>>,
 }
 
 impl LeasePin {
     /// Writes the next beat.
     fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
         let lost = Error::PinLost {
-            object: own.object.clone(),
+            object: own.object().to_owned(),
         };
         own.swap(&self.core, state)?.ok_or(lost)
-    }
-}
-
-impl Own {
-    /// What the session says of itself.
-    fn session(&self) -> Session {
-        match &self.record.state {
-            State::Active(session) | State::Committing(_, session) => session.clone(),
-            _ => Session::default(),
-        }
     }
 }
 
@@ -408,23 +375,24 @@ impl Pin for LeasePin {
 
 impl Drop for LeasePin {
     fn drop(&mut self) {
-        let own = self.own.get_mut();
+        let own = &mut *self.own.lock();
         // What was revoked tells why for a day; what is decided and not done is others' to do.
-        if own.version.is_some() && matches!(own.record.state, State::Active(_)) {
-            let _ = self.core.registers.remove(&own.object);
+        if own.is_own() && matches!(own.state(), State::Active(_)) {
+            let _ = self.core.registers.remove(own.object());
+            own.ended();
         }
     }
 }
 
 struct LeaseHeld {
     core: Arc<Core>,
-    own: Mutex<Own>,
+    own: Arc<Mutex<Own>>,
 }
 
 impl LeaseHeld {
     fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
         let overtaken = Error::Overtaken {
-            object: own.object.clone(),
+            object: own.object().to_owned(),
         };
         own.swap(&self.core, state)?.ok_or(overtaken)
     }
@@ -468,9 +436,10 @@ impl Held for LeaseHeld {
 
 impl Drop for LeaseHeld {
     fn drop(&mut self) {
-        let own = self.own.get_mut();
-        if matches!(own.record.state, State::Held) {
+        let own = &mut *self.own.lock();
+        if matches!(own.state(), State::Held) {
             let _ = own.swap(&self.core, Some(State::Free));
         }
+        own.ended();
     }
 }

@@ -26,6 +26,8 @@ const REBUILDS_MAX: usize = 8;
 pub struct Stored {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) keys: Keys,
+    /// Bytes at a container's end that are read in one request; 0 where a request costs little.
+    pub(crate) tail_bytes: usize,
 }
 
 /// What all sessions, readers and writers of an opened repository share.

@@ -2,10 +2,13 @@
 //! anybody.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use onefold_io::MemDir;
+use onefold_store::registry::lease::LeaseRegistry;
 use onefold_store::registry::record::{Record, State};
 use onefold_store::registry::registers::Registers;
+use onefold_store::registry::{Lock, Registry};
 use onefold_store::simulated::{Faults, SimStore};
 use onefold_store::{
     Entropy, Error, Given, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
@@ -226,4 +229,41 @@ fn a_root_that_is_forgotten_does_not_come_back_with_a_late_request() {
         assert!(repository.roots().unwrap().is_empty(), "seed {seed}");
         assert!(check(&repository).unwrap().damage.is_empty(), "seed {seed}");
     }
+}
+
+/// Whoever waits for a session or a lock that shows its life does so for as long as that goes on, and no longer.
+#[test]
+fn who_beats_lives_and_who_stops_is_stale_a_quarter_of_an_hour_later() {
+    const MINUTE_MS: u64 = 60 * 1000;
+    let store = made();
+    let minutes = Arc::new(AtomicU64::new(0));
+    let registry = |seed| {
+        let (minutes, process) = (Arc::clone(&minutes), store.connect());
+        let clock = Arc::new(move || minutes.load(Relaxed) * MINUTE_MS);
+        let registers = Arc::new(process.clone());
+        LeaseRegistry::new(registers, Arc::new(process), Entropy::seeded(seed), clock)
+    };
+    let (beating, looking) = (registry(1), registry(2));
+    let pin = beating.begin(&PinInfo::default(), &[]).unwrap();
+    let held = beating.lock(Lock::Sweep).unwrap();
+    let is_stale = || looking.living().unwrap()[0].is_stale;
+    for _ in 0..100 {
+        minutes.fetch_add(1, Relaxed);
+        beating.beat();
+        assert!(!is_stale() && looking.lock(Lock::Sweep).is_err());
+    }
+    minutes.fetch_add(14, Relaxed);
+    assert!(!is_stale() && looking.lock(Lock::Sweep).is_err());
+    minutes.fetch_add(1, Relaxed);
+    assert!(is_stale());
+    drop(looking.lock(Lock::Sweep).unwrap());
+    // One that was revoked beats no more, and does not come back.
+    looking.revoke(pin.name()).unwrap();
+    beating.beat();
+    assert!(matches!(pin.confirm(), Err(Error::PinLost { .. })));
+    assert!(matches!(held.confirm(), Err(Error::Overtaken { .. })));
+    assert!(looking.living().unwrap().is_empty());
+    drop((pin, held));
+    beating.beat();
+    drop(looking.lock(Lock::Sweep).unwrap());
 }

@@ -1,0 +1,97 @@
+//! A register of this process, and what its writer knows of it.
+//!
+//! Always holds: each write has a beat of its own, so whoever reads the register knows which one it is, even one whose
+//! answer never came.
+
+use crate::Result;
+use crate::registry::record::{Record, Session, State};
+use crate::registry::registers::{Expect, Version};
+
+use super::Core;
+
+/// A register and what its writer knows of it.
+pub(super) struct Own {
+    object: String,
+    record: Record,
+    /// The register's version; none once another wrote.
+    version: Option<Version>,
+    /// The beat of the last try to write.
+    last_beat: u64,
+}
+
+impl Own {
+    pub fn new(object: String, record: Record, version: Version) -> Self {
+        Self {
+            object,
+            last_beat: record.beat,
+            record,
+            version: Some(version),
+        }
+    }
+
+    /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
+    pub fn swap(&mut self, core: &Core, state: Option<State>) -> Result<Option<()>> {
+        let state = state.unwrap_or_else(|| self.record.state.clone());
+        while let Some(version) = self.version.clone() {
+            // Each try has a beat of its own, even one whose answer never comes.
+            self.last_beat += 1;
+            let record = Record {
+                beat: self.last_beat,
+                state: state.clone(),
+                ..self.record
+            };
+            match core.swap(&self.object, Expect::Version(version), &record)? {
+                Some(version) => {
+                    (self.record, self.version) = (record, Some(version));
+                    return Ok(Some(()));
+                }
+                // A write that was given up before may have come late.
+                None => self.version = self.written_late(core)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The register's version where this writer wrote it.
+    fn written_late(&self, core: &Core) -> Result<Option<Version>> {
+        let Some(register) = core.read(&self.object)? else {
+            return Ok(None);
+        };
+        let found = Record::decode(&register.bytes, &self.object);
+        let is_own = found.is_ok_and(|found| found.nonce == self.record.nonce);
+        Ok(is_own.then_some(register.version))
+    }
+
+    /// What the session says of itself.
+    pub fn session(&self) -> Session {
+        match &self.record.state {
+            State::Active(session) | State::Committing(_, session) => session.clone(),
+            _ => Session::default(),
+        }
+    }
+
+    /// Shows that its writer lives, unless it is its no more.
+    pub fn beat(&mut self, core: &Core) -> Result<()> {
+        self.swap(core, None).map(drop)
+    }
+
+    /// Whether no other has written it, as far as its writer knows.
+    pub fn is_own(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Its writer writes it no more.
+    pub fn ended(&mut self) {
+        self.version = None;
+    }
+
+    /// The register's name.
+    pub fn object(&self) -> &str {
+        &self.object
+    }
+
+    /// What its writer wrote last.
+    pub fn state(&self) -> &State {
+        &self.record.state
+    }
+}
