@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("index", &["io", "chunk"]),
     ("papers", &["io", "chunk", "index"]),
     ("store", &["io", "chunk", "index", "keys"]),
+    ("remote", &["io", "store"]),
     ("backup", &["io", "chunk", "store"]),
     ("lab", &["io", "chunk"]),
     ("volume", &["io", "chunk", "index"]),
@@ -30,7 +31,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "onefold",
         &[
-            "io", "chunk", "index", "papers", "store", "backup", "lab", "volume", "export", "mount",
+            "io", "chunk", "index", "papers", "store", "remote", "backup", "lab", "volume",
+            "export", "mount",
         ],
     ),
 ];

@@ -1,0 +1,287 @@
+//! A client of one bucket: requests that are tried again, and what becomes of those that fail.
+//!
+//! Always holds: the crate below tries nothing again by itself, so each attempt is seen here. Callers are threads of the
+//! engine; they wait on a runtime of two threads that belongs to this client alone.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3;
+use object_store::path::Path;
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore as _, ObjectStoreExt, PutMode, PutOptions,
+};
+use onefold_io::ErrorKind;
+use onefold_store::{Entropy, Error, Result};
+use tokio::runtime::Runtime;
+
+use crate::answer::{self, Failure};
+use crate::http::Traffic;
+use crate::patience::{Patience, Pause};
+
+/// Threads that move bytes, for all threads of the engine.
+const RUNTIME_THREADS: usize = 2;
+/// Objects that one request removes; no store takes more.
+const DELETES_A_REQUEST: usize = 1000;
+
+/// A client of the objects below one prefix of a bucket.
+pub(crate) struct Client {
+    /// Until the client is dropped.
+    runtime: Option<Runtime>,
+    store: AmazonS3,
+    prefix: String,
+    pub traffic: Arc<Traffic>,
+    pub entropy: Entropy,
+    pub pause: Pause,
+}
+
+/// What one attempt came to.
+pub(crate) type Attempt<T> = std::result::Result<T, (Failure, String)>;
+
+impl Client {
+    pub fn new(
+        store: AmazonS3,
+        prefix: &str,
+        traffic: Arc<Traffic>,
+        entropy: Entropy,
+        pause: Pause,
+    ) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(RUNTIME_THREADS)
+            .thread_name("network")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::no_thread("the network", &error))?;
+        Ok(Self {
+            runtime: Some(runtime),
+            store,
+            prefix: prefix.to_owned(),
+            traffic,
+            entropy,
+            pause,
+        })
+    }
+
+    /// The key of an object.
+    fn key(&self, name: &str) -> Path {
+        match self.prefix.is_empty() {
+            true => Path::from(name),
+            false => Path::from(format!("{}/{name}", self.prefix)),
+        }
+    }
+
+    /// The object's name, of a key that was listed.
+    fn name_of(&self, key: &Path) -> Option<String> {
+        let name = key.as_ref().strip_prefix(&*self.prefix)?;
+        Some(name.trim_start_matches('/').to_owned())
+    }
+
+    /// One attempt.
+    pub fn attempt<T>(&self, request: impl Future<Output = object_store::Result<T>>) -> Attempt<T> {
+        let runtime = self.runtime.as_ref().expect("it is there until the drop");
+        let done = runtime.block_on(request);
+        done.map_err(|error| answer::of(&error))
+    }
+
+    /// Attempts until one is answered, or patience ends. For requests that may be done several times.
+    pub fn ask<T>(
+        &self,
+        op: &'static str,
+        name: &str,
+        mut attempt: impl FnMut() -> Attempt<T>,
+    ) -> Result<T> {
+        let mut patience = self.patience();
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err((Failure::NoAnswer(asked_s), words)) if patience.wait(asked_s) => {
+                    tracing::info!("{op} {name}: {words}: asked again");
+                }
+                Err((failure, words)) => return Err(answer::error(op, name, failure, words)),
+            }
+        }
+    }
+
+    pub fn patience(&self) -> Patience<'_> {
+        Patience::new(&self.traffic, &self.entropy, &self.pause)
+    }
+
+    /// Puts an object, once. Gives its new version.
+    pub fn put(&self, name: &str, bytes: &Bytes, mode: PutMode) -> Attempt<Option<String>> {
+        let key = self.key(name);
+        let put = self
+            .store
+            .put_opts(&key, bytes.clone().into(), PutOptions::from(mode));
+        Ok(self.attempt(put)?.e_tag)
+    }
+
+    /// The object, or the part of it that `range` names, and what the store says of it.
+    ///
+    /// # Errors
+    /// Of damage where it is longer than `bytes_max`; failures of the store.
+    pub fn get(
+        &self,
+        name: &str,
+        range: Option<GetRange>,
+        bytes_max: u64,
+    ) -> Result<(Vec<u8>, ObjectMeta)> {
+        let key = self.key(name);
+        let got = self.ask("read", name, || {
+            let options = GetOptions {
+                range: range.clone(),
+                ..GetOptions::default()
+            };
+            let getting = async {
+                let result = self.store.get_opts(&key, options).await?;
+                let (meta, range) = (result.meta.clone(), result.range.clone());
+                let expected = range.end - range.start;
+                if expected > bytes_max {
+                    return Ok(Err(expected));
+                }
+                let mut bytes = Vec::with_capacity(expected as usize);
+                let mut pieces = result.into_stream();
+                while let Some(piece) = pieces.try_next().await? {
+                    bytes.extend_from_slice(&piece);
+                }
+                Ok(Ok((bytes, meta, expected)))
+            };
+            match self.attempt(getting)? {
+                Ok((bytes, meta, expected)) => {
+                    require_whole(bytes.len(), expected)?;
+                    Ok(Ok((bytes, meta)))
+                }
+                Err(too_long) => Ok(Err(too_long)),
+            }
+        })?;
+        got.map_err(|len| {
+            let what = format!("{len} bytes, at most {bytes_max} can be");
+            Error::damaged(name, Some(bytes_max), what)
+        })
+    }
+
+    /// The object's bytes from `offset` on into `buf`, whole.
+    pub fn get_into(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let key = self.key(name);
+        let wanted = buf.len() as u64;
+        let len = self.ask("read", name, || {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(offset..offset + wanted)),
+                ..GetOptions::default()
+            };
+            let getting = async {
+                let result = self.store.get_opts(&key, options).await?;
+                if result.range.end - result.range.start < wanted {
+                    return Ok((wanted as usize, result.meta.size));
+                }
+                let len = result.meta.size;
+                let mut pieces = result.into_stream();
+                let mut filled = 0;
+                while let Some(piece) = pieces.try_next().await? {
+                    // More than was asked for is cut off.
+                    let some = piece.len().min(buf.len() - filled);
+                    buf[filled..filled + some].copy_from_slice(&piece[..some]);
+                    filled += some;
+                }
+                Ok((filled, len))
+            };
+            let (filled, len) = self.attempt(getting)?;
+            require_whole(filled, wanted)?;
+            Ok(len)
+        })?;
+        match len < offset + wanted {
+            false => Ok(()),
+            true => {
+                let what = format!("expected {wanted} bytes, but the object ends at {len}");
+                let error = onefold_io::Error::new("read", name, ErrorKind::Short, what);
+                Err(error.at(offset).into())
+            }
+        }
+    }
+
+    /// What the store says of an object.
+    pub fn head(&self, name: &str) -> Result<ObjectMeta> {
+        let key = self.key(name);
+        self.ask("stat", name, || self.attempt(self.store.head(&key)))
+    }
+
+    /// Removes an object; one that is not there is no error.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let key = self.key(name);
+        let deleted = self.ask("remove", name, || self.attempt(self.store.delete(&key)));
+        match deleted {
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes many objects, a thousand a request; one by one where the store knows no such request.
+    pub fn delete_all(&self, names: &[String]) -> Result<()> {
+        for some in names.chunks(DELETES_A_REQUEST) {
+            let deleted = self.ask("remove", &some[0], || {
+                let keys: Vec<_> = some.iter().map(|name| Ok(self.key(name))).collect();
+                let keys = futures_util::stream::iter(keys).boxed();
+                self.attempt(self.store.delete_stream(keys).try_collect::<Vec<_>>())
+            });
+            match deleted {
+                Err(Error::Io(error)) if error.kind == ErrorKind::Device => {
+                    tracing::info!("{error}: objects are removed one by one");
+                    some.iter().try_for_each(|name| self.delete(name))?;
+                }
+                other => drop(other?),
+            }
+        }
+        Ok(())
+    }
+
+    /// What lies below a folder, or anywhere below the prefix where that is empty, in order of name, with what the store
+    /// says of it.
+    pub fn list(&self, folder: &str) -> Result<Vec<(String, ObjectMeta)>> {
+        let below = match (&*self.prefix, folder) {
+            ("", "") => None,
+            (prefix, "") => Some(Path::from(prefix)),
+            (_, folder) => Some(self.key(folder)),
+        };
+        let mut found: Vec<ObjectMeta> = Vec::new();
+        self.ask("list", folder, || {
+            // What was listed before an answer failed to come is not asked for again.
+            let last = found.last().map(|meta| meta.location.clone());
+            let mut listing = match &last {
+                Some(last) => self.store.list_with_offset(below.as_ref(), last),
+                None => self.store.list(below.as_ref()),
+            };
+            self.attempt(async {
+                while let Some(meta) = listing.try_next().await? {
+                    found.push(meta);
+                }
+                Ok(())
+            })
+        })?;
+        let named = found.into_iter();
+        let named = named.filter_map(|meta| Some((self.name_of(&meta.location)?, meta)));
+        let mut named: Vec<_> = named.collect();
+        named.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(named)
+    }
+}
+
+/// A body that ends early, though its connection does not say so, is no answer.
+fn require_whole(came: usize, expected: u64) -> Attempt<()> {
+    match came as u64 == expected {
+        true => Ok(()),
+        false => {
+            let words = format!("{came} of {expected} bytes came");
+            Err((Failure::NoAnswer(0), words))
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Nobody waits for a name that is being looked up.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Whether a store can be shared: what it must do is tried, over two connections.
+//!
+//! A trial can refute and not prove: a store that lets two writers win once in a million races passes. Objects of the
+//! trial lie below `doctor/` and are removed at its end.
+
+mod clocks;
+mod races;
+mod readings;
+
+use bytes::Bytes;
+use object_store::PutMode;
+use onefold_store::objects::ObjectStore;
+use onefold_store::{Error, Result};
+
+use crate::answer::{self, Failure};
+use crate::client::Client;
+use crate::{Location, Options, service};
+
+/// The folder of a trial's objects.
+pub(crate) const DOCTOR_FOLDER: &str = "doctor";
+
+/// What a trial came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// As it must be.
+    Good,
+    /// It does not matter for what is stored, but is worth knowing.
+    Note,
+    /// Several machines, or a prune beside a backup, would lose data.
+    Unshared,
+    /// A repository cannot work there.
+    Bad,
+}
+
+/// A trial, and what it came to.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was tried, in a few words.
+    pub trial: &'static str,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// What was seen.
+    pub seen: String,
+    /// What to do about it, where there is something.
+    pub remedy: Option<String>,
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// What must hold before a repository is made: races and readings.
+    Quick,
+    /// All of it: a list of more than one page and how fast the store is, too.
+    Full,
+}
+
+/// Tries a store; `each` hears of each trial when it is done.
+///
+/// # Errors
+/// Failures of the store that leave nothing to be tried: it cannot be reached, or may not be written.
+pub fn examine(
+    location: &Location,
+    options: &Options,
+    extent: Extent,
+    each: &mut dyn FnMut(&Finding),
+) -> Result<Vec<Finding>> {
+    let one = service::client(location, options)?;
+    let other = service::client(location, options)?;
+    let folder = format!("{DOCTOR_FOLDER}/{:016x}", options.entropy.u64());
+    let mut trials = Trials {
+        connections: [&one, &other],
+        folder,
+        found: Vec::new(),
+        each,
+    };
+    let done = trials.run(extent);
+    let cleared = trials.clear();
+    done.and(cleared)?;
+    Ok(trials.found)
+}
+
+/// The verdict on a store as a whole: the worst of all.
+pub fn verdict(findings: &[Finding]) -> Verdict {
+    let worst = |one: Verdict, finding: &Finding| match (one, finding.verdict) {
+        (Verdict::Bad, _) | (_, Verdict::Bad) => Verdict::Bad,
+        (Verdict::Unshared, _) | (_, Verdict::Unshared) => Verdict::Unshared,
+        (Verdict::Note, _) | (_, Verdict::Note) => Verdict::Note,
+        _ => Verdict::Good,
+    };
+    findings.iter().fold(Verdict::Good, worst)
+}
+
+/// Trials under way.
+struct Trials<'a> {
+    connections: [&'a Client; 2],
+    folder: String,
+    found: Vec<Finding>,
+    each: &'a mut dyn FnMut(&Finding),
+}
+
+impl Trials<'_> {
+    fn run(&mut self, extent: Extent) -> Result<()> {
+        self.reach()?;
+        readings::objects(self)?;
+        readings::ranges(self)?;
+        readings::lists(self)?;
+        races::conditions(self)?;
+        races::create(self)?;
+        races::replace(self)?;
+        if extent == Extent::Full {
+            readings::pages(self)?;
+            clocks::speed(self)?;
+        }
+        clocks::clock(self);
+        Ok(())
+    }
+
+    /// The name of a trial's object.
+    fn name(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder)
+    }
+
+    fn tell(&mut self, trial: &'static str, verdict: Verdict, seen: impl Into<String>) {
+        self.tell_with(trial, verdict, seen, None);
+    }
+
+    fn tell_with(
+        &mut self,
+        trial: &'static str,
+        verdict: Verdict,
+        seen: impl Into<String>,
+        remedy: Option<&str>,
+    ) {
+        let finding = Finding {
+            trial,
+            verdict,
+            seen: seen.into(),
+            remedy: remedy.map(str::to_owned),
+        };
+        (self.each)(&finding);
+        self.found.push(finding);
+    }
+
+    /// That something can be written and read at all. Its errors are the user's to read: they name what is wrong.
+    fn reach(&mut self) -> Result<()> {
+        let name = self.name("reach");
+        self.connections[0].put_anyhow(&name, b"onefold")?;
+        let found = ObjectStore::get(self.connections[1], &name)?;
+        match found == b"onefold" {
+            true => self.tell(
+                "write and read",
+                Verdict::Good,
+                "an object reads as it was written",
+            ),
+            false => self.tell(
+                "write and read",
+                Verdict::Bad,
+                format!("{} other bytes came", found.len()),
+            ),
+        }
+        Ok(())
+    }
+
+    /// Removes all that the trials left.
+    fn clear(&self) -> Result<()> {
+        let client = self.connections[0];
+        let left = Client::list(client, &self.folder)?;
+        let names: Vec<_> = left.into_iter().map(|(name, _)| name).collect();
+        Client::delete_all(client, &names)
+    }
+}
+
+impl Client {
+    fn put_anyhow(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        ObjectStore::put(self, name, &[bytes])
+    }
+
+    /// Puts an object under a condition, once. Whether it was done; `None` where nobody knows.
+    fn put_if(&self, name: &str, bytes: &Bytes, mode: PutMode) -> Result<Option<bool>> {
+        match self.put(name, bytes, mode) {
+            Ok(_) => Ok(Some(true)),
+            Err((Failure::Taken | Failure::Missing, _)) => Ok(Some(false)),
+            Err((Failure::NoAnswer(_) | Failure::Conflict, _)) => Ok(None),
+            Err((Failure::Refused, words)) => Err(unconditional(words)),
+            Err((failure, words)) => Err(answer::error("write", name, failure, words)),
+        }
+    }
+}
+
+fn unconditional(words: String) -> Error {
+    Error::Option(format!("the store takes no conditional writes: {words}"))
+}

@@ -1,0 +1,152 @@
+//! Repositories on object storage: what `onefold-store` asks of a place, over the protocol of S3.
+//!
+//! ```text
+//! engine's threads ─▶ Client (objects, registers: attempts, patience, read-back)
+//!                       ─▶ object_store (S3: signatures, lists, credentials)
+//!                            ─▶ Http (hyper: a pool of connections, counted, limited, watched)
+//! heart: each minute the sessions and locks of this process show that they live
+//! ```
+//!
+//! Always holds: an object is put under a free name by a conditional request, or not at all; what becomes of a request
+//! without an answer is found out before anybody is told; and nothing that the network does counts as loss or damage.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod client;
+pub mod doctor;
+mod heart;
+mod http;
+mod location;
+mod objects;
+mod patience;
+mod profile;
+mod registers;
+mod service;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onefold_io::Dir;
+use onefold_store::objects::ObjectStore;
+use onefold_store::registry::Registry;
+use onefold_store::registry::lease::LeaseRegistry;
+use onefold_store::registry::registers::Registers;
+use onefold_store::{Entropy, Place, Result, Ways};
+
+use client::Client;
+use heart::Beating;
+pub use http::Counts;
+pub use location::Location;
+pub use patience::Pause;
+
+/// The object that names the machine which uses a repository alone; missing where many share it.
+pub const SINGLE_WRITER_OBJECT: &str = "single-writer";
+
+/// What is best asked of a store over a network at a time.
+const WAYS: Ways = Ways {
+    puts_at_once: 4,
+    gets_at_once: 16,
+    gap_bytes: 1 << 20,
+    tail_bytes: 256 << 10,
+    grace_s: 24 * 60 * 60,
+};
+
+/// Who asks, as the store knows them.
+#[derive(Clone, Default)]
+pub enum Credentials {
+    /// Whom the environment names.
+    #[default]
+    Environment,
+    /// Who has these keys.
+    Keys {
+        /// The name of the keys.
+        id: String,
+        /// The secret that signs.
+        secret: String,
+    },
+}
+
+/// How a bucket is spoken to.
+#[derive(Clone)]
+pub struct Options {
+    /// Who asks.
+    pub credentials: Credentials,
+    /// Names of sessions, and the chance in pauses.
+    pub entropy: Entropy,
+    /// Waits between attempts.
+    pub pause: Pause,
+    /// Bytes a second that are sent at most.
+    pub upload_bytes_s_max: Option<u64>,
+    /// Bytes a second that are received at most.
+    pub download_bytes_s_max: Option<u64>,
+    /// Files with certificates that are trusted beside the system's, in PEM.
+    pub cacert: Vec<PathBuf>,
+    /// A request in which no byte has moved for so long is given up.
+    pub stalled_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::default(),
+            entropy: Entropy::system(),
+            pause: Arc::new(|ms| {
+                std::thread::sleep(Duration::from_millis(ms));
+                true
+            }),
+            upload_bytes_s_max: None,
+            download_bytes_s_max: None,
+            cacert: Vec::new(),
+            stalled_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A connection to the place of a repository in a bucket.
+#[derive(Clone)]
+pub struct Remote {
+    client: Arc<Client>,
+    registry: Arc<dyn Registry>,
+}
+
+impl Remote {
+    /// Prepares to speak to the bucket; no request is made yet.
+    ///
+    /// # Errors
+    /// [`onefold_store::Error::Option`]: what the environment says of the service makes no sense.
+    pub fn connect(location: &Location, options: &Options) -> Result<Self> {
+        let client = Arc::new(service::client(location, options)?);
+        let began = Instant::now();
+        let registers: Arc<dyn Registers> = client.clone();
+        let objects: Arc<dyn ObjectStore> = client.clone();
+        let registry = LeaseRegistry::new(
+            registers,
+            objects,
+            options.entropy.clone(),
+            Arc::new(move || began.elapsed().as_millis() as u64),
+        );
+        let registry = Arc::new(Beating::begin(registry)?);
+        Ok(Self { client, registry })
+    }
+
+    /// The repository's place, with this machine's `own` folder for index and scratch.
+    pub fn place(&self, own: Arc<dyn Dir>) -> Place {
+        Place {
+            objects: self.client.clone(),
+            registry: Arc::clone(&self.registry),
+            own,
+            ways: WAYS,
+        }
+    }
+
+    /// Registers in the bucket, below the same prefix.
+    pub fn registers(&self) -> Arc<dyn Registers> {
+        self.client.clone()
+    }
+
+    /// What went over the wire so far.
+    pub fn counts(&self) -> Counts {
+        self.client.traffic.counts()
+    }
+}

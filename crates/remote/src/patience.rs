@@ -1,0 +1,114 @@
+//! How long a request is tried again: with pauses that double, each a random part of that, so that machines which failed
+//! together do not come back together.
+
+use std::sync::Arc;
+
+use onefold_store::Entropy;
+
+use crate::http::Traffic;
+
+/// Waits for so many milliseconds; false where whoever waits should give up at once.
+pub type Pause = Arc<dyn Fn(u64) -> bool + Send + Sync>;
+
+/// The first pause is at most so long, in milliseconds.
+const FIRST_MS: u64 = 200;
+/// No pause is longer, in milliseconds.
+const PAUSE_MS_MAX: u64 = 10_000;
+/// All pauses of a request together, in milliseconds: five minutes. A store that is restarted is back by then, and
+/// nobody wants to begin a long backup anew.
+const PATIENCE_MS: u64 = 5 * 60 * 1000;
+/// The same before the store has ever answered: who mistyped its name is to hear of it soon.
+const FIRST_PATIENCE_MS: u64 = 5_000;
+
+/// The pauses of one request.
+pub(crate) struct Patience<'a> {
+    traffic: &'a Traffic,
+    entropy: &'a Entropy,
+    pause: &'a Pause,
+    tries: u32,
+    waited_ms: u64,
+}
+
+impl<'a> Patience<'a> {
+    pub fn new(traffic: &'a Traffic, entropy: &'a Entropy, pause: &'a Pause) -> Self {
+        Self {
+            traffic,
+            entropy,
+            pause,
+            tries: 0,
+            waited_ms: 0,
+        }
+    }
+
+    /// Waits before the next attempt, as long as the store asked at least, in seconds; false where there is none.
+    pub fn wait(&mut self, asked_s: u64) -> bool {
+        let patience = match self.traffic.has_answered() {
+            true => PATIENCE_MS,
+            false => FIRST_PATIENCE_MS,
+        };
+        if self.waited_ms >= patience {
+            return false;
+        }
+        let pause_max = (FIRST_MS << self.tries.min(16)).min(PAUSE_MS_MAX);
+        self.tries += 1;
+        let jitter = 1 + self.entropy.u64() % pause_max;
+        let pause_ms = jitter.max(asked_s.saturating_mul(1000)).min(patience);
+        // The longest that it could have been: how often is tried does not depend on chance.
+        self.waited_ms += pause_ms.max(pause_max);
+        (self.pause)(pause_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    fn pauses(answered: bool, asked_s: u64) -> Vec<u64> {
+        let pauses = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&pauses);
+        let pause: Pause = Arc::new(move |ms| {
+            noted.lock().push(ms);
+            true
+        });
+        let traffic = Traffic::new(None, None);
+        if answered {
+            traffic.note_answer();
+        }
+        let entropy = Entropy::seeded(1);
+        let mut patience = Patience::new(&traffic, &entropy, &pause);
+        while patience.wait(asked_s) {}
+        drop(patience);
+        let pauses = pauses.lock().clone();
+        pauses
+    }
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_end() {
+        let pauses = pauses(true, 0);
+        assert!(pauses[0] <= FIRST_MS && pauses.iter().all(|ms| *ms <= PAUSE_MS_MAX));
+        assert!(pauses.iter().any(|ms| *ms > PAUSE_MS_MAX / 2));
+        assert!((30..40).contains(&pauses.len()), "{}", pauses.len());
+    }
+
+    #[test]
+    fn who_is_not_there_at_all_is_given_up_soon() {
+        assert!(pauses(false, 0).iter().sum::<u64>() <= 10_000);
+    }
+
+    #[test]
+    fn what_the_store_asks_for_is_kept() {
+        assert!(pauses(true, 7).iter().all(|ms| *ms >= 7_000));
+        let endless = pauses(true, u64::MAX);
+        assert_eq!(endless, [PATIENCE_MS]);
+    }
+
+    #[test]
+    fn who_is_interrupted_waits_no_longer() {
+        let pause: Pause = Arc::new(|_| false);
+        let traffic = Traffic::new(None, None);
+        let entropy = Entropy::seeded(1);
+        assert!(!Patience::new(&traffic, &entropy, &pause).wait(0));
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests of the crate: against a server of our own that fails as it is told, and against a real one.
+
+mod conformance;
+mod doctor;
+mod fake;
+mod fixture;
+mod lost_answers;
+mod real;
+#[path = "../../../io/tests/it/told.rs"]
+mod told;
