@@ -58,11 +58,11 @@ pub struct Global {
     #[command(flatten)]
     pub typed: Typed,
 
-    /// Folder of the repository
+    /// Folder of the repository, or a bucket of object storage: s3://BUCKET/PREFIX, s3:https://HOST/BUCKET/PREFIX
     #[arg(
         short,
         long,
-        value_name = "FOLDER",
+        value_name = "PLACE",
         env = "ONEFOLD_REPOSITORY",
         hide_env_values = true,
         global = true
@@ -153,6 +153,23 @@ pub struct Global {
     )]
     pub index_dir: Option<PathBuf>,
 
+    /// Send at most so much a second to a bucket: a number of KiB, or a SIZE such as 5M
+    #[arg(long, value_name = "RATE", value_parser = human::parse_rate, global = true)]
+    pub limit_upload: Option<u64>,
+
+    /// Receive at most so much a second from a bucket
+    #[arg(long, value_name = "RATE", value_parser = human::parse_rate, global = true)]
+    pub limit_download: Option<u64>,
+
+    /// Trust the certificates in this file (PEM), too, where a bucket is reached by https; can be given several times
+    #[arg(long, value_name = "FILE", global = true)]
+    pub cacert: Vec<PathBuf>,
+
+    /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone, and
+    /// does no more
+    #[arg(long, global = true)]
+    pub take_over: bool,
+
     /// Wait so long for another prune or repair to end, such as 30s, 5m, 2h
     #[arg(long, value_name = "DURATION", value_parser = human::parse_duration, global = true)]
     pub retry_lock: Option<Duration>,
@@ -204,9 +221,6 @@ pub struct Needless {
     option: Vec<String>,
     /// Option of HTTPS storage
     #[arg(long, value_name = "FILE", global = true, hide = true)]
-    cacert: Vec<PathBuf>,
-    /// Option of HTTPS storage
-    #[arg(long, value_name = "FILE", global = true, hide = true)]
     tls_client_cert: Option<PathBuf>,
     /// Option of HTTPS storage
     #[arg(long, global = true, hide = true)]
@@ -250,6 +264,7 @@ impl From<Level> for Compression {
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     Init(verbs::init::Args),
+    Doctor(verbs::doctor::Args),
     Backup(verbs::backup::Args),
     Snapshots(verbs::snapshots::Args),
     Ls(verbs::ls::Args),

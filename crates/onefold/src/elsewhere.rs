@@ -209,8 +209,6 @@ mod tests {
                 "onefold forget --keep-last 1 --repack-cacheable-only",
                 "no cache",
             ),
-            ("onefold snapshots --limit-download=5", "not yet"),
-            ("onefold --limit-upload 5 backup x", "not yet"),
             ("onefold check --host x", "all snapshots are checked"),
             ("onefold init --from-repo x", "--chunker"),
             ("onefold list index", "stats --mode raw-data"),

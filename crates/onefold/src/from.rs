@@ -10,6 +10,7 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, Purpose};
+use crate::site::Site;
 use crate::{place, repository};
 
 /// The variable that holds the other repository's password itself.
@@ -100,11 +101,11 @@ impl FromPassword {
     /// # Errors
     /// Those of opening one.
     pub fn open(&self, named: &Path, global: &Global, activity: &str) -> Result<Repository> {
-        let place = place::folder(named.as_os_str())?;
+        let place = place::site(named.as_os_str(), global)?;
         repository::open_other(global, &place, activity, || self.secret(&place))
     }
 
-    fn secret(&self, place: &Path) -> Result<Secret> {
+    fn secret(&self, place: &Site) -> Result<Secret> {
         if self.from_insecure_no_password {
             return Ok(Secret::new(Vec::new()));
         }

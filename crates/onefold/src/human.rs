@@ -87,6 +87,22 @@ pub fn ratio(big: u64, small: u64) -> String {
     }
 }
 
+/// Parses a rate in bytes a second: a bare number counts KiB, as restic's does; with a unit it is a size.
+///
+/// # Errors
+/// In words, for whoever typed it: it is none, or it is zero.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
+    let rate = match is_bare {
+        true => parse_bytes(&format!("{text}K")),
+        false => parse_bytes(text),
+    }?;
+    match rate {
+        0 => Err("at a rate of 0 nothing moves: leave it out for none".into()),
+        rate => Ok(rate),
+    }
+}
+
 /// Parses a size as people write it: `4096`, `64K`, `16MiB`, `1.5g`. Units are binary, as restic's. Errors: a sentence
 /// for the user.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {

@@ -175,6 +175,7 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
         ),
         Verb::Version(_) => ("version", NOTHING),
         Verb::Completions(_) => ("completions", NOTHING),
+        Verb::Doctor(_) => ("doctor", NOTHING),
         Verb::Man(_) => ("man", NOTHING),
     }
 }

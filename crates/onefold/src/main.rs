@@ -9,6 +9,8 @@
 //! `main`; the clock, the host and the user are asked for here and passed down.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "remote")]
+mod bucket;
 mod cli;
 mod elsewhere;
 mod environment;
@@ -37,6 +39,7 @@ mod remedy;
 mod repository;
 mod select;
 mod signal;
+mod site;
 mod spec;
 mod sweeping;
 mod traces;

@@ -1,30 +1,53 @@
-//! The place of a repository, as users write it: a local folder. Every flag, variable and file that names a repository
-//! is parsed here.
+//! The place of a repository, as users write it: a local folder, or a bucket (`s3:…`). Every flag, variable and file
+//! that names a repository is parsed here.
 //!
 //! The rule: a colon before the first slash names a place of another kind, `KIND:…`. A kind that is not supported is
 //! refused, whatever its name: a list of known kinds would let others pass, and a typing error or another program's
 //! form (`nas:repo`, `user@host:/srv`, `smb://…`) would make a local folder of that name, while its owner believes that
-//! the backup is elsewhere. A supported kind gets an arm in [`folder`].
+//! the backup is elsewhere. A supported kind gets an arm in [`site`].
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::paths::shown;
+use crate::site::Site;
 
 /// Kinds of storage, by restic's names, that are not supported yet.
-const NOT_YET: [&str; 10] = [
-    "s3", "sftp", "rest", "rclone", "b2", "gs", "azure", "swift", "http", "https",
+const NOT_YET: [&str; 9] = [
+    "sftp", "rest", "rclone", "b2", "gs", "azure", "swift", "http", "https",
 ];
 
-/// Returns the local folder that `place` names.
+/// Returns the folder or bucket that `place` names.
 ///
 /// # Errors
 /// [`Error::Usage`]: it names nothing, a place of another kind, or the home folder by a `~` that no shell has replaced.
 /// The message says what to write instead.
-pub fn folder(place: &OsStr) -> Result<PathBuf> {
+pub fn site(place: &OsStr, global: &Global) -> Result<Site> {
     let bytes = place.as_bytes();
+    match kind(bytes) {
+        Some((b"s3", _)) => bucket(bytes, global),
+        _ => folder(bytes).map(Site::Folder),
+    }
+}
+
+#[cfg(feature = "remote")]
+fn bucket(place: &[u8], global: &Global) -> Result<Site> {
+    let text = String::from_utf8_lossy(place);
+    crate::bucket::Bucket::named(&text, global).map(Site::Bucket)
+}
+
+#[cfg(not(feature = "remote"))]
+fn bucket(place: &[u8], _global: &Global) -> Result<Site> {
+    Err(Error::Usage(format!(
+        "{}: this onefold was built without object storage (the feature \"remote\")",
+        shown(place)
+    )))
+}
+
+fn folder(bytes: &[u8]) -> Result<PathBuf> {
     match kind(bytes) {
         Some((b"local", rest)) => local(rest),
         Some((kind, rest)) => Err(Error::Usage(refusal(bytes, kind, rest))),
@@ -65,7 +88,7 @@ fn refusal(place: &[u8], kind: &[u8], rest: &[u8]) -> String {
         return format!("{place} is a URL: write the folder itself, {path}; {or_folder}");
     }
     format!(
-        "{place} names a place elsewhere, because of the colon before the first slash, and repositories are in local folders: mount that place and name the folder where it is mounted; {or_folder}"
+        "{place} names a place elsewhere, because of the colon before the first slash, and repositories are in local folders or buckets (s3:): mount that place and name the folder where it is mounted; {or_folder}"
     )
 }
 
@@ -80,7 +103,7 @@ mod tests {
     use super::*;
 
     fn folder_of(place: &str) -> Result<PathBuf, String> {
-        folder(OsStr::new(place)).map_err(|error| error.to_string())
+        folder(place.as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -95,7 +118,8 @@ mod tests {
             "smb://nas/share",
             "dav+https://x",
             "C:\\backups",
-            "s3:bucket",
+            "sftp:bucket",
+            "S3:bucket",
             "Local:x",
             "locale:x",
         ] {

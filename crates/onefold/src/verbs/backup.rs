@@ -27,6 +27,7 @@ use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::out::Out;
 use crate::progress::{Doing, Expected, Meter};
 use crate::select::{self, Spec, short, tag_list};
+use crate::site::Site;
 use crate::verbs::init::{self, Choices};
 use crate::{group, machine, repository, when};
 
@@ -179,15 +180,19 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     // A mistyped source makes no repository either, nor does the repository's own folder.
     let places = sources::places(&input);
     if !places.is_empty() {
-        excludes.folders = sources::own_folder(&place).into_iter().collect();
+        excludes
+            .folders
+            .extend(place.folder().and_then(sources::own_folder));
         backup::confirm_sources(&places, &excludes)?;
     }
     let repository = open(args, global, &place, out)?;
     if !places.is_empty() {
         // The repository may have been made just now.
-        let index = repository::index_folder(global, &repository);
-        excludes.folders = sources::own_folder(&place).into_iter().collect();
-        sources::say_left_out(&places, (&place, "the repository itself"), out)?;
+        let index = repository::index_folder(&place, global, &repository);
+        if let Some(folder) = place.folder() {
+            excludes.folders = sources::own_folder(folder).into_iter().collect();
+            sources::say_left_out(&places, (folder, "the repository itself"), out)?;
+        }
         if let Some(index) = index {
             excludes.folders.extend(sources::own_folder(&index));
             sources::say_left_out(&places, (&index, "the repository's index"), out)?;
@@ -240,24 +245,23 @@ fn saved_all_the_same(error: Error, outcome: &Outcome) -> Error {
 }
 
 /// Opens the repository; where there is none, makes it if `--init` says so or the person at the terminal wants it.
-fn open(args: &Args, global: &Global, place: &Path, out: &Out) -> Result<Repository> {
+fn open(args: &Args, global: &Global, place: &Site, out: &Out) -> Result<Repository> {
     let activity = "a backup";
-    if repository::exists(place)? {
+    if place.has_repository()? {
         let repository = repository::open_at(global, place, activity, args.dry_run)?;
-        let differing =
-            init::differing(&args.choices, &repository, repository::group_access(place)?);
+        let differing = init::differing(&args.choices, &repository, place.group_access()?);
         if !out.quiet && !out.json {
             differing.iter().for_each(|text| out.note(text));
         }
         return Ok(repository);
     }
     if args.dry_run {
-        return Err(Error::NoRepository(place.display().to_string()));
+        return Err(Error::NoRepository(place.display()));
     }
     let is_wanted =
         args.init || (repository::on_terminal() && !args.stdin && repository::offer(place)?);
     if !is_wanted {
-        return Err(Error::NoRepository(place.display().to_string()));
+        return Err(Error::NoRepository(place.display()));
     }
     let secret: Option<Secret> = init::make(&args.choices, global, place, out)?;
     repository::open_with(global, place, activity, secret.as_ref())

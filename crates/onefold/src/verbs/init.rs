@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onefold_io::{FileDir, GroupAccess};
 use onefold_store::config::CHUNK_BYTES_MEAN_DEFAULT;
-use onefold_store::{Encryption, InitOptions, Repository, Secret};
+use onefold_store::{Encryption, Entropy, InitOptions, Place, Repository, Secret};
 use serde_json::json;
 
 use crate::cli::{Global, names};
@@ -15,6 +15,9 @@ use crate::exit::Exit;
 use crate::from::FromPassword;
 use crate::out::Out;
 use crate::password::Purpose;
+use crate::site::Site;
+#[cfg(feature = "remote")]
+use crate::verbs::doctor;
 use crate::{human, interrupted, machine, repository, when};
 
 /// Make a new repository
@@ -62,6 +65,11 @@ pub struct Choices {
     /// the folder is there already with mode 2770 (or 2775)
     #[arg(long)]
     pub group_writable: bool,
+
+    /// Of a bucket: one machine alone uses the repository, so that a store will do that several cannot share (see
+    /// `onefold doctor`). Another machine that is to go on with it says --take-over
+    #[arg(long)]
+    pub single_writer: bool,
 }
 
 impl Choices {
@@ -90,7 +98,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 /// Makes the repository and prints it; returns its password, to open it with.
-pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Result<Option<Secret>> {
+pub fn make(choices: &Choices, global: &Global, place: &Site, out: &Out) -> Result<Option<Secret>> {
     make_like(choices, global, place, None, out)
 }
 
@@ -98,7 +106,7 @@ pub fn make(choices: &Choices, global: &Global, place: &Path, out: &Out) -> Resu
 fn make_like(
     choices: &Choices,
     global: &Global,
-    place: &Path,
+    place: &Site,
     like: Option<&Repository>,
     out: &Out,
 ) -> Result<Option<Secret>> {
@@ -106,13 +114,13 @@ fn make_like(
     if let Some(like) = like {
         options.encryption = like.config().encryption;
     }
-    if repository::exists(place)? {
+    if place.has_repository()? {
         return Err(Error::Failed(format!(
             "there is a repository at {} already",
             place.display()
         )));
     }
-    if let Some(outer) = repository::around(place) {
+    if let Some(outer) = place.around() {
         let (place, outer) = (place.display(), outer.display());
         return Err(Error::Failed(format!(
             "{place} is inside of the repository {outer}: no backup reads what is in there"
@@ -126,21 +134,27 @@ fn make_like(
             Some(interrupted::before_making(read)?)
         }
     };
-    let dir = folder(choices, place).map_err(|error| not_made(place, error))?;
-    let dir = Arc::new(dir);
-    let made = match like {
-        Some(like) => like.init_like(dir, &options, secret.as_ref()),
-        None => Repository::init(dir, &options, secret.as_ref()),
+    let init = |place: Place| match like {
+        Some(like) => like.init_like(place, &options, secret.as_ref()),
+        None => Repository::init(place, &options, secret.as_ref()),
     };
-    made.inspect_err(|_| {
-        // A refused repository leaves no empty folder behind; a folder that is not empty stays.
-        let _ = std::fs::remove_dir(place);
-    })?;
+    match place.folder() {
+        Some(_) if choices.single_writer => {
+            return Err(Error::Usage("--single-writer is for buckets (s3:…)".into()));
+        }
+        Some(place) => make_in_folder(choices, place, init)?,
+        None if choices.group().is_some() => {
+            return Err(Error::Usage(
+                "--group-readable and --group-writable are for folders: a bucket's policy says who may read it".into(),
+            ));
+        }
+        None => make_in_bucket(choices, place, init)?,
+    }
     let opened = repository::open_with(global, place, "", secret.as_ref())?;
     let (id, index) = (opened.config().repository_hex(), &opened.config().index);
     if out.json {
         out.json(
-            &json!({"message_type": "initialized", "id": id, "repository": place, "index": index}),
+            &json!({"message_type": "initialized", "id": id, "repository": place.display(), "index": index}),
         )?;
     }
     out.say(format_args!(
@@ -155,6 +169,41 @@ fn make_like(
         out.say("keep the password: without it nobody can read what is in there")?;
     }
     Ok(secret)
+}
+
+#[cfg(feature = "remote")]
+fn make_in_bucket(
+    choices: &Choices,
+    place: &Site,
+    init: impl FnOnce(Place) -> onefold_store::Result<()>,
+) -> Result<()> {
+    let Site::Bucket(bucket) = place else {
+        return Ok(());
+    };
+    doctor::confirm_shared(bucket, choices.single_writer)?;
+    Ok(init(bucket.place_to_make(choices.single_writer)?)?)
+}
+
+#[cfg(not(feature = "remote"))]
+fn make_in_bucket(
+    _choices: &Choices,
+    place: &Site,
+    init: impl FnOnce(Place) -> onefold_store::Result<()>,
+) -> Result<()> {
+    Ok(init(place.place()?)?)
+}
+
+fn make_in_folder(
+    choices: &Choices,
+    place: &Path,
+    init: impl FnOnce(Place) -> onefold_store::Result<()>,
+) -> Result<()> {
+    let dir = folder(choices, place).map_err(|error| not_made(place, error))?;
+    init(Place::local(Arc::new(dir), &Entropy::system())).inspect_err(|_| {
+        // A refused repository leaves no empty folder behind; a folder that is not empty stays.
+        let _ = std::fs::remove_dir(place);
+    })?;
+    Ok(())
 }
 
 /// Opens the repository's folder, made where it is missing, and shared as the flags say, or else as its own mode does.
@@ -191,7 +240,11 @@ fn tell_unused(global: &Global, out: &Out) {
 }
 
 /// Returns the choices that differ from those of the existing repository, in words.
-pub fn differing(choices: &Choices, repository: &Repository, group: GroupAccess) -> Vec<String> {
+pub fn differing(
+    choices: &Choices,
+    repository: &Repository,
+    group: Option<GroupAccess>,
+) -> Vec<String> {
     let config = repository.config();
     let size = |bytes: u64| human::bytes(bytes);
     let asked = [
@@ -210,7 +263,7 @@ pub fn differing(choices: &Choices, repository: &Repository, group: GroupAccess)
     let words = differs.map(|(flag, asked, is)| {
         format!("{flag} {asked} changes nothing: the repository was made with {is}")
     });
-    let shared = choices.group().filter(|asked| *asked != group);
+    let shared = choices.group().filter(|asked| Some(*asked) != group);
     let of_group = shared.map(|_| {
         "the repository is there, and the mode of its file config says what its group may do (docs/repository.md)".to_owned()
     });

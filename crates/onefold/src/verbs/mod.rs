@@ -6,6 +6,7 @@ pub mod check;
 pub mod completions;
 pub mod copy;
 pub mod diff;
+pub mod doctor;
 pub mod dump;
 pub mod estimate;
 pub mod find;
@@ -43,8 +44,9 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Ls(args) => ls::run(args, global, out),
         Verb::Find(args) => find::run(args, global, out),
         Verb::Copy(args) => copy::run(args, global, out),
-        Verb::Sync(args) => sync::run(args, out),
+        Verb::Sync(args) => sync::run(args, global, out),
         Verb::Diff(args) => diff::run(args, global, out),
+        Verb::Doctor(args) => doctor::run(args, global, out),
         Verb::Dump(args) => dump::run(args, global, out),
         Verb::Estimate(args) => estimate::run(args, global, out),
         Verb::Restore(args) => restore::run(args, global, out),

@@ -166,7 +166,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         std::path::absolute(&args.target).map_err(|e| Error::io("find the current folder", e))?;
     own::refuse_inside(&target, &place)?;
     let mut options = options(args, &spec, out)?;
-    let repository = repository::open(global, "a restore")?;
+    let repository = repository::open_at(global, &place, "a restore", false)?;
     options.kept = own::folders(&place)?;
     // Objects that the snapshot refers to stay from here on.
     let session = repository.session(SessionKind::Read)?;

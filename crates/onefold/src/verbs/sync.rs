@@ -8,6 +8,7 @@ use onefold_store::replica::{self, SyncObserver, SyncOptions};
 use onefold_store::{Entropy, Place};
 use serde_json::json;
 
+use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -42,12 +43,17 @@ impl SyncObserver for Quiet {
     }
 }
 
-pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
-    let from = repository::place_at(&place::folder(args.from.as_os_str())?)?;
-    let to = place::folder(args.to.as_os_str())?;
-    let dir = FileDir::create(&to).map_err(onefold_store::Error::from)?;
-    let to = Place::local(Arc::new(dir), &Entropy::system());
+    let from = repository::place_at(&place::site(args.from.as_os_str(), global)?)?;
+    let to = place::site(args.to.as_os_str(), global)?;
+    let to = match to.folder() {
+        Some(folder) => {
+            let dir = FileDir::create(folder).map_err(onefold_store::Error::from)?;
+            Place::local(Arc::new(dir), &Entropy::system())
+        }
+        None => to.place()?,
+    };
     let options = SyncOptions {
         delete: args.delete,
         info: repository::pin_info("a sync"),

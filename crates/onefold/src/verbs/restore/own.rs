@@ -7,12 +7,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::{paths, repository};
+use crate::paths;
+use crate::site::Site;
 
 /// Refuses a target that is the repository or lies in it, through any path or link. Errors: [`Error::Usage`]. A place
 /// that is no repository protects nothing.
-pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
-    let (Ok(true), Ok(own)) = (repository::exists(place), std::fs::metadata(place)) else {
+pub fn refuse_inside(target: &Path, place: &Site) -> Result<()> {
+    let Some(folder) = place.folder() else {
+        return Ok(());
+    };
+    let (Ok(true), Ok(own)) = (place.has_repository(), std::fs::metadata(folder)) else {
         return Ok(());
     };
     let is_own = |folder: &Path| std::fs::metadata(folder).is_ok_and(|it| id(&it) == id(&own));
@@ -34,7 +38,10 @@ pub fn refuse_inside(target: &Path, place: &Path) -> Result<()> {
 
 /// Returns the repository's folder, the folders in it, and those in these, as (device, inode): each may lie elsewhere,
 /// behind a symbolic link.
-pub fn folders(place: &Path) -> Result<Vec<(u64, u64)>> {
+pub fn folders(place: &Site) -> Result<Vec<(u64, u64)>> {
+    let Some(place) = place.folder() else {
+        return Ok(Vec::new());
+    };
     let failed = |e| Error::io(format!("look into {}", place.display()), e);
     let folder = |it: Metadata| it.is_dir().then(|| id(&it));
     let mut ids: Vec<_> = folder(std::fs::metadata(place).map_err(failed)?)

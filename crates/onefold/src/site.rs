@@ -1,0 +1,184 @@
+//! Where the user says that a repository is: a local folder, or a bucket of object storage.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess, RemadeDir};
+use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use onefold_store::{
+    CONTAINER_FOLDER, Config, Entropy, Error as StoreError, INDEX_FOLDER, Place, Repository,
+};
+use rustix::fs::{Mode, OFlags};
+
+#[cfg(feature = "remote")]
+use crate::bucket::Bucket;
+use crate::cli::Global;
+use crate::error::{Error, Result};
+
+/// What the group of a repository may do is what it may do with the first of these that is there. restic goes by its
+/// `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
+const SHARED_AS: [&str; 3] = [CONFIG_OBJECT, CONFIG_COPY_OBJECT, CONTAINER_FOLDER];
+
+/// Where a repository is, or is to be.
+pub enum Site {
+    /// In this folder.
+    Folder(PathBuf),
+    /// In a bucket.
+    #[cfg(feature = "remote")]
+    Bucket(Bucket),
+}
+
+impl Site {
+    /// As messages name it.
+    pub fn display(&self) -> String {
+        match self {
+            Self::Folder(folder) => folder.display().to_string(),
+            #[cfg(feature = "remote")]
+            Self::Bucket(bucket) => bucket.location().to_string(),
+        }
+    }
+
+    /// The folder, if it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Folder(folder) => Some(folder),
+            #[cfg(feature = "remote")]
+            Self::Bucket(_) => None,
+        }
+    }
+
+    /// The place of the repository before it is known which one it is: this machine's own folder is not the one that
+    /// its index lies in.
+    ///
+    /// # Errors
+    /// [`Error::NoRepository`]: there is no such folder, or another program's repository.
+    pub fn place(&self) -> Result<Place> {
+        match self {
+            Self::Folder(folder) => Ok(Place::local(open_folder(folder)?, &Entropy::system())),
+            #[cfg(feature = "remote")]
+            Self::Bucket(bucket) => Ok(bucket.place()),
+        }
+    }
+
+    /// The `place` of the repository that `config` is of, with the index where the user wants it: each repository has a
+    /// folder of its own there, so that several can have one `--index-dir`.
+    ///
+    /// # Errors
+    /// Failures of that folder; none is known where a repository in a bucket could have one.
+    pub fn with_own(
+        &self,
+        place: Place,
+        global: &Global,
+        config: &Config,
+    ) -> onefold_store::Result<Place> {
+        let Some(folder) = self.own_parent(global)? else {
+            return Ok(place);
+        };
+        let own = RemadeDir::below(folder, config.repository_hex());
+        match self {
+            Self::Folder(_) => Ok(place.with_own(Arc::new(own))),
+            #[cfg(feature = "remote")]
+            Self::Bucket(bucket) => bucket.place_with(Arc::new(own), global.take_over),
+        }
+    }
+
+    /// The folder in which each repository's own folder lies; `None` where a repository's folder is its own.
+    ///
+    /// # Errors
+    /// Nothing says where it is to be.
+    pub fn own_parent(&self, global: &Global) -> onefold_store::Result<Option<PathBuf>> {
+        match (&global.index_dir, self) {
+            (Some(folder), _) => Ok(Some(folder.clone())),
+            (None, Self::Folder(_)) => Ok(None),
+            #[cfg(feature = "remote")]
+            (None, Self::Bucket(_)) => crate::bucket::cache_folder().map(Some),
+        }
+    }
+
+    /// Whether a repository is there.
+    ///
+    /// # Errors
+    /// Nobody can say.
+    pub fn has_repository(&self) -> Result<bool> {
+        let place = match self.place() {
+            Err(Error::NoRepository(_)) => return Ok(false),
+            place => place?,
+        };
+        match Repository::config_at(&place) {
+            Ok(_) => Ok(true),
+            Err(StoreError::NoRepository { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The repository that the folder lies in, by whatever path or link.
+    pub fn around(&self) -> Option<PathBuf> {
+        let folder = std::path::absolute(self.folder()?).ok()?;
+        let there = folder.ancestors().find_map(|it| it.canonicalize().ok())?;
+        let holds_one = |it: &Path| matches!(Self::Folder(it.into()).has_repository(), Ok(true));
+        let outer = there.ancestors().find(|it| holds_one(it));
+        outer.map(Path::to_path_buf)
+    }
+
+    /// What the members of the group of the repository's folder may do there; `None` where there is no folder.
+    ///
+    /// # Errors
+    /// Failures of the folder.
+    pub fn group_access(&self) -> Result<Option<GroupAccess>> {
+        let Some(folder) = self.folder() else {
+            return Ok(None);
+        };
+        match FileDir::open(folder) {
+            Ok(dir) => Ok(Some(dir.shared_as(&SHARED_AS).group_access())),
+            Err(error) => Err(StoreError::Io(error).into()),
+        }
+    }
+}
+
+fn open_folder(folder: &Path) -> Result<Arc<dyn Dir>> {
+    match FileDir::open(folder) {
+        Ok(dir) => match of_another_program(folder) {
+            None => Ok(Arc::new(dir.linked(INDEX_FOLDER).shared_as(&SHARED_AS))),
+            Some(program) => {
+                let what = format!("{}, which is a repository of {program}", folder.display());
+                Err(Error::NoRepository(what))
+            }
+        },
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            Err(Error::NoRepository(folder.display().to_string()))
+        }
+        Err(error) if is_no_folder(&error) => {
+            let what = format!("{}, which is no folder", folder.display());
+            Err(Error::NoRepository(what))
+        }
+        Err(error) => Err(StoreError::Io(error).into()),
+    }
+}
+
+/// The program whose repository this looks like: to that it would look damaged.
+fn of_another_program(folder: &Path) -> Option<&'static str> {
+    let is_ours = folder.join("containers").exists();
+    let config = || {
+        let mut start = [0; 12];
+        // A FIFO of that name, or one that a link leads to, would make us wait for its writer.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(folder.join("config"), flags, Mode::empty());
+        let mut file = std::fs::File::from(file.ok()?);
+        file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        io::Read::read_exact(&mut file, &mut start).ok()?;
+        Some(start)
+    };
+    if is_ours || !folder.join("data").is_dir() {
+        return None;
+    }
+    match config()? {
+        start if start == *b"[repository]" => Some("borg"),
+        _ => folder.join("snapshots").is_dir().then_some("restic"),
+    }
+}
+
+fn is_no_folder(error: &onefold_io::Error) -> bool {
+    let kind = error.source.as_ref().map(io::Error::kind);
+    kind == Some(io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,118 @@
+//! `onefold doctor`: whether a store in a bucket can hold a repository, and whether several machines can share it.
+
+use crate::cli::Global;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+use crate::repository;
+
+/// Try whether a bucket can hold a repository that several machines share
+///
+/// What a store must do is tried over two connections: that of many who write one object at once exactly one wins, that
+/// what is written is read and listed at once, and that parts and long lists are right. It takes some 1,300 small
+/// requests. A trial can refute a store and not prove it. What it writes lies below "doctor/" and is removed at the end.
+/// It ends with 1 where the store cannot be shared. No repository need be there, and no password.
+#[derive(clap::Args, Debug)]
+pub struct Args {}
+
+#[cfg(not(feature = "remote"))]
+pub fn run(_args: &Args, global: &Global, _out: &Out) -> Result<Exit> {
+    repository::place(global)?;
+    Err(no_bucket())
+}
+
+fn no_bucket() -> Error {
+    Error::Usage("doctor tries buckets (s3:…): a local folder needs no trial".into())
+}
+
+#[cfg(feature = "remote")]
+pub use of_bucket::{confirm_shared, run};
+
+#[cfg(feature = "remote")]
+mod of_bucket {
+    use onefold_remote::doctor::{self, Extent, Finding, Verdict};
+    use serde_json::json;
+
+    use super::*;
+    use crate::bucket::Bucket;
+    use crate::out;
+    use crate::site::Site;
+
+    /// Columns of what was tried.
+    const TRIAL_COLUMNS: usize = 23;
+
+    pub fn run(_args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+        let Site::Bucket(bucket) = repository::place(global)? else {
+            return Err(no_bucket());
+        };
+        let mut told = Ok(());
+        let findings = bucket.examine(Extent::Full, &mut |finding| {
+            told = std::mem::replace(&mut told, Ok(())).and_then(|()| tell(finding, out));
+        })?;
+        told?;
+        match doctor::verdict(&findings) {
+            Verdict::Good | Verdict::Note => {
+                out.say("nothing speaks against it: several machines may share it")?;
+                Ok(Exit::Ok)
+            }
+            Verdict::Unshared => Err(Error::Failed(
+                "this store cannot be shared: for one machine alone, `onefold init --single-writer`".into(),
+            )),
+            Verdict::Bad => Err(Error::Failed("a repository cannot work there".into())),
+        }
+    }
+
+    fn tell(finding: &Finding, out: &Out) -> Result<()> {
+        if out.json {
+            return out.json(&json!({
+                "message_type": "trial",
+                "trial": finding.trial,
+                "verdict": word(finding.verdict),
+                "seen": finding.seen,
+                "remedy": finding.remedy,
+            }));
+        }
+        let (word, trial) = (word(finding.verdict), finding.trial);
+        out.say(format_args!(
+            "{word:<9}{trial:<TRIAL_COLUMNS$} {}",
+            out::safe(&finding.seen)
+        ))?;
+        match &finding.remedy {
+            Some(remedy) => out.say(format_args!("         {remedy}")),
+            None => Ok(()),
+        }
+    }
+
+    fn word(verdict: Verdict) -> &'static str {
+        match verdict {
+            Verdict::Good => "ok",
+            Verdict::Note => "note",
+            Verdict::Unshared => "unshared",
+            Verdict::Bad => "bad",
+        }
+    }
+
+    /// Before a repository is made: that its store can be shared, or that one machine alone is to use it.
+    ///
+    /// # Errors
+    /// [`Error::Failed`]: it cannot.
+    pub fn confirm_shared(bucket: &Bucket, is_single_writer: bool) -> Result<()> {
+        let findings = bucket.examine(Extent::Quick, &mut |_| {})?;
+        let is_wrong = |finding: &&Finding| match finding.verdict {
+            Verdict::Bad => true,
+            Verdict::Unshared => !is_single_writer,
+            Verdict::Good | Verdict::Note => false,
+        };
+        let Some(wrong) = findings.iter().find(is_wrong) else {
+            return Ok(());
+        };
+        let remedy = wrong
+            .remedy
+            .as_deref()
+            .unwrap_or("`onefold doctor` tries all of it");
+        Err(Error::Failed(format!(
+            "this store cannot hold the repository: {}: {}; {remedy}",
+            wrong.trial, wrong.seen
+        )))
+    }
+}
