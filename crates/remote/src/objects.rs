@@ -157,6 +157,12 @@ impl ObjectStore for Client {
         Ok(found.map(|(name, about)| (name, about.size)).collect())
     }
 
+    fn ages(&self, prefix: &str) -> Result<Vec<(String, Option<u64>)>> {
+        let found = self.list_made(prefix)?.into_iter();
+        let age = |about: &ObjectMeta| self.traffic.age_s(about.last_modified.timestamp());
+        Ok(found.map(|(name, about)| (name, age(&about))).collect())
+    }
+
     fn delete(&self, name: &str) -> Result<()> {
         Client::delete(self, name)
     }

@@ -79,9 +79,7 @@ mod tests {
         let entropy = Entropy::seeded(1);
         let mut patience = Patience::new(&traffic, &entropy, &pause);
         while patience.wait(asked_s) {}
-        drop(patience);
-        let pauses = pauses.lock().clone();
-        pauses
+        pauses.lock().clone()
     }
 
     #[test]

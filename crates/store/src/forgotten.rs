@@ -19,6 +19,8 @@ pub const FORGOTTEN: FrameKind = FrameKind {
     magic: *b"1FFORGOT",
     version: 1,
 };
+/// A list is kept for so long, in seconds: 30 days. No request is under way for that long.
+pub const KEPT_S: u64 = 30 * 24 * 60 * 60;
 /// The folder of all lists.
 pub const FORGOTTEN_FOLDER: &str = "forgotten";
 
@@ -36,6 +38,34 @@ pub fn put(objects: &dyn ObjectStore, roots: &[RootId]) -> Result<()> {
         Err(Error::Io(error)) if error.kind == ErrorKind::Exists => objects.keep(&[object]),
         other => other,
     }
+}
+
+/// Removes the lists that are older than [`KEPT_S`] by the store's own clock: no request to put one of their roots is
+/// under way any more. What such a request brought back until now goes first. For the holder of the sweep's lock.
+///
+/// # Errors
+/// Failures of the device. What is damaged stays.
+pub fn clear_old(objects: &dyn ObjectStore) -> Result<()> {
+    let lists = match objects.ages(FORGOTTEN_FOLDER) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        lists => lists?,
+    };
+    for (object, age_s) in lists {
+        if age_s < Some(KEPT_S) {
+            continue;
+        }
+        let roots = match decode(&objects.get(&object)?, &object) {
+            Err(error) if error.is_loss() || error.is_other_version() => {
+                tracing::warn!("{error}");
+                continue;
+            }
+            roots => roots?,
+        };
+        let roots: Vec<_> = roots.iter().map(RootId::object).collect();
+        objects.delete_all(&roots)?;
+        objects.delete(&object)?;
+    }
+    Ok(())
 }
 
 /// All roots on lists.

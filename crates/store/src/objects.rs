@@ -3,6 +3,7 @@
 //! An object is there whole or not at all, at every moment and after every crash.
 
 mod beginning;
+mod twice;
 mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,6 +14,7 @@ use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
 use crate::{Error, Result};
+pub(crate) use twice::{read_twice_at_most, unless_damaged};
 
 /// What all names of unfinished objects begin with; they are never listed.
 pub const TEMPORARY_PREFIX: &str = "tmp-";
@@ -110,6 +112,16 @@ pub trait ObjectStore: Send + Sync {
         failed: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Vec<(String, u64)>>;
 
+    /// Names below the folder `prefix`, with the seconds since each object was put, by the store's own clock; `None` where
+    /// nobody knows.
+    ///
+    /// # Errors
+    /// Those of [`list`](Self::list).
+    fn ages(&self, prefix: &str) -> Result<Vec<(String, Option<u64>)>> {
+        let listed = self.list(prefix)?.into_iter();
+        Ok(listed.map(|name| (name, None)).collect())
+    }
+
     /// Removes an object; one that is not there is no error. Durable when it returns.
     ///
     /// # Errors
@@ -177,38 +189,6 @@ pub trait ObjectStore: Send + Sync {
     /// # Errors
     /// [`Error::NotEmpty`] where there is anything else; failures of the device.
     fn left_over(&self) -> Result<Vec<String>>;
-}
-
-/// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is
-/// asked once more. A bit may have flipped on the way from there, in a cable or in RAM, and nothing is told as damaged,
-/// given up or deleted for that.
-pub(crate) fn unless_damaged<T>(
-    objects: &dyn ObjectStore,
-    name: &str,
-    read: Result<T>,
-    again: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let error = match read {
-        Err(error) if error.is_damage() && !error.is_not_found() => error,
-        other => return other,
-    };
-    objects.forget_cached(name);
-    let read = again();
-    if read.is_ok() {
-        tracing::warn!(
-            "{error}; read again, it was as it should be: a cable, a controller or this machine's RAM may be bad"
-        );
-    }
-    read
-}
-
-/// The same of what `read` gives.
-pub(crate) fn read_twice_at_most<T>(
-    objects: &dyn ObjectStore,
-    name: &str,
-    read: impl Fn() -> Result<T>,
-) -> Result<T> {
-    unless_damaged(objects, name, read(), read)
 }
 
 /// Objects as files of a local folder.

@@ -21,7 +21,7 @@ use crate::container::CONTAINER_FOLDER;
 pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
 use crate::objects::ObjectStore;
-use crate::place::{IntoPlace, Place};
+use crate::place::{IntoPlace, Place, Ways};
 use crate::protocol::{self, Sorted};
 use crate::registry::{Held, Lock};
 use crate::roots::ROOT_FOLDER;
@@ -221,6 +221,11 @@ impl Repository {
     /// The options it was opened with.
     pub fn options(&self) -> &OpenOptions {
         &self.shared.options
+    }
+
+    /// What its place takes at a time.
+    pub fn ways(&self) -> Ways {
+        self.shared.place.ways
     }
 
     /// What fingerprints chunks; cheap to copy into threads.

@@ -27,7 +27,7 @@ use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
 use crate::session::{Session, SessionKind};
 use crate::writer::ChunkWriter;
-use crate::{Result, condemned};
+use crate::{Result, condemned, forgotten};
 
 use choose::Candidate;
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
@@ -168,7 +168,7 @@ impl Repository {
         if living.all(|session| Some(&*session.name) == own) {
             self.shared.objects.clear_unfinished(&unfinished)?;
         }
-        Ok(())
+        forgotten::clear_old(&*self.shared.objects)
     }
 }
 

@@ -22,6 +22,9 @@ use crate::progress::{Doing, Meter};
 use crate::repository;
 use crate::select::{self, FilterArgs, Spec, short};
 
+/// Containers that are read at once, however many a place would take: each reader has a cache of 16 MiB.
+const READERS_MAX: usize = 8;
+
 /// Restore files from a snapshot
 ///
 /// Nothing outside of the target folder is ever touched, whatever the snapshot says. Every chunk is verified before it
@@ -168,6 +171,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let mut options = options(args, &spec, out)?;
     let repository = repository::open_at(global, &place, "a restore", false)?;
     options.kept = own::folders(&place)?;
+    options.readers = repository.ways().gets_at_once.min(READERS_MAX);
     // Objects that the snapshot refers to stay from here on.
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;

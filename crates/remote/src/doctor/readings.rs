@@ -132,10 +132,8 @@ pub(super) fn pages(trials: &mut Trials<'_>) -> Result<()> {
                 })
             })
             .collect();
-        let joined = puts.into_iter().map(|put| put.join());
-        joined
-            .map(|put| put.expect("who puts does not panic"))
-            .collect::<Result<()>>()
+        let mut joined = puts.into_iter().map(|put| put.join());
+        joined.try_for_each(|put| put.expect("who puts does not panic"))
     })?;
     let listed = Client::list(other, &folder)?
         .into_iter()

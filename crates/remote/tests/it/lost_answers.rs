@@ -3,7 +3,7 @@
 use onefold_io::ErrorKind;
 use onefold_store::objects::ObjectStore;
 use onefold_store::registry::registers::{Expect, Registers};
-use onefold_store::{Error, Place};
+use onefold_store::{Error, Place, forgotten};
 
 use crate::fake::{Fake, Fault};
 use crate::fixture::{connect, place};
@@ -197,6 +197,22 @@ fn what_is_listed_in_pages_is_listed_once_whatever_breaks_off() {
     assert_eq!(all, ["some/prefix/snapshots/.made"]);
     place.objects.delete("snapshots/.made").unwrap();
     assert_eq!(kind(place.objects.list("snapshots")), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_list_of_the_forgotten_goes_a_month_later_and_what_came_late_with_it() {
+    let (fake, place) = made();
+    let root = onefold_store::RootId([7; 32]);
+    let object = format!("snapshots/{root}");
+    forgotten::put(&*place.objects, &[root]).unwrap();
+    place.objects.put(&object, &[b"it came late"]).unwrap();
+    fake.advance_s(29 * 24 * 60 * 60);
+    forgotten::clear_old(&*place.objects).unwrap();
+    assert_eq!(forgotten::read(&*place.objects).unwrap().len(), 1);
+    fake.advance_s(24 * 60 * 60);
+    forgotten::clear_old(&*place.objects).unwrap();
+    assert!(forgotten::read(&*place.objects).unwrap().is_empty());
+    assert_eq!(kind(place.objects.get(&object)), ErrorKind::NotFound);
 }
 
 #[test]
