@@ -1,12 +1,15 @@
 //! Whatever becomes of a request, the caller hears what became of the object.
 
-use onefold_io::ErrorKind;
-use onefold_store::objects::ObjectStore;
-use onefold_store::registry::registers::{Expect, Registers};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_io::{ErrorKind, MemDir};
+use onefold_remote::{Options, Remote};
+use onefold_store::registry::registers::Expect;
 use onefold_store::{Error, Place, forgotten};
 
 use crate::fake::{Fake, Fault};
-use crate::fixture::{connect, place};
+use crate::fixture::{connect, location, options, place};
 
 const NAME: &str = "containers/ab/ab00000000000001";
 
@@ -213,6 +216,28 @@ fn a_list_of_the_forgotten_goes_a_month_later_and_what_came_late_with_it() {
     forgotten::clear_old(&*place.objects).unwrap();
     assert!(forgotten::read(&*place.objects).unwrap().is_empty());
     assert_eq!(kind(place.objects.get(&object)), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_request_that_stands_still_is_given_up_and_made_again() {
+    let fake = Fake::start();
+    let options = Options {
+        stalled_after: Duration::from_millis(100),
+        ..options(1)
+    };
+    let remote = Remote::connect(&location(&fake.endpoint(), "p"), &options).unwrap();
+    let objects = remote.place(Arc::new(MemDir::new())).objects;
+    fake.fail([Some(Fault::Stalled)]);
+    objects.put_if_absent(NAME, &[b"ours"]).unwrap();
+    fake.fail([Some(Fault::Stalled)]);
+    assert_eq!(objects.get(NAME).unwrap(), b"ours");
+    let asked = fake.requests();
+    let counts = remote.counts();
+    assert_eq!(
+        asked.len() as u64,
+        counts.reads + counts.writes,
+        "{asked:?}"
+    );
 }
 
 #[test]
