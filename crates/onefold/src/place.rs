@@ -36,7 +36,8 @@ pub fn site(place: &OsStr, global: &Global) -> Result<Site> {
 #[cfg(feature = "remote")]
 fn bucket(place: &[u8], global: &Global) -> Result<Site> {
     let text = String::from_utf8_lossy(place);
-    crate::bucket::Bucket::named(&text, global).map(Site::Bucket)
+    let bucket = crate::bucket::Bucket::named(&text, global)?;
+    Ok(Site::Bucket(Box::new(bucket)))
 }
 
 #[cfg(not(feature = "remote"))]

@@ -26,7 +26,7 @@ pub enum Site {
     Folder(PathBuf),
     /// In a bucket.
     #[cfg(feature = "remote")]
-    Bucket(Bucket),
+    Bucket(Box<Bucket>),
 }
 
 impl Site {
