@@ -28,12 +28,13 @@ fn a_store_that_keeps_conditions_is_good() {
     fake.tell_the_time();
     let found = examined(&fake);
     assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
-    assert_eq!(found.len(), 9);
+    assert_eq!(found.len(), 10);
 }
 
 #[test]
 fn a_store_that_lets_several_win_cannot_be_shared() {
     let fake = Fake::start();
+    fake.tell_the_time();
     fake.speak(Dialect::LooksThenWrites);
     let found = examined(&fake);
     assert_eq!(doctor::verdict(&found), Verdict::Unshared, "{found:?}");
