@@ -56,18 +56,18 @@ pub struct Args {
     /// Append what cannot be read to this file, also when no terminal is there any more
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-
-    /// The process that serves
-    #[arg(long, hide = true)]
-    pub daemon: bool,
 }
+
+/// Set for the process that another `mount` has started.
+const SERVES: &str = "_ONEFOLD_SERVES_MOUNT";
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if let Some(why) = onefold_mount::why_not() {
         return Err(Error::Failed(why.into()));
     }
-    match args.foreground || args.daemon {
-        true => serve(args, global, out),
+    let is_started = std::env::var_os(SERVES).is_some();
+    match args.foreground || is_started {
+        true => serve(args, global, is_started, out),
         false => start(out),
     }
 }
@@ -78,7 +78,7 @@ fn start(out: &Out) -> Result<Exit> {
     let own = std::env::current_exe().map_err(fail)?;
     let mut child = Command::new(own)
         .args(std::env::args_os().skip(1))
-        .arg("--daemon")
+        .env(SERVES, "1")
         .stdout(Stdio::piped())
         .spawn()
         .map_err(fail)?;
@@ -111,7 +111,7 @@ fn tell(mounted: &Value, out: &Out) -> Result<()> {
     Ok(())
 }
 
-fn serve(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
     let log = args.log.as_deref().map(open_log).transpose()?;
     let repository = repository::open(global, "a mount")?;
@@ -140,7 +140,7 @@ fn serve(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "process": std::process::id(),
         "snapshots": snapshots,
     });
-    match args.daemon {
+    match is_started {
         true => {
             out.json(&said)?;
             out.flush()?;

@@ -65,6 +65,15 @@ impl Mounted {
             .join(source.strip_prefix("/").expect("absolute"))
     }
 
+    /// The most RAM that the process has had.
+    fn peak_rss_bytes(&self) -> usize {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(status).expect("a process");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        kib.map_or(0, |kib: usize| kib << 10)
+    }
+
     fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.child.id() as i32).expect("a process");
         kill_process(process, signal).expect("it lives");
@@ -232,8 +241,74 @@ fn reads_in_any_order_give_the_content() {
         }
     });
     assert!(fs::read(folder.join("large")).expect("read") == bytes);
+    let peak = mounted.peak_rss_bytes();
+    assert!(peak < 200 * MIB, "{peak} bytes of RAM");
     let (shown, source) = (folder.join("sparse"), rig.path("source/sparse"));
     assert_eq!(extents(&shown), extents(&source));
+}
+
+#[test]
+fn a_folder_of_very_many_names_is_listed_whole() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::open();
+    let source = rig.path("source");
+    // Several leaves, and many answers to the kernel.
+    fs::create_dir_all(source.join("many")).expect("a folder");
+    for n in 0..6_000 {
+        fs::write(source.join(format!("many/name-{n}")), vec![7; n % 12]).expect("write");
+    }
+    rig.write("source/z/last", b"behind");
+    rig.run(["backup", "source"]).ends(0);
+    let mounted = Mounted::new(&rig, &[]);
+    let shown = mounted.latest(&source);
+    for _ in 0..2 {
+        assert_eq!(names(&shown.join("many")), names(&source.join("many")));
+    }
+    assert_eq!(names(&shown), ["many", "z"]);
+    let sizes = |root: &Path| {
+        let of = |name: String| {
+            fs::metadata(root.join("many").join(name))
+                .expect("there")
+                .len()
+        };
+        names(&root.join("many")).into_iter().map(of).sum::<u64>()
+    };
+    assert_eq!(sizes(&shown), sizes(&source));
+}
+
+#[test]
+fn what_is_shown_no_prune_takes_away_or_waits_for() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::open();
+    let bytes = Random(5).bytes(4 * MIB);
+    rig.write("source/file", &bytes);
+    let gone = rig.backup("source");
+    fs::remove_dir_all(rig.path("source")).expect("ours");
+    rig.write("source/other", b"other");
+    rig.backup("source");
+    let stored = || files(&rig.repo().join("containers")).len();
+    let before = stored();
+    let mounted = Mounted::new(&rig, &[]);
+    let file = mounted.at(&format!("ids/{}", &gone[..8]));
+    let file = file.join(rig.path("source/file").strip_prefix("/").unwrap());
+    let mut open = File::open(file).expect("open");
+    rig.run(["forget", &gone]).ends(0);
+    rig.run(["prune"]).ends(0);
+    let shown = mounted.at("snapshots");
+    until("it is shown no more", || names(&shown).len() == 1);
+    rig.run(["prune"]).ends(0);
+    let mut found = Vec::new();
+    open.read_to_end(&mut found).expect("read");
+    assert!(found == bytes);
+    assert_eq!(stored(), before);
+    drop(open);
+    mounted.stop(Signal::TERM);
+    rig.run(["prune"]).ends(0);
+    assert!(stored() < before);
 }
 
 /// Where data begins and ends.
