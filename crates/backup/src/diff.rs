@@ -49,15 +49,15 @@ impl Mark {
 /// Counts of one side of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Side {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Folders.
+    /// Number of folders.
     pub dirs: u64,
-    /// Links, pipes, devices.
+    /// Number of links, pipes, sockets and devices.
     pub others: u64,
     /// Different chunks of contents that only this side has, in entries that differ.
     pub data_chunks: u64,
-    /// Bytes of those chunks.
+    /// Bytes of the chunks of contents that only this side has.
     pub bytes: u64,
     /// Leaves and recipe chunks that only this side has. Where only a part of the snapshots is compared, leaves do not
     /// count: a leaf holds entries of several folders.
@@ -69,9 +69,9 @@ pub struct Side {
 pub struct DiffSummary {
     /// Files with other content.
     pub changed_files: u64,
-    /// Entries that only the second snapshot has.
+    /// Entries that only the second snapshot has, or has as another kind.
     pub added: Side,
-    /// Entries that only the first snapshot has.
+    /// Entries that only the first snapshot has, or has as another kind.
     pub removed: Side,
     /// Paths that one snapshot knows nothing about.
     pub unknown: u64,

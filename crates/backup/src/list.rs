@@ -78,27 +78,27 @@ impl Find {
 pub struct Sizes {
     /// Number of snapshots.
     pub snapshots_count: u64,
-    /// Files, where each name counts.
+    /// Number of files, where each name counts.
     pub total_file_count: u64,
-    /// Folders, links and other entries.
+    /// Number of folders, links and other entries.
     pub total_other_count: u64,
     /// Bytes that restoring each snapshot would write; further names of a file do not count.
     pub total_size: u64,
     /// Whether the counts below are exact; otherwise they are estimated from a sample of half a million, to some 0.2 %.
     pub is_exact: bool,
-    /// Different chunks of file contents.
+    /// Number of different chunks of file contents.
     pub total_blob_count: u64,
-    /// Bytes of those chunks, before compression.
+    /// Bytes of different chunks of file contents, before compression.
     pub total_uncompressed_size: u64,
-    /// Files of different contents.
+    /// Number of files of different contents.
     pub contents_count: u64,
-    /// Bytes of those files.
+    /// Bytes of files of different contents.
     pub contents_size: u64,
-    /// Files of different contents or paths.
+    /// Number of files of different contents or paths.
     pub versions_count: u64,
-    /// Different chunks of each path's files, over all snapshots, added up.
+    /// Number of different chunks of each path's files, over all snapshots, added up.
     pub versions_blob_count: u64,
-    /// Bytes of those chunks.
+    /// Bytes of different chunks of each path's files, over all snapshots, added up.
     pub versions_size: u64,
 }
 

@@ -11,21 +11,21 @@ use crate::{Error, Result};
 /// Counters of a running verb, shared by its threads and the progress bar.
 #[derive(Default, Debug)]
 pub struct Progress {
-    /// Files found so far (backup) or to restore.
+    /// Number of files found so far (backup) or to restore.
     pub files_total: AtomicU64,
-    /// Bytes of those files.
+    /// Bytes of the files found so far or to restore.
     pub bytes_total: AtomicU64,
     /// Whether the totals are final.
     pub totals_known: AtomicBool,
     /// Files that a count beside a restore has found, before the totals are final.
     pub files_expected: AtomicU64,
-    /// Bytes of those files.
+    /// Bytes of the files that a count beside a restore has found.
     pub bytes_expected: AtomicU64,
     /// Whether the count beside a restore has ended.
     pub expected_known: AtomicBool,
-    /// Files done.
+    /// Number of files done.
     pub files_done: AtomicU64,
-    /// Folders done.
+    /// Number of folders done.
     pub dirs_done: AtomicU64,
     /// Bytes of files done, including unchanged ones.
     pub bytes_done: AtomicU64,

@@ -51,9 +51,9 @@ pub enum Doing {
 /// Totals of a scan beside the run; the engine's own totals replace them when they are final.
 #[derive(Default, Debug)]
 pub struct Expected {
-    /// Files.
+    /// Number of files that the scan has found.
     pub files: AtomicU64,
-    /// Bytes of these files.
+    /// Bytes of the files that the scan has found.
     pub bytes: AtomicU64,
     /// Whether the scan has ended.
     pub known: AtomicBool,

@@ -19,7 +19,7 @@ pub enum Metadata {
 }
 
 impl Metadata {
-    /// All kinds, in the order of [`Kinds`]' bits.
+    /// All kinds, in the order of their bits.
     pub const ALL: [Self; 4] = [Self::Owner, Self::Mode, Self::Times, Self::Attributes];
 
     fn bit(self) -> u8 {
