@@ -37,7 +37,7 @@ pub(crate) struct OpenFiles(Arc<AtomicUsize>);
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
-    /// Place among the open files, given back when the file is closed.
+    /// Place among the open files, given back when this is dropped.
     _place: Place,
 }
 
