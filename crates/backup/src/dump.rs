@@ -67,10 +67,10 @@ pub fn file(
     file_with_holes(path, entry, reader, &mut Zeros(out), told)
 }
 
-/// As [`file`], where `out` makes holes in its own way.
+/// Writes the content of the file at `path` as [`file()`] does; `out` makes holes in its own way.
 ///
 /// # Errors
-/// Those of [`file`].
+/// Errors of [`file()`].
 pub fn file_with_holes(
     path: &[u8],
     entry: &Entry,

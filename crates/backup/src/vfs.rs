@@ -129,7 +129,7 @@ impl Known {
 /// What programs ask of a file first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attributes {
-    /// The number ([`Number::encode`]).
+    /// The number that `Number::encode` makes.
     pub number: u64,
     /// What it is.
     pub kind: Kind,
