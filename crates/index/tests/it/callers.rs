@@ -1,4 +1,4 @@
-//! Many callers at once: each finds all present keys, in every state of the cache, while merges go on in the background.
+//! Many callers at once: each finds all present keys, in every state of the cache, while merges go on.
 
 use std::sync::Arc;
 

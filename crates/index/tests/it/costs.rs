@@ -85,7 +85,7 @@ fn the_cache_gives_back_what_filters_need() {
     }
 }
 
-/// Insertions without lookups: as of a sweep that copies live chunks, or of a session that learns which chunks others stored.
+/// Insertions without lookups, as by a sweep that copies live chunks, or by a session that learns others' chunks.
 #[test]
 fn the_cache_gives_back_what_filters_need_though_nothing_is_looked_up() {
     let counters = Counters::new();
