@@ -128,14 +128,14 @@ pub(crate) struct Ahead {
     expansion: Expansion,
 }
 
-/// Items of one depth, of which some are passed.
+/// Items of one depth, and how many of them have passed.
 struct Layer {
     depth: u8,
     items: Items,
     passed: usize,
 }
 
-/// Items of an entry, or of a recipe chunk.
+/// Items of an entry, or those of a recipe chunk, which are shared.
 enum Items {
     Own(Vec<Item>),
     Of(Arc<Recipe>),

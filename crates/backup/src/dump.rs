@@ -83,16 +83,16 @@ pub fn file_with_holes(
     written.map(|_| ())
 }
 
-/// What takes the content of a file, and holes in it.
+/// Writer of a file's content that makes holes in its own way.
 pub trait WriteHoles: Write {
-    /// A hole of so many bytes, at least 4096, comes next.
+    /// Makes a hole of `bytes` bytes, at least 4096.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     fn hole(&mut self, bytes: u64) -> io::Result<()>;
 }
 
-/// As many zeros as a hole has bytes.
+/// Writer that writes holes as zeros.
 struct Zeros<'a>(&'a mut dyn Write);
 
 impl WriteHoles for Zeros<'_> {
@@ -101,7 +101,7 @@ impl WriteHoles for Zeros<'_> {
     }
 }
 
-/// Nothing for a hole: it stands in a map.
+/// Writer that leaves holes out, since a map names them.
 struct LeftOut<'a>(&'a mut dyn Write);
 
 impl WriteHoles for LeftOut<'_> {
@@ -130,7 +130,7 @@ impl Write for LeftOut<'_> {
     }
 }
 
-/// Writes a file's content; returns how many bytes were written that are no holes.
+/// Writes a file's content; returns how many bytes were written, without holes.
 fn write_content(
     (path, entry): (&[u8], &Entry),
     reader: &mut ChunkReader,

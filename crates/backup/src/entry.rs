@@ -124,7 +124,8 @@ impl Flags {
     /// The folder could not be listed: the snapshot may lack some of its names. For other entries: their attributes
     /// could not be read, and are missing.
     pub const UNLISTED: Flags = Flags(4);
-    /// A reader's own, never stored: its owner has a name that no system gives, so it is damaged. It is unreadable, too.
+    /// Set by readers and never stored: the entry is damaged, since its owner has a name that no system gives. Such an
+    /// entry is unreadable, too.
     pub(crate) const DAMAGED: Flags = Flags(128);
 
     /// Whether all bits of `other` are set.
@@ -334,7 +335,7 @@ impl Entry {
         self.flags.has(Flags::UNREADABLE) && !self.is_dir()
     }
 
-    /// Why it is damage, though entries beside it are not.
+    /// Returns the error of an entry that is damaged itself, though entries beside it are not; `None` for sound ones.
     pub fn damage(&self) -> Option<Error> {
         let is_damaged = self.flags.has(Flags::DAMAGED);
         is_damaged.then(|| {

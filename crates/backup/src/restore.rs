@@ -132,8 +132,8 @@ pub struct Options {
     pub kept: Vec<(u64, u64)>,
     /// Set owners; only root can.
     pub owners: bool,
-    /// Modes that the target does not keep are told. They are set in any case, so that on a target that keeps them
-    /// nothing is open to more people than it was.
+    /// Report modes that the target does not keep. Modes are set in any case, so that on a target that keeps them
+    /// no file is open to more people than it was.
     pub modes: bool,
     /// Set owners by number alone. Otherwise the user who has the owner's name on this machine becomes the owner, as
     /// with tar and borg: numbers are given out machine by machine, so a file restored elsewhere by number may come to

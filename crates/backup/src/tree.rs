@@ -354,13 +354,13 @@ pub(crate) fn read_recipe(
     }
 }
 
-/// A recipe chunk, decoded.
+/// A decoded recipe chunk.
 pub(crate) struct Recipe {
     depth: u8,
     pub items: Vec<Item>,
     /// Bytes that the items cover; `None` beyond 2^64.
     sum: Option<u64>,
-    /// Why it means nothing. This is kept too, so that damage costs one decoding, however many entries have it.
+    /// Error of decoding. It is kept, so that damage costs one decoding, however many entries refer to it.
     failure: Option<crate::Error>,
 }
 
@@ -385,7 +385,7 @@ impl Recipe {
     }
 }
 
-/// What decoding failed with, once more.
+/// Returns a copy of the error of decoding.
 fn same_failure(failure: &crate::Error) -> crate::Error {
     match failure {
         crate::Error::Malformed(error) => crate::Error::Malformed(onefold_io::Error {
@@ -394,7 +394,7 @@ fn same_failure(failure: &crate::Error) -> crate::Error {
             source: None,
             ..*error
         }),
-        // Decoding reads nothing, so there is no other kind.
+        // Decoding reads nothing from the device, so there is no other kind.
         other => Reader::new("recipe", b"").fail(other),
     }
 }

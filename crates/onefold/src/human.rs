@@ -90,7 +90,7 @@ pub fn ratio(big: u64, small: u64) -> String {
 /// Parses a rate in bytes a second: a bare number counts KiB, as restic's does; with a unit it is a size.
 ///
 /// # Errors
-/// In words, for whoever typed it: it is none, or it is zero.
+/// A sentence for the user: the text is no rate, or the rate is zero.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
     let rate = match is_bare {

@@ -31,7 +31,7 @@ fn what_is_missing(info: &PanicHookInfo<'_>) -> Option<&'static str> {
     if is_any(&["failed to spawn thread", "ThreadPoolBuildError"]) {
         return Some(NO_THREAD);
     }
-    // The standard library's, which seeds its hash tables, and the few of our own that cannot fail in another way.
+    // Panics of the standard library, which seeds its hash tables, and of our own code where it cannot return errors.
     is_any(&["failed to generate random data", NO_RANDOMNESS]).then_some(NO_RANDOMNESS)
 }
 

@@ -187,7 +187,7 @@ pub fn from_file(file: &Path) -> Result<Vec<u8>> {
     first_line(&bytes, || format!("the password file {name} is empty"))
 }
 
-/// The first line of what a command prints.
+/// Returns the first line of a command's output.
 pub fn from_command(command: &OsString) -> Result<Vec<u8>> {
     let output = Command::new("/bin/sh")
         .arg("-c")

@@ -116,7 +116,7 @@ pub fn index_folder(place: &Site, global: &Global, repository: &Repository) -> O
 /// Opens another repository than the one that `global` names, with a password of its own.
 ///
 /// # Errors
-/// Those of [`Repository::open`] and of `secret`, which is asked where one is needed.
+/// Errors of [`Repository::open`], and of `secret`, which is called where a password is needed.
 pub fn open_other(
     global: &Global,
     place: &Site,
@@ -139,10 +139,10 @@ pub fn open_other(
     )?)
 }
 
-/// The place of a repository, which is not opened.
+/// Returns the place of a repository, which is not opened.
 ///
 /// # Errors
-/// [`Error::NoRepository`].
+/// [`Error::NoRepository`]: there is none at the place.
 pub fn place_at(place: &Site) -> Result<onefold_store::Place> {
     let unopened = place.place()?;
     Repository::config_at(&unopened).map_err(|error| named(place, error))?;

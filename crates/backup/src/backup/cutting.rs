@@ -84,7 +84,7 @@ impl<'a> Cutting<'a> {
     }
 }
 
-/// The empty `table` with what the repository's sketch knows, or as it is.
+/// Fills the empty `table` from the repository's sketch; where that is not possible, the table stays empty.
 fn learning(repository: &Repository, table: Shared, events: &dyn Events) -> Result<Learning> {
     let why = match repository.sketch() {
         Ok(Some(sketch)) => match table.clone().knowing(&sketch) {

@@ -80,12 +80,12 @@ impl MetadataStream {
         }
     }
 
-    /// The next leaf in order, whole.
+    /// Adds the next leaf in order.
     pub fn push_leaf(&mut self, leaf: Leaf) -> Result<()> {
         self.leaf(leaf)
     }
 
-    /// The next leaf in order, which is stored already, in place of one that begins with the same entry.
+    /// Adds the next leaf in order, which is stored already and replaces one that begins with the same entry.
     pub fn keep_leaf(&mut self, like: &LeafRef, chunk: ChunkRef) -> Result<()> {
         self.flush()?;
         self.leaves.push(LeafRef {
@@ -95,7 +95,7 @@ impl MetadataStream {
         Ok(())
     }
 
-    /// All leaves so far.
+    /// Returns all leaves so far.
     pub fn leaves(&mut self) -> Result<&[LeafRef]> {
         self.flush()?;
         Ok(&self.leaves)

@@ -131,7 +131,7 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
 }
 
 struct Tables {
-    /// Owners, each with whether it is damaged: such a one is kept without names.
+    /// Owners, each with a flag for damage: a damaged owner is kept without names.
     owners: Vec<(Arc<Owner>, bool)>,
     /// Sets of attributes by number; number 0 is the empty set.
     xattrs: Vec<SharedXattrs>,
@@ -184,7 +184,7 @@ impl Tables {
 }
 
 /// Reads the name of a user or a group, of a length that a system can have: a restore asks the system for each. `None`:
-/// no system has a name of this length, which costs the entries of that owner alone.
+/// no system has a name of this length; then the entries of that owner are lost, and no others.
 fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Option<Box<str>>> {
     let name = reader.text()?;
     if name.len() > OWNER_NAME_BYTES_MAX {
@@ -335,7 +335,7 @@ impl<'a> Rows<'a, '_> {
         }
     }
 
-    /// Gives whether the owner has names that no system gives, too.
+    /// Reads an entry's owner, and whether that owner is damaged: it has a name that no system gives.
     fn owner(&mut self) -> Result<(Arc<Owner>, bool)> {
         let number: usize = self.column(Column::Owners).small()?;
         let owner = self.tables.owners.get(number).cloned();

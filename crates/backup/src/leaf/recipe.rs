@@ -74,7 +74,7 @@ pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// The depth that a recipe chunk says its items have; 0 where it says nothing.
+/// Returns the depth that a recipe chunk claims for its items; 0 where the bytes end before it.
 pub(crate) fn depth_of(bytes: &[u8]) -> u8 {
     bytes.get(1).copied().unwrap_or(0)
 }

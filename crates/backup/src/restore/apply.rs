@@ -47,7 +47,7 @@ impl Meta {
 pub struct Applier<'a> {
     /// Whether owners are set: only root may give files away.
     pub owners: bool,
-    /// Whether a mode that cannot be set, or is not kept, is told.
+    /// Whether a mode that cannot be set, or is not kept, is reported.
     pub modes: bool,
     /// Names of this machine: a user who has the owner's name becomes the owner. `None`: the number counts.
     pub names: Option<&'a Owners>,
@@ -167,7 +167,7 @@ impl Applier<'_> {
         missed
     }
 
-    /// Why a mode could not be set, where that is told.
+    /// Returns the error of setting a mode, where such errors are reported.
     fn told_of_mode(self, set: Result<(), Errno>) -> Option<Errno> {
         set.err().filter(|_| self.modes)
     }

@@ -339,7 +339,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// An entry that is damage by itself costs what it names; of a folder, what it says of it.
+    /// Reports an entry that is damaged itself: a file is lost, and a folder loses its metadata.
     fn lost_entry(&self, entry: &Entry, error: crate::Error, summary: &mut Summary) {
         let path = self.in_target(&entry.name);
         summary.errors += 1;

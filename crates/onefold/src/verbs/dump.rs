@@ -262,7 +262,7 @@ fn into_file(
     let mut file = Sparse(BufWriter::with_capacity(1 << 20, Stoppable(file)));
     let written = fill(&mut file).and_then(|()| {
         let mut file = file.0.into_inner().map_err(|e| failed(e.into_error()))?.0;
-        // A hole at the end was only passed over.
+        // A hole at the end was only skipped: it needs the file's length to be set.
         let end = file.stream_position().map_err(failed)?;
         file.set_len(end).map_err(failed)?;
         file.sync_all().map_err(failed)
@@ -300,7 +300,7 @@ impl Seek for Stoppable {
     }
 }
 
-/// A file in which holes are holes.
+/// A file in which holes of the content become holes.
 struct Sparse(BufWriter<Stoppable>);
 
 impl WriteHoles for Sparse {
@@ -320,7 +320,7 @@ impl Write for Sparse {
     }
 }
 
-/// Standard output, in which holes are zeros: it may be a pipe, or a file that is appended to.
+/// Standard output, in which holes become zeros: it may be a pipe, or a file that is appended to.
 struct Stream<'a>(&'a mut dyn Write);
 
 impl WriteHoles for Stream<'_> {
