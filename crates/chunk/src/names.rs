@@ -123,7 +123,7 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
     Ok((min as usize, max as usize, bits as u32))
 }
 
-/// In one pass where nothing is set, else in the dissertation's two stages.
+/// The chunker `fbc`: in one pass without parameters, otherwise in the dissertation's two stages.
 #[cfg(feature = "std")]
 fn shared_fbc(knobs: &Knobs, mean: usize) -> Shared {
     match knobs.is_empty() {
@@ -132,8 +132,8 @@ fn shared_fbc(knobs: &Knobs, mean: usize) -> Shared {
     }
 }
 
-/// The chunker `name`, as [`by_name`] takes it, where it is one that learns from what it cuts and can start with what an
-/// earlier run has learnt: `fbc`. All clones of it share what they learn.
+/// The chunker `name`, as for [`by_name`], if it learns from the data that it cuts and can start from an earlier run's
+/// sketch: `fbc`; `None` for others. All clones share what they learn.
 ///
 /// ```
 /// use onefold_chunk::learning;

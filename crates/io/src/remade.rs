@@ -22,8 +22,8 @@ impl RemadeDir {
         }
     }
 
-    /// The folder `name` below `path`, which is made, too. What keeps it from being made is an error of each question
-    /// that needs it.
+    /// The folder `name` below `path`, which is created, too. If it cannot be created, each access that needs it fails
+    /// with that error.
     pub fn below(path: PathBuf, name: impl Into<String>) -> Self {
         let name = name.into();
         Self {

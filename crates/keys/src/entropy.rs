@@ -53,7 +53,7 @@ impl Entropy {
     /// `N` random bytes.
     ///
     /// # Errors
-    /// Those of [`try_fill`](Self::try_fill).
+    /// Errors of [`try_fill`](Self::try_fill).
     pub fn try_bytes<const N: usize>(&self) -> Result<[u8; N]> {
         let mut out = [0; N];
         self.try_fill(&mut out)?;
@@ -63,7 +63,7 @@ impl Entropy {
     /// A random number.
     ///
     /// # Errors
-    /// Those of [`try_fill`](Self::try_fill).
+    /// Errors of [`try_fill`](Self::try_fill).
     pub fn try_u64(&self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.try_bytes()?))
     }

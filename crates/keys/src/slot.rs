@@ -58,8 +58,8 @@ impl Slot {
     /// Wraps `master` and `payload` under `password`.
     ///
     /// # Errors
-    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: there is no memory for it, or
-    /// no randomness.
+    /// [`Error::Option`]: a cost with which no slot could be read again. [`Error::Machine`]: there is no memory for it,
+    /// or no randomness.
     pub fn wrap(
         master: &Zeroizing<[u8; MASTER_BYTES]>,
         payload: &[u8],

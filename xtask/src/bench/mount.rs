@@ -10,16 +10,16 @@ use onefold_io::Random;
 
 use super::report;
 
-/// What to measure.
+/// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
 pub struct MountArgs {
     /// Folder for sources, repository and mount, on the disk to measure.
     #[arg(long, default_value = "target/bench/mount")]
     data: PathBuf,
-    /// Entries that `find` goes over.
+    /// Number of entries for `find`.
     #[arg(long, default_value_t = 290_000)]
     entries: usize,
-    /// MiB of large files, half of them of unique bytes, half of text.
+    /// Size of the large files in MiB, half of unique bytes, half of text.
     #[arg(long, default_value_t = 1024)]
     mib: usize,
     /// Rounds; figures are medians.
@@ -86,7 +86,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Sources and a repository with them, unless they are there.
+    /// Makes sources and a repository of them, unless they exist.
     fn make(&self, args: &MountArgs) -> std::io::Result<()> {
         if self.data.join("repo/config").exists() {
             return Ok(());
@@ -135,7 +135,7 @@ impl Bench {
         shell
     }
 
-    /// Seconds that a command takes.
+    /// Runs a command; returns its seconds.
     fn timed(&self, command: &str) -> Result<f64, String> {
         let start = Instant::now();
         let command = command.trim_start();
@@ -161,7 +161,7 @@ impl Bench {
     }
 }
 
-/// As far as that is allowed.
+/// Empties the page cache, as far as that is permitted.
 fn drop_caches() {
     let _ = Command::new("sync").status();
     let _ = fs::write(Path::new("/proc/sys/vm/drop_caches"), "3");

@@ -1,7 +1,7 @@
-//! Breadth-first search of all states. For each state 64 bits of a hash are kept, at 9 to 18 bytes a state, and the step
-//! that led to it, at five. Two states with one hash count as one: among 100 million states that happens with a
-//! probability below 0.03 %. States themselves are kept until their successors are known, in blocks: a vector that grows
-//! holds everything twice for a moment, and keeps the room of elements that were taken out.
+//! Breadth-first search of all states. For each state 64 bits of a hash are kept, at 9 to 18 bytes a state, and the
+//! step that led to it, at five. Two states with one hash count as one: among 100 million states that happens with a
+//! probability below 0.03 %. States themselves are kept until their successors are known, in blocks: a vector that
+//! grows holds everything twice for a moment, and keeps the room of elements that were taken out.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -53,10 +53,10 @@ pub fn search(cast: &Cast, states_max: usize) -> Outcome {
     Outcome::All(came_by.count)
 }
 
-/// Entries of a block.
+/// Number of entries of a block.
 const BLOCK: usize = 1 << 16;
 
-/// By which step of which state each state came.
+/// The step and the earlier state that led to each state.
 #[derive(Default)]
 struct CameBy {
     blocks: Vec<(Vec<u32>, Vec<u8>)>,
@@ -82,11 +82,11 @@ impl CameBy {
     }
 }
 
-/// States that nobody has looked at yet, in order.
+/// States whose successors are not known yet, in order.
 #[derive(Default)]
 struct Waiting {
     blocks: VecDeque<Vec<World>>,
-    /// States of the first block that were taken.
+    /// Number of states of the first block that were taken.
     taken: usize,
 }
 

@@ -21,9 +21,9 @@ pub struct Frequency {
 const SEED: u64 = 1;
 
 impl Frequency {
-    /// Nothing counted yet.
+    /// A counter that has counted nothing.
     pub fn new(params: &Params) -> Self {
-        // The estimate is (count + bias) / r₁, and frequent is what has a greater one than θ.
+        // The estimate is (count + bias) / r₁; a segment is frequent if it is above θ.
         let beyond = f64::from(params.threshold) * params.resample - bias(params.filters);
         Self {
             filter: ParallelFilter::new(params.filters, params.filter_bytes, SEED),
@@ -33,7 +33,7 @@ impl Frequency {
         }
     }
 
-    /// One occurrence of a candidate: it is counted in `segments` where it was in all filters before.
+    /// Notes an occurrence of a candidate, which is counted in `segments` if it was in all filters before.
     pub fn count(&mut self, signature: u64, epoch: u32, segments: &mut Segments) {
         if !self.random.chance(self.resample) {
             return;

@@ -20,8 +20,8 @@
 //! 2.9 times fewer chunks; one pass finds 1.30 to 1.35 times, 1 to 5 % more than two passes. Releases that differ more
 //! in content give less.
 //!
-//! With parameters of one's own ([`Fbc::counting`]) it is the dissertation's two stages in one pass: algorithm 1 counts
-//! while coarse chunks are cut, and they are split at what has become frequent by then.
+//! With the user's own parameters, [`Fbc::counting`] does the dissertation's two stages in one pass: algorithm 1 counts
+//! while coarse chunks are cut, and they are split at the segments that are frequent by then.
 //!
 //! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
 //!
@@ -31,16 +31,10 @@
 //! ```
 //! use onefold_chunk::{Chunker, fbc::{Estimator, Fbc, Params}};
 //!
-//! let versions: Vec<u8> = (0..200_000u32).map(|i| (i % 20_000).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
-//! let params = Params::new(1024);
-//! let mut first = Estimator::new(params, 1);
-//! first.feed(&versions);
-//! let mut second = Fbc::with(params, first.finish());
-//! let mut rest = &versions[..];
-//! while !rest.is_empty() {
-//!     rest = &rest[second.cut(rest)..];
-//! }
-//! ```
+//! let versions: Vec<u8> = (0..200_000u32).map(|i| (i %
+//! 20_000).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect(); let params = Params::new(1024); let mut first =
+//! Estimator::new(params, 1); first.feed(&versions); let mut second = Fbc::with(params, first.finish()); let mut rest =
+//! &versions[..]; while !rest.is_empty() { rest = &rest[second.cut(rest)..]; } ```
 
 mod coarse;
 mod counts;
@@ -82,10 +76,10 @@ pub struct Fbc {
     window: Window,
     segments: Segments,
     stage: Stage,
-    /// The stream of a chunker that has but one.
+    /// State of the stream, in a chunker of one stream.
     stream: Stream,
     bytes_done: u64,
-    /// Counts of candidates, where these are counted as chunks are cut.
+    /// The counter of candidates, where they are counted while chunks are cut.
     frequency: Option<Frequency>,
     /// One of this many candidates of a new chunk is remembered, so that its first change can be split off.
     ahead: Option<u32>,
@@ -99,7 +93,7 @@ const AHEAD: u32 = 8;
 /// at a mean of 1 KiB: a ratio of 6.5 without, 5.3 with.
 const AHEAD_SEGMENT_MIN: usize = 1024;
 
-/// Where a stream stands between two chunks.
+/// The state of a stream between two chunks.
 #[derive(Clone, Copy, Default)]
 struct Stream {
     /// Bytes to the end of the coarse chunk that is being split.
@@ -156,8 +150,8 @@ impl Fbc {
     }
 
     /// The two stages in one pass: candidates are counted by algorithm 1 as chunks are cut, and coarse chunks are split
-    /// at the segments that are frequent by then. θ, v, r₀, r₁ and the stage ratio are those of `params`; `sketch` is
-    /// what a run before with the same parameters has counted, or an empty table.
+    /// at the segments that are frequent by then. θ, v, r₀, r₁ and the stage ratio are those of `params`; `sketch` has
+    /// the counts of an earlier run with the same parameters, or is an empty table.
     ///
     /// ```
     /// use onefold_chunk::{Chunker, fbc::{Fbc, Params, Segments}};
@@ -391,7 +385,7 @@ impl Fbc {
     fn track(&mut self, signature: u64, cut: &Cut) {
         let epoch = (self.bytes_done >> 20) as u32;
         let segment = self.segments.entries.entry(signature).or_default();
-        // Where occurrences are counted, this one is among them.
+        // Counting includes this occurrence already.
         if self.frequency.is_none() {
             segment.count = segment.count.saturating_add(1);
         }
@@ -413,7 +407,7 @@ struct Cut {
     content: u32,
     /// Candidates in the chunk, where it differs from the last one that its segment ended.
     changes: Vec<u64>,
-    /// Candidates that begin in it, where occurrences are counted.
+    /// Candidates that begin in the chunk, where occurrences are counted.
     occurrences: Vec<u64>,
 }
 

@@ -3,7 +3,7 @@
 use super::coarse::Coarse;
 use crate::knobs::{Knob, Knobs, Values};
 
-/// What a user may set, with the defaults of §2.5.4.
+/// Parameters that a user may set, with the defaults of §2.5.4.
 pub(crate) const KNOBS: [Knob; 5] = [
     Knob {
         key: "threshold",
@@ -21,13 +21,13 @@ pub(crate) const KNOBS: [Knob; 5] = [
         key: "modulo",
         values: Values::PowerOfTwo(1, 4096),
         default: "32",
-        about: "r₀: the pre-filter lets one place in so many pass",
+        about: "r₀: the pre-filter lets one place in this many pass",
     },
     Knob {
         key: "resample",
         values: Values::Real(0.001, 1.0),
         default: "1",
-        about: "r₁: the part of what passes the pre-filter that is counted, at random",
+        about: "r₁: share of the places behind the pre-filter that is counted, at random",
     },
     Knob {
         key: "ratio",
@@ -71,8 +71,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// The default of `entries_max`: as many as the tables hold that have 2¹⁸ places. The estimator's takes 3 MiB, that
-    /// of a chunker 6.25 MiB, a sketch 4.4 MiB.
+    /// The default of `entries_max`: the load limit of tables with 2¹⁸ places. The estimator's table takes 3 MiB, a
+    /// chunker's 6.25 MiB, a sketch 4.4 MiB.
     pub const ENTRIES_MAX: usize = 229_000;
 
     /// The dissertation's parameters, for segments of `segment_bytes` (at least 64).
@@ -91,8 +91,8 @@ impl Params {
         }
     }
 
-    /// What `knobs` sets, and the dissertation's for what it does not, for chunks of `mean` bytes where segments are
-    /// frequent: segments are half of that.
+    /// The parameters that `knobs` sets, and the dissertation's for all others, for chunks of `mean` bytes where
+    /// segments are frequent: segments have half of the mean.
     pub(crate) fn of(knobs: &Knobs, mean: usize) -> Self {
         let usual = Self::new(mean / 2);
         let whole = |key, other: usize| knobs.whole(key).map_or(other, |number| number as usize);

@@ -1,8 +1,8 @@
 //! One chunker by frequency for several streams at once: they share one table of frequent segments, and its memory.
 //!
-//! Between two chunks a stream has no state but where its coarse chunk ends, so streams may take turns chunk by chunk: a
-//! cut is searched under a lock that all may hold together, and remembered under one that is held for that chunk alone.
-//! The cuts of a stream depend on the order of all chunks, as they do in a chunker of one stream.
+//! Between two chunks a stream has no state but the end of its coarse chunk, so streams may take turns chunk by chunk:
+//! a cut is searched under a lock that all may hold together, and remembered under one that is held for that chunk
+//! alone. The cuts of a stream depend on the order of all chunks, as they do in a chunker of one stream.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -39,7 +39,7 @@ impl Shared {
         Self::of(Fbc::one_pass(mean))
     }
 
-    /// Nothing known yet; see [`Fbc::counting`].
+    /// A counting chunker without a sketch; see [`Fbc::counting`].
     pub fn counting(params: Params) -> Self {
         let segments = Segments::new(params.segment_bytes, params.modulo, params.entries_max);
         Self::of(Fbc::counting(params, segments))
@@ -53,10 +53,10 @@ impl Shared {
         Self::one_pass(mean).knowing(sketch)
     }
 
-    /// The same chunker, and what `sketch` knows in place of what this one and its clones do.
+    /// This chunker with `sketch` in place of everything that it and its clones know.
     ///
     /// # Errors
-    /// The bytes are no sketch of a run with the same mean and the same pre-filter.
+    /// [`SketchError`]: the bytes are no sketch of a run with the same mean and pre-filter.
     pub fn knowing(self, sketch: &[u8]) -> Result<Self, SketchError> {
         let sketch = Segments::decode(sketch, Params::ENTRIES_MAX)?;
         let of = |segments: &Segments| (segments.window_bytes(), segments.modulo());

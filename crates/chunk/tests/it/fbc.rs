@@ -396,7 +396,7 @@ fn ends(lengths: &[usize]) -> HashSet<usize> {
     ends.collect()
 }
 
-/// The naive twin of the counting looks for each segment in all that came before.
+/// The naive twin of the counter searches all earlier data for each segment.
 #[test]
 fn coarse_chunks_are_split_at_segments_that_came_more_often_than_the_threshold() {
     let data = skewed(3, 600)[..150_000].to_vec();
@@ -481,7 +481,7 @@ fn a_later_run_goes_on_with_the_counts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// A stream that comes in pieces is cut as one that is there at once.
+    /// A stream that comes in pieces has the same cuts as a whole one.
     #[test]
     fn counted_cuts_do_not_depend_on_how_the_bytes_come(seed in 0u64..1000, piece in 1usize..40_000) {
         let data = skewed(seed, 500)[..60_000].to_vec();

@@ -44,7 +44,8 @@ impl FileDir {
     /// Gives the group access to the folder itself, as far as it has access to new files in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) where the folder is another user's and does not let its group in.
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) where the folder is another user's and does not let its group
+    /// in.
     pub fn let_group_in(&self) -> Result<()> {
         let (mode, bits) = (self.mode()?, self.access.group.folder_bits());
         if mode.contains(bits) {
