@@ -31,10 +31,16 @@
 //! ```
 //! use onefold_chunk::{Chunker, fbc::{Estimator, Fbc, Params}};
 //!
-//! let versions: Vec<u8> = (0..200_000u32).map(|i| (i %
-//! 20_000).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect(); let params = Params::new(1024); let mut first =
-//! Estimator::new(params, 1); first.feed(&versions); let mut second = Fbc::with(params, first.finish()); let mut rest =
-//! &versions[..]; while !rest.is_empty() { rest = &rest[second.cut(rest)..]; } ```
+//! let versions: Vec<u8> = (0..200_000u32).map(|i| (i % 20_000).wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+//! let params = Params::new(1024);
+//! let mut first = Estimator::new(params, 1);
+//! first.feed(&versions);
+//! let mut second = Fbc::with(params, first.finish());
+//! let mut rest = &versions[..];
+//! while !rest.is_empty() {
+//!     rest = &rest[second.cut(rest)..];
+//! }
+//! ```
 
 mod coarse;
 mod counts;
