@@ -7,10 +7,12 @@
 mod container;
 mod pages;
 mod strata;
+mod zone;
 
 pub use container::{block, container, tail};
 pub use pages::{PAGE_BYTES, hold, pages, saved_for};
 pub use strata::{log, run};
+pub use zone::zone_table;
 
 use onefold_io::frame::{HEADER_BYTES, OVERHEAD_BYTES, TRAILER_BYTES, crc64};
 

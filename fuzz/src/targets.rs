@@ -13,6 +13,7 @@ mod reach;
 mod repository;
 mod store;
 mod volume;
+mod volume_log;
 
 use crate::mend::Mend;
 pub use reach::Reach;
@@ -86,6 +87,7 @@ pub fn all() -> Vec<Target> {
         export::targets(),
         program::targets(),
         volume::targets(),
+        volume_log::targets(),
     ]
     .into_iter()
     .flatten()

@@ -26,6 +26,17 @@ const FILES: &[(&str, &str, u32)] = &[
         0o644,
     ),
     (
+        "packaging/onefold-volume@.service",
+        "lib/systemd/system/onefold-volume@.service",
+        0o644,
+    ),
+    (
+        "packaging/volume.fstab",
+        "usr/share/doc/onefold/volume.fstab",
+        0o644,
+    ),
+    ("docs/volume.md", "usr/share/doc/onefold/volume.md", 0o644),
+    (
         "docs/schedule.md",
         "usr/share/doc/onefold/schedule.md",
         0o644,

@@ -110,6 +110,31 @@ pub trait ChunkReader: Send + Sync {
         lbns: Range<u64>,
         visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
     ) -> Result<()>;
+
+    /// Looks whether the engine's structures are what was written, beside the writer, and returns what is amiss. With
+    /// `name` also stored chunks, where only their fingerprints can tell; an engine whose reads prove themselves leaves
+    /// that to reads.
+    ///
+    /// # Errors
+    /// A device failed. Damage is no error.
+    fn check(&self, name: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
+        let _ = name;
+        Ok(Vec::new())
+    }
+}
+
+/// Fingerprints chunks with the depot's key.
+pub type NameChunks<'a> = &'a dyn Fn(&[&[u8]]) -> Vec<Fingerprint>;
+
+/// Something that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// File or device, and where in it.
+    pub place: String,
+    /// Expected and found.
+    pub what: String,
+    /// Chunks of volumes that are not what they were because of it, where that is known.
+    pub chunks: Vec<(HeadId, u64)>,
 }
 
 /// Neighbouring chunks to read.
@@ -183,6 +208,31 @@ pub struct FreeSpace {
     pub claimable_data: u64,
     /// As much for metadata of file systems, which may use the reserve.
     pub claimable_metadata: u64,
+}
+
+impl FreeSpace {
+    /// Pages that writes of data can still take, once all garbage is collected.
+    pub fn left(&self) -> u64 {
+        self.free.saturating_sub(self.reserved) + self.reclaimable
+    }
+
+    /// Pages that hold something that is mapped, of those that data may take; at most [`usable`](Self::usable).
+    pub fn live(&self) -> u64 {
+        self.usable().saturating_sub(self.left())
+    }
+
+    /// Pages that data may take.
+    pub fn usable(&self) -> u64 {
+        self.total.saturating_sub(self.reserved)
+    }
+
+    /// How full the device is for data, after a collection, in percent.
+    pub fn full_percent(&self) -> u64 {
+        match self.usable() {
+            0 => 100,
+            usable => self.live() * 100 / usable,
+        }
+    }
 }
 
 /// The report's statistics (§3.5), and what each engine adds as named counters.

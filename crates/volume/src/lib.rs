@@ -15,9 +15,12 @@ pub mod conformance;
 pub mod depot;
 mod device;
 pub mod dmdedup;
+pub mod dump;
 mod engine;
 mod error;
 pub mod front;
+pub mod fullness;
+pub mod hints;
 pub mod inram;
 pub mod log;
 
@@ -25,8 +28,8 @@ pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Suppo
 pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{
-    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace,
-    HashedChunk, HeadId, Lbn, Pbn, Sequence,
+    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, Finding,
+    FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
 };
 pub use error::{Error, Result};
 /// Memory of a request: it begins at a page border, as direct I/O wants it.

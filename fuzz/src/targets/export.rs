@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onefold_export::RawDevice;
+use onefold_export::control::{self, Answer, Handler};
 use onefold_export::nbd::{
     Agreement, Exports, Handshake, Header, Plan, Step, TlsPolicy, header_bytes, plan,
 };
@@ -23,7 +24,34 @@ pub fn targets() -> Vec<Target> {
             vec![client(), starts_tls()],
             |bytes| talk(bytes, TlsPolicy::Required),
         ),
+        Target::new("export/control", control_lines(), |bytes| {
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                let answer = control::answer(line, &Known).to_string();
+                assert!(!answer.contains('\n'), "an answer is one line");
+            }
+        }),
     ]
+}
+
+/// Knows one request.
+struct Known;
+
+impl Handler for Known {
+    fn handle(&self, what: &str, request: &serde_json::Value) -> Answer {
+        match what {
+            "check" => Ok(request["read_data"].clone()),
+            _ => Err(format!("there is no \"{what}\"")),
+        }
+    }
+}
+
+fn control_lines() -> Vec<Vec<u8>> {
+    [
+        "{\"version\":1,\"do\":\"check\",\"read_data\":true}\n",
+        "{\"version\":1,\"do\":\"sing\"}\n{\"version\":2}\n",
+    ]
+    .map(|line| line.as_bytes().to_vec())
+    .to_vec()
 }
 
 fn exports() -> Exports {

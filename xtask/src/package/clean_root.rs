@@ -16,6 +16,8 @@ onefold --version
 test -s /usr/share/man/man1/onefold-backup.1.gz
 test -s /usr/share/bash-completion/completions/onefold
 test -f /lib/systemd/system/onefold-nightly.timer
+test -f /lib/systemd/system/onefold-volume@.service
+test -s /usr/share/doc/onefold/volume.fstab
 (umask 077; echo 'a long password' > /etc/onefold/password)
 sed -i 's#^BACKUP=.*#BACKUP=/etc /root --exclude-caches#' /etc/onefold/nightly.conf
 # As systemd reads an EnvironmentFile: NAME=value, no quotes needed.

@@ -1,9 +1,11 @@
 //! Rig `fuse`: file systems on a deduplicated volume, by FUSE and a loop device, under loads by other programs.
 //!
-//! Packages: fuse3 mount e2fsprogs xfsprogs btrfs-progs fio. Needs root, `/dev/fuse` and loop devices.
+//! Packages: fuse3 mount e2fsprogs xfsprogs btrfs-progs fio stress-ng; crate fsx, which is built where it is missing.
+//! Needs root, `/dev/fuse` and loop devices.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::attached::Attached;
 use super::steps::Steps;
 
 /// Each file system with the commands that make and check it.
@@ -15,13 +17,14 @@ const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
 
 /// Runs all steps; returns the number of failed ones.
 pub fn run(program: &Path) -> Result<usize, String> {
+    let fsx = fsx()?;
     let mut steps = Steps::default();
-    for (name, make, check) in FILE_SYSTEMS {
+    for file_system in FILE_SYSTEMS {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        one(&mut steps, program, folder.path(), (name, make, check));
+        one(&mut steps, program, &fsx, folder.path(), file_system);
         let work = folder.path().display();
         steps.shell(
-            &format!("{name}: nothing is left"),
+            &format!("{}: nothing is left", file_system.0),
             &format!(
                 "! mount | grep -q {work}; ! losetup -a | grep -q {work}; {} volume list | (! grep {work})",
                 program.display()
@@ -31,21 +34,34 @@ pub fn run(program: &Path) -> Result<usize, String> {
     Ok(steps.failed)
 }
 
-fn one(steps: &mut Steps, program: &Path, work: &Path, (name, make, check): (&str, &str, &str)) {
-    let (onefold, work) = (program.display(), work.display());
-    // Each step asks for the device's name again: it may change with an attach.
-    let begin = format!(
-        "cd {work}; export PATH=$PATH:/usr/sbin:/sbin; \
-         device() {{ {onefold} volume list --json | python3 -c \"import json,sys; print([d['device'] for d in json.load(sys.stdin) if d['source']=='{work}/depot'][0])\"; }}; "
-    );
-    let mut step = |what: &str, script: &str| {
-        steps.shell(&format!("{name}: {what}"), &format!("{begin}{script}"));
-    };
+/// The exerciser of file systems: what is on the PATH, or built beside this program.
+fn fsx() -> Result<PathBuf, String> {
+    if crate::ci::on_path("fsx") {
+        return Ok("fsx".into());
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let root = own.with_file_name("rigs");
+    let program = root.join("bin/fsx");
+    if !program.exists() {
+        let root = root.display().to_string();
+        crate::ci::cargo(&["install", "--locked", "--root", &root, "fsx@0.3.2"])?;
+    }
+    Ok(program)
+}
+
+fn one(
+    steps: &mut Steps,
+    program: &Path,
+    fsx: &Path,
+    work: &Path,
+    (name, make, check): (&str, &str, &str),
+) {
+    let rig = Attached::new(program, work);
+    let onefold = program.display();
+    let mut step = |what: &str, script: &str| rig.step(steps, &format!("{name}: {what}"), script);
     step(
         "create and attach",
-        &format!(
-            "{onefold} volume create {work}/depot --size 2G; {onefold} volume attach {work}/depot"
-        ),
+        &format!("{onefold} volume create depot --size 2G; attach"),
     );
     step(
         "mkfs and mount",
@@ -56,38 +72,42 @@ fn one(steps: &mut Steps, program: &Path, work: &Path, (name, make, check): (&st
         "fio --name=v --directory=mnt --size=100M --io_size=100M --bsrange=512-64k --bs_unaligned=1 --rw=randrw --ioengine=libaio --iodepth=16 --verify=crc32c --verify_backlog=512 --verify_fatal=1; rm mnt/v*",
     );
     step(
+        "fsx, 20,000 operations",
+        &format!("{} -N 20000 -S 7 mnt/fsx >said; rm mnt/fsx*", fsx.display()),
+    );
+    step(
+        "stress-ng, its file system tests two seconds each",
+        "mkdir mnt/stress; stress-ng --temp-path $PWD/mnt/stress --iomix 1 --hdd 1 --dentry 1 --rename 1 --fallocate 1 --seek 1 --sync-file 1 --dir 1 --link 1 --hdd-bytes 32M --fallocate-bytes 32M --iomix-bytes 32M -t 8 --metrics-brief 2>&1 | tail -20; rm -rf mnt/stress",
+    );
+    step(
         "a tree copied twice is stored once",
         &format!(
-            "sync; fstrim mnt; {onefold} volume collect {work}/depot; before=$({onefold} volume stats --json {work}/depot); \
+            "sync; fstrim mnt; {onefold} volume collect depot; before=$({onefold} volume stats --json depot); \
              cp -a /usr/share/perl mnt/one; cp -a /usr/share/perl mnt/two; sync; diff -r mnt/one mnt/two; \
-             after=$({onefold} volume stats --json {work}/depot); \
-             python3 -c \"import json,sys; a,b=map(json.loads,sys.argv[1:]); m=b['mapped_bytes']-a['mapped_bytes']; s=b['stored_bytes']-a['stored_bytes']; print(m,s,m/s); sys.exit(m < 1.8*s)\" \"$before\" \"$after\"",
+             after=$({onefold} volume stats --json depot); \
+             python3 -c \"import json,sys; a,b=map(json.loads,sys.argv[1:]); m=b['mapped_bytes']-a['mapped_bytes']; s=b['unique_writes']-a['unique_writes']; s*=4096; print(m,s,m/s); sys.exit(m < 1.8*s)\" \"$before\" \"$after\"",
         ),
     );
     step(
         "in use, it is not detached",
-        &format!("! {onefold} volume detach {work}/depot"),
+        &format!("! {onefold} volume detach depot"),
     );
     step(
         "unmount, detach, attach, mount: all is there",
         &format!(
-            "umount mnt; {onefold} volume detach {work}/depot; {onefold} volume attach {work}/depot; mount -o discard $(device) mnt; diff -r mnt/one /usr/share/perl; diff -r mnt/two /usr/share/perl"
+            "umount mnt; {onefold} volume detach depot; attach; mount -o discard $(device) mnt; diff -r mnt/one /usr/share/perl; diff -r mnt/two /usr/share/perl"
         ),
     );
     step(
         "delete and fstrim give the space back",
         &format!(
-            "rm -r mnt/one mnt/two; sync; fstrim mnt; {onefold} volume collect {work}/depot; \
-         {onefold} volume stats --json {work}/depot | python3 -c \"import json,sys; s=json.load(sys.stdin); print(s['stored_bytes']); sys.exit(s['stored_bytes'] > 100<<20)\""
+            "rm -r mnt/one mnt/two; sync; fstrim mnt; {onefold} volume collect depot; \
+         {onefold} volume stats --json depot | python3 -c \"import json,sys; s=json.load(sys.stdin); print(s['mapped_bytes']); sys.exit(s['mapped_bytes'] > 100<<20)\""
         ),
     );
-    step("fsck is clean", &format!("umount mnt; {check} $(device)"));
-    step("detach", &format!("{onefold} volume detach {work}/depot"));
-    // Unmounts everything, after any failure above.
-    let _ = std::process::Command::new("bash")
-        .args([
-            "-c",
-            &format!("{begin} umount -l mnt; {onefold} volume detach {work}/depot"),
-        ])
-        .output();
+    step(
+        "fsck and check are clean",
+        &format!("umount mnt; {check} $(device); {onefold} volume check depot --read-data"),
+    );
+    step("detach", &format!("{onefold} volume detach depot"));
 }

@@ -1,7 +1,11 @@
 //! Rigs: real clients, file systems and faults against the program, for `cargo xtask test volume --rig NAME`.
 
+mod attached;
+mod fsync;
+mod full;
 mod fuse;
 mod nbd;
+mod power;
 mod steps;
 
 use std::path::PathBuf;
@@ -14,7 +18,10 @@ pub struct VolumeRig {
     /// Rigs, one or more; by default all.
     #[arg(long, value_name = "NAME")]
     rig: Vec<Rig>,
-    /// The program. Default: this workspace's, which is built.
+    /// Rounds of fsync, power and full (default: 3, 3 and 10).
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// The program; otherwise it is built.
     #[arg(long)]
     onefold: Option<PathBuf>,
 }
@@ -26,6 +33,12 @@ enum Rig {
     Nbd,
     /// ext4, xfs and btrfs on a deduplicated volume, by FUSE and a loop device.
     Fuse,
+    /// Writers that sync each record, and kills of the daemon.
+    Fsync,
+    /// Power cuts of a disk with a volatile cache below everything.
+    Power,
+    /// ext4 on a depot that holds less than its volume: filled and emptied in turns.
+    Full,
 }
 
 impl VolumeRig {
@@ -43,6 +56,9 @@ impl VolumeRig {
             failed += match rig {
                 Rig::Nbd => nbd::run(&program)?,
                 Rig::Fuse => fuse::run(&program)?,
+                Rig::Fsync => fsync::run(&program, self.rounds.unwrap_or(3))?,
+                Rig::Power => power::run(&program, self.rounds.unwrap_or(3))?,
+                Rig::Full => full::run(&program, self.rounds.unwrap_or(10))?,
             };
         }
         match failed {

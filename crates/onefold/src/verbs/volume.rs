@@ -2,9 +2,13 @@
 
 mod ask;
 mod attach;
+mod check;
 mod create;
 mod daemon;
+mod delete;
 mod detach;
+mod dump;
+mod filling;
 mod list;
 mod places;
 mod requests;
@@ -34,10 +38,13 @@ pub enum What {
     /// List the devices that are attached to this host
     List,
     Stats(ask::StatsArgs),
+    Check(check::Args),
     /// Collect garbage: blocks that no volume needs any more
     Collect(ask::DepotArgs),
     /// Save metadata that is in RAM alone (backend inram)
     Save(ask::DepotArgs),
+    Dump(dump::Args),
+    Delete(delete::Args),
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
@@ -49,6 +56,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         What::List => list::run(out),
         What::Stats(args) => ask::stats(args, out),
         What::Collect(args) => ask::collect(args, out),
+        What::Check(args) => check::run(args, out),
         What::Save(args) => ask::save(args, out),
+        What::Dump(args) => dump::run(args, out),
+        What::Delete(args) => delete::run(args, out),
     }
 }

@@ -66,5 +66,6 @@ mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
 mod volume;
+mod volume_care;
 mod wait;
 mod with_lock;

@@ -11,13 +11,13 @@ use crate::rig::{Ran, Rig, program};
 use crate::untested::{has, is_root, not_tested};
 
 /// A server that has said where it listens.
-struct Serving {
+pub struct Serving {
     child: Child,
-    uri: String,
+    pub uri: String,
 }
 
 impl Serving {
-    fn start(rig: &Rig, args: &[&str]) -> Self {
+    pub fn start(rig: &Rig, args: &[&str]) -> Self {
         let mut child = program()
             .current_dir(rig.dir.path())
             .args(["volume", "serve", "--json"])
@@ -37,7 +37,7 @@ impl Serving {
     }
 
     /// Ends it as `systemctl stop` does.
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
@@ -53,7 +53,7 @@ fn disk(rig: &Rig, mib: u64) -> PathBuf {
 }
 
 #[track_caller]
-fn succeeds(command: &mut Command) -> String {
+pub fn succeeds(command: &mut Command) -> String {
     let ran = Ran::from(command.output().expect("it starts"));
     assert_eq!(ran.code, Some(0), "{command:?}\n{}{}", ran.out, ran.err);
     ran.out

@@ -118,8 +118,8 @@ pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Resu
         return Err(Error::Unsupported {
             what: format!(
                 "{path} belongs to depot {}, not to {}",
-                super::hex(&owner.depot),
-                super::hex(&config.depot)
+                crate::dump::hex(&owner.depot),
+                crate::dump::hex(&config.depot)
             ),
         });
     }

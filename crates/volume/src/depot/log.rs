@@ -65,7 +65,8 @@ pub fn open(
     Ok(Box::new(engine))
 }
 
-fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+/// The part of the data device that holds zones.
+pub fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(DiskPart::new(disk, HEAD_BYTES, config.capacity_bytes))
 }
 

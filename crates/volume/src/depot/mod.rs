@@ -9,8 +9,11 @@
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```
 
+mod check;
 pub mod config;
 mod data;
+mod delete;
+mod dump;
 mod log;
 
 use std::sync::Arc;
@@ -19,8 +22,10 @@ use onefold_io::{
     Dir, Disk, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file,
 };
 
+pub use self::check::{CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{OpenDevice, system_devices};
+pub use self::dump::Structure;
 use crate::dmdedup::{DataArea, Dmdedup};
 use crate::front::{Front, FrontStats, Options};
 use crate::inram::{InRam, SaveAt};
@@ -263,6 +268,11 @@ impl Depot {
         self.front.collect(effort)
     }
 
+    /// Pages of the data device, as the engine told last. Waits for nobody.
+    pub fn space(&self) -> FreeSpace {
+        self.front.space()
+    }
+
     /// Counters of front and engine, and the pages of the data device.
     ///
     /// # Errors
@@ -396,8 +406,4 @@ fn open_engine(
         true => Box::new(engine),
         false => Box::new(engine.write_behind(WRITERS)),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

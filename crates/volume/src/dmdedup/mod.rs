@@ -17,6 +17,7 @@ mod data;
 mod discard;
 mod read;
 mod room;
+mod verify;
 mod write;
 
 use std::collections::{HashMap, VecDeque};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Shared;
-use crate::{ChunkRead, ChunkReader, ExtentKind, HeadId, Key, Pbn, Result};
+use crate::{ChunkRead, ChunkReader, ExtentKind, Finding, HeadId, Key, NameChunks, Pbn, Result};
 
 /// LBNs that are looked up at once.
 pub(super) const LOOKUPS_MAX: u64 = 4096;
@@ -63,6 +63,13 @@ impl ChunkReader for Shared {
             visit(range, kind);
         }
         Ok(())
+    }
+
+    fn check(&self, name: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
+        match name {
+            Some(name) => self.check_blocks(name),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

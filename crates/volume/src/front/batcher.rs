@@ -27,6 +27,8 @@ pub(super) enum Task {
         run: Arc<Run>,
         chunks: Range<usize>,
         first_sequence: u64,
+        /// Nanoseconds until which they may wait for a page, where they have waited before.
+        held_until: Option<u64>,
     },
     /// Chunks to be unmapped.
     Discard(Discard),
@@ -52,6 +54,8 @@ pub(super) struct BatchChunk {
     pub index: usize,
     pub sequence: u64,
     pub has_page: bool,
+    /// Nanoseconds until which it may wait for a page, where it has waited before.
+    pub held_until: Option<u64>,
     content: Content,
 }
 
@@ -127,6 +131,7 @@ impl State {
                     run,
                     chunks,
                     first_sequence,
+                    held_until,
                 } => {
                     let room = BATCH_CHUNKS_MAX - batch.len();
                     let end = chunks.end.min(chunks.start + room);
@@ -135,6 +140,7 @@ impl State {
                         index,
                         sequence: *first_sequence + index as u64,
                         has_page: run.has_pages,
+                        held_until: *held_until,
                         content: Content::Plain,
                     }));
                     chunks.start = end;

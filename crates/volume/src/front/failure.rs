@@ -14,6 +14,7 @@ impl State {
             why: format!("an earlier write or sync failed: {error}"),
         };
         let mut answers = self.flushes.fail(&error);
+        answers.extend(self.held.fail(&error));
         self.queued_chunks = 0;
         for task in self.queue.drain(..) {
             match task {

@@ -10,16 +10,20 @@
 //! 2. A read looks into staging first. What has left staging can be read from the engine.
 //! 3. A write is acknowledged from RAM only after a page was set aside for each of its chunks (`pages`).
 //! 4. A flush is answered by a commit that began after everything that was staged before it was written.
-//! 5. The state's lock is never held over I/O, over hashing, or while an answer is given. Order: engine, then state.
+//! 5. A full device is told before the acknowledgement: a write without a page is answered only when the engine has it.
+//! 6. The state's lock is never held over I/O, over hashing, or while an answer is given. Order: engine, then state.
 //!
 //! Each stage is a step of `Shared::step`. Threads call it until there is nothing to do; with [`Options::inline`]
 //! there are none, and who waits calls it. So the same code repeats exactly in a simulation.
 
 mod ack;
 mod batcher;
+mod collect;
 mod device;
 mod failure;
 mod flush;
+mod held;
+mod metadata;
 mod options;
 mod pages;
 mod partial;
@@ -35,11 +39,12 @@ mod writes;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub use self::options::{Ack, Options};
+pub use self::options::{Ack, Options, WhenFull};
 use self::state::Shared;
 pub use self::stats::{FrontStats, Histogram, Latencies};
 use crate::{
-    BlockDevice, Collected, Effort, Engine, EngineStats, FreeSpace, Geometry, HeadId, Result,
+    BlockDevice, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, Geometry,
+    HeadId, Result,
 };
 
 /// Serves the heads of one engine. Dropped without [`close`](Front::close), it is as if the program had died: what was
@@ -121,7 +126,19 @@ impl Front {
     /// # Errors
     /// A device failed.
     pub fn collect(&self, effort: Effort) -> Result<Collected> {
-        self.shared.with_engine(|engine| engine.collect(effort))
+        let mut engine = self.shared.engine();
+        let served = engine.as_mut().ok_or(Error::Closing)?;
+        self.shared.collect(served, effort)
+    }
+
+    /// Pages of the data device, as the engine told last. Waits for nobody.
+    pub fn space(&self) -> FreeSpace {
+        self.shared.lock().pages.space()
+    }
+
+    /// Reads chunks beside the writer; what is staged is not there yet.
+    pub fn reader(&self) -> Arc<dyn ChunkReader> {
+        Arc::clone(&self.shared.reader)
     }
 
     /// What the front did and holds.

@@ -1,6 +1,7 @@
 //! How a front works.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When a write is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -10,6 +11,17 @@ pub enum Ack {
     Staged,
     /// When it is written to the device, perhaps to its cache: it survives the end of this process.
     Written,
+}
+
+/// What happens to a write that needs a page when none is left.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WhenFull {
+    /// It fails at once.
+    #[default]
+    Fail,
+    /// It waits for a page for this long, without holding up anything else, and then fails. Needs
+    /// [`Options::clock`].
+    Wait(Duration),
 }
 
 /// How a front works.
@@ -24,6 +36,8 @@ pub struct Options {
     pub staging_bytes: usize,
     /// When a write is answered.
     pub ack: Ack,
+    /// What happens to a write that needs a page when none is left.
+    pub when_full: WhenFull,
     /// Nanoseconds from any start: what latencies are measured with. `None`: they are not.
     pub clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
@@ -38,6 +52,7 @@ impl Default for Options {
             threads: 0,
             staging_bytes: STAGING_BYTES,
             ack: Ack::default(),
+            when_full: WhenFull::default(),
             clock: None,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::ack::Answer;
 use super::batcher::{Batch, BatchChunk};
 use super::failure::fail_batch;
+use super::held::no_page;
 use super::state::Shared;
 use crate::{Engine, Error};
 
@@ -53,18 +54,17 @@ impl Shared {
                 kept.push(chunk);
                 continue;
             }
-            let error = Error::NoSpace {
-                what: "no page is free, and no garbage is left that could be collected".into(),
-            };
             match &chunk.run.ack {
                 Some(ack) => {
                     state
                         .staging
                         .remove(&chunk.run, chunk.index, chunk.sequence);
-                    answers.extend(ack.done(1, Err(error)));
+                    if !self.hold(&mut state, &chunk) {
+                        answers.extend(ack.done(1, Err(no_page())));
+                    }
                 }
                 // It was acknowledged, and a page was promised.
-                None => broken = Some(error),
+                None => broken = Some(no_page()),
             }
         }
         state.pages.update(served.engine.free_space());

@@ -70,15 +70,21 @@ impl Staging {
 
     /// Puts all chunks of `run`, the first with `sequence`.
     pub fn put(&mut self, run: &Arc<Run>, sequence: u64) {
-        self.bytes += run.buffer.len();
-        for (index, lbn) in run.lbns().enumerate() {
-            let staged = Staged {
-                run: Arc::clone(run),
-                index,
-                sequence: sequence + index as u64,
-            };
-            self.chunks.insert((run.head, lbn), staged);
+        for index in 0..run.chunks() {
+            self.put_chunk(run, index, sequence + index as u64);
         }
+    }
+
+    /// Puts one chunk of `run`, with `sequence`.
+    pub fn put_chunk(&mut self, run: &Arc<Run>, index: usize, sequence: u64) {
+        self.bytes += run.chunk_bytes;
+        let staged = Staged {
+            run: Arc::clone(run),
+            index,
+            sequence,
+        };
+        let lbn = run.first_lbn + index as u64;
+        self.chunks.insert((run.head, lbn), staged);
     }
 
     /// The engine has this chunk, or nobody wants it any more. A newer one of the LBN stays.

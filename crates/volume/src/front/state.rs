@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ack::Answer;
 use super::batcher::{Batch, Task};
 use super::flush::Flushes;
+use super::held::Held;
+use super::metadata::Metadata;
 use super::pages::Pages;
 use super::partial::Partials;
 use super::settle::Served;
@@ -24,6 +27,7 @@ pub(super) struct Shared {
     pub options: Options,
     pub reader: Arc<dyn ChunkReader>,
     pub counters: Counters,
+    pub metadata: Metadata,
     /// `None` once the front is closed. Taken before the state's lock, never while it is held.
     engine: Mutex<Option<Served>>,
     state: Mutex<State>,
@@ -33,6 +37,9 @@ pub(super) struct Shared {
     progress: Condvar,
     is_stopped: AtomicBool,
 }
+
+/// Without work for so long, a front is idle.
+const IDLE: Duration = Duration::from_millis(50);
 
 /// What the state's lock guards.
 pub(super) struct State {
@@ -51,6 +58,9 @@ pub(super) struct State {
     pub pages: Pages,
     pub partials: Partials,
     pub flushes: Flushes,
+    pub held: Held,
+    /// Pieces of work that were done.
+    pub steps: u64,
     /// Number of the last staged chunk or discard, of the last one that the engine was given, and of the last one that
     /// can be read there.
     pub staged: u64,
@@ -80,6 +90,8 @@ impl Shared {
             pages,
             partials: Partials::default(),
             flushes: Flushes::default(),
+            held: Held::default(),
+            steps: 0,
             staged: 0,
             given: 0,
             written: 0,
@@ -91,6 +103,7 @@ impl Shared {
             options,
             reader: engine.reader(),
             counters: Counters::default(),
+            metadata: Metadata::default(),
             engine: Mutex::new(Some(Served::new(engine))),
             state: Mutex::new(state),
             work: Condvar::new(),
@@ -142,8 +155,21 @@ impl Shared {
             }
             let mut state = self.lock();
             if !self.is_stopped() && !self.has_work(&state) {
-                self.work.wait(&mut state);
+                self.wait_for_work(&mut state);
             }
+        }
+    }
+
+    /// Waits until there is work. Where something is to be done after a while without any, that is done.
+    fn wait_for_work(&self, state: &mut MutexGuard<'_, State>) {
+        if state.held.is_empty() && !state.pages.wants_idle_collection() {
+            return self.work.wait(state);
+        }
+        let busy = |state: &State| state.steps + self.counters.reads();
+        let before = busy(state);
+        let is_idle = self.work.wait_for(state, IDLE).timed_out() && busy(state) == before;
+        if is_idle && self.may_collect_idly(state) {
+            MutexGuard::unlocked(state, || self.collect_step());
         }
     }
 

@@ -146,6 +146,11 @@ impl Counters {
         add(&self.read_bytes, bytes);
     }
 
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
     pub fn write(&self, bytes: u64) {
         add(&self.writes, 1);
         add(&self.write_bytes, bytes);

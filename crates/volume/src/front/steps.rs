@@ -12,9 +12,21 @@ use crate::{Effort, Error, Result};
 impl Shared {
     /// Does one piece of work. `false`: there is none now.
     pub fn step(&self) -> bool {
+        let did_something = self.try_step();
+        if did_something {
+            self.lock().steps += 1;
+        }
+        did_something
+    }
+
+    fn try_step(&self) -> bool {
         let mut state = self.lock();
         if state.failure.is_some() {
             return false;
+        }
+        if self.has_held_work(&state) {
+            self.retry_held(state);
+            return true;
         }
         if !state.is_engine_busy {
             if state.flushes.is_due(state.given) {
@@ -62,7 +74,10 @@ impl Shared {
         let for_engine = || {
             state.flushes.is_due(state.given) || state.hashed.contains_key(&state.next_for_engine)
         };
-        state.failure.is_none() && (state.has_batch() || !state.is_engine_busy && for_engine())
+        state.failure.is_none()
+            && (state.has_batch()
+                || !state.is_engine_busy && for_engine()
+                || self.has_held_work(state))
     }
 
     pub fn work_until_idle(&self) {
@@ -81,6 +96,9 @@ impl Shared {
             Batch::Discard(discard) => self.discard_batch(served, discard),
         };
         answers.extend(self.settle_if_idle(served));
+        if let Err(error) = self.collect_at_pace(served) {
+            answers.extend(self.fail_with(served, &Batch::Write(Vec::new()), &error));
+        }
         self.lock().is_engine_busy = false;
         drop(guard);
         self.wake_waiting();
@@ -132,46 +150,48 @@ impl Shared {
         if count > 0 {
             return Ok(count);
         }
-        let engine = &mut served.engine;
         // What the chunks before overwrote is known to be garbage once they are written.
-        engine.write_out()?;
-        if engine.free_space().reclaimable > 0 {
-            engine.collect(Effort::Whole)?;
+        served.engine.write_out()?;
+        self.lock().pages.update(served.engine.free_space());
+        if self.lock().pages.has_garbage() {
+            self.collect(served, Effort::Whole)?;
         }
-        self.lock().pages.update(engine.free_space());
         // Without a page a chunk is stored if its content is known, or zeros.
         Ok(self.claim_pages(chunks).max(1))
     }
 
-    /// How many of the first chunks have a page each.
+    /// How many of the first chunks have a page each. Metadata of file systems may use the reserve, also where only its
+    /// place or its bytes tell that it is some.
     fn claim_pages(&self, chunks: &mut [BatchChunk]) -> usize {
-        let Some(lacking) = chunks.iter().position(|chunk| !chunk.has_page) else {
-            return chunks.len();
-        };
-        let mut state = self.lock();
-        let mut count = lacking;
-        for chunk in &mut chunks[lacking..] {
-            chunk.has_page = chunk.has_page || state.pages.claim(1, chunk.run.hints.metadata);
-            if !chunk.has_page {
-                break;
+        let lacks_page = |chunk: &mut BatchChunk| {
+            !chunk.has_page && {
+                chunk.has_page = self.lock().pages.claim(1, chunk.run.hints.metadata)
+                    || self.is_metadata(chunk) && self.lock().pages.claim(1, true);
+                !chunk.has_page
             }
-            count += 1;
-        }
-        count
+        };
+        chunks
+            .iter_mut()
+            .position(lacks_page)
+            .unwrap_or(chunks.len())
     }
 
     fn discard_batch(&self, served: &mut Served, discard: Discard) -> Vec<Answer> {
-        if let Err(error) = served.engine.discard(discard.head, discard.lbns.clone()) {
-            return self.fail_with(served, &Batch::Discard(discard), &error);
-        }
+        let discarded = match served.engine.discard(discard.head, discard.lbns.clone()) {
+            // Nothing was unmapped, and nothing is broken.
+            Err(error @ Error::NoSpace { .. }) => Err(error),
+            Err(error) => return self.fail_with(served, &Batch::Discard(discard), &error),
+            Ok(()) => Ok(()),
+        };
         let mut answers = self.settle(served);
         let mut state = self.lock();
+        state.held.news();
         state.partials.end_discard(discard.sequence);
         state.pages.update(served.engine.free_space());
         state.given = discard.sequence;
         state.written = discard.sequence;
         drop(state);
-        answers.extend(discard.ack.done(1, Ok(())));
+        answers.extend(discard.ack.done(1, discarded));
         answers
     }
 

@@ -11,7 +11,7 @@ use super::ack::WriteAck;
 use super::batcher::{Discard, Task};
 use super::split::Span;
 use super::staging::{Run, Staged};
-use super::state::{Shared, State};
+use super::state::{Shared, State, give};
 use crate::{Buffer, ChunkRead, Completion, Error, HeadId, Hints, Lbn, Result};
 
 /// Discards that wait for the engine, at most: each has to be looked at by partial writes.
@@ -106,12 +106,14 @@ impl Shared {
         let first_sequence = state.staged + 1;
         state.staged += chunks as u64;
         state.partials.touch(new.head, run.lbns());
+        let overtaken = state.held.overtaken_by(&run);
         state.staging.put(&run, first_sequence);
         state.queued_chunks += chunks;
         state.queue.push_back(Task::Write {
             run,
             chunks: 0..chunks,
             first_sequence,
+            held_until: None,
         });
         if new.fua
             && let Some(completion) = completion.take()
@@ -121,6 +123,7 @@ impl Shared {
         }
         drop(state);
         self.wake_worker();
+        give(overtaken);
         match completion {
             Some(completion) => completion.done(Ok(Buffer::zeroed(0))),
             None if self.options.inline => self.work_until_idle(),

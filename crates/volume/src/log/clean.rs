@@ -20,9 +20,9 @@ use super::mark::{Marks, tracked_max};
 use super::writer::LogEngine;
 use crate::{Collected, Effort, Error, Result};
 
-/// Zones that one step copies at most, in full ones.
-const STEP_COPIES: u32 = 2;
-/// Zones that one step frees at most.
+/// Zones that one step copies at most, in full ones; where that frees none, as many as it takes.
+const STEP_COPIES: u64 = 2;
+/// Zones that one step frees at most, likewise.
 const STEP_VICTIMS: usize = 16;
 /// Zones that one mark condemns at most.
 const PLAN_VICTIMS: usize = 1024;
@@ -61,6 +61,7 @@ impl LogEngine {
             if victims.is_empty() {
                 self.make_plan()?;
                 victims = self.next_victims();
+                self.totals.is_left_worthless = victims.is_empty();
             }
             if victims.is_empty() {
                 self.plan = Plan::default();
@@ -82,23 +83,24 @@ impl LogEngine {
         let layout = self.shared.layout;
         let zone_pages = u64::from(layout.groups_end() - 1);
         let free = self.shared.zones.read().free();
-        let copies_max = u64::from(free.saturating_sub(1).min(STEP_COPIES));
-        let room = copies_max * (zone_pages - u64::from(layout.chunk_pages));
-        let (mut copied, mut count) = (0, 0);
-        for victim in self.plan.victims.iter().rev().take(STEP_VICTIMS) {
-            copied += victim.live_pages(&layout);
-            if copied > room {
+        let copies_max = u64::from(free.saturating_sub(1));
+        let chunk_pages = u64::from(layout.chunk_pages);
+        let copies_of = |pages: u64| pages.div_ceil(zone_pages / chunk_pages * chunk_pages);
+        // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.
+        let (mut copied, mut count, mut gains) = (0, 0, false);
+        for victim in self.plan.victims.iter().rev() {
+            let live = victim.live_pages(&layout);
+            let copies = copies_of(copied + live);
+            let is_enough = gains && (count >= STEP_VICTIMS || copies > STEP_COPIES);
+            if is_enough || copies > copies_max {
                 break;
             }
+            copied += live;
             count += 1;
-            // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.
+            gains = count as u64 > copies;
         }
-        let taken = self.plan.victims.len() - count..;
-        let copied: u64 = (self.plan.victims[taken.clone()].iter())
-            .map(|victim| victim.live_pages(&layout))
-            .sum();
-        match count as u64 > copied.div_ceil(zone_pages) {
-            true => self.plan.victims.split_off(taken.start),
+        match gains {
+            true => self.plan.victims.split_off(self.plan.victims.len() - count),
             false => Vec::new(),
         }
     }
@@ -122,6 +124,7 @@ impl LogEngine {
     fn find_victims(&mut self) -> Result<Vec<Victim>> {
         let mut marked = HashSet::new();
         self.totals.changed_since_mark = 0;
+        self.totals.journal_since_mark = 0;
         loop {
             let tracked = self.choose_tracked(&marked);
             if tracked.is_empty() {

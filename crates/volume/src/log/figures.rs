@@ -41,8 +41,12 @@ pub(super) struct Totals {
     pub changed_since_mark: u64,
     /// LBNs that several levels of the map had a chunk for when cleaning last looked, and merges did not find yet.
     pub hidden: u64,
+    /// Pages of group headers since then: garbage once their zone is behind the log's position.
+    pub journal_since_mark: u64,
     /// Pages of garbage that cleaning saw and left.
     pub garbage_left: u64,
+    /// Whether cleaning found no zones that would give any of it back.
+    pub is_left_worthless: bool,
 }
 
 impl LogEngine {
@@ -78,8 +82,18 @@ impl LogEngine {
 
     /// Whether there is likely garbage of a zone or more.
     pub(super) fn is_worth_cleaning(&self) -> bool {
-        let pages = self.totals.changed_since_mark * u64::from(self.shared.layout.chunk_pages);
-        pages + self.totals.garbage_left >= u64::from(self.shared.layout.groups_end() / 2)
+        self.likely_garbage() >= u64::from(self.shared.layout.groups_end() / 2)
+    }
+
+    /// Pages that cleaning would likely find.
+    fn likely_garbage(&self) -> u64 {
+        let totals = &self.totals;
+        let left = match totals.is_left_worthless {
+            true => 0,
+            false => totals.garbage_left,
+        };
+        let changed = totals.changed_since_mark * u64::from(self.shared.layout.chunk_pages);
+        changed + totals.journal_since_mark + left
     }
 
     /// Chunks that the zones in use hold at most.
@@ -98,12 +112,12 @@ impl LogEngine {
         let free_zones = self.shared.zones.read().free();
         let usable = free_zones.saturating_sub(ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL);
         let kept = self.zones_kept() - ZONES_FOR_CLEANING - ZONES_FOR_JOURNAL;
-        let garbage = self.totals.garbage_left / u64::from(layout.chunk_pages);
         FreeSpace {
             total: u64::from(layout.zones) * a_zone,
             free: u64::from(usable) * a_zone,
             reclaimable: match self.is_worth_cleaning() {
-                true => (self.totals.changed_since_mark + garbage).min(self.stored_chunks()),
+                true => (self.likely_garbage() / u64::from(layout.chunk_pages))
+                    .min(self.stored_chunks()),
                 false => 0,
             },
             reserved: u64::from(kept) * a_zone,

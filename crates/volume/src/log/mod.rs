@@ -22,6 +22,7 @@ mod checkpoint;
 mod clean;
 mod commit;
 mod copy;
+pub mod dump;
 mod faults;
 mod figures;
 pub mod formats;
@@ -40,6 +41,7 @@ mod sizes;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod writer;
 mod zone;
 mod zone_list;

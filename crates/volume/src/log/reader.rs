@@ -10,7 +10,7 @@ use super::layout::{Address, PAGE_BYTES, ZoneNo};
 use super::map::extent::Extent;
 use super::map::levels::Levels;
 use super::shared::Shared;
-use crate::{ChunkRead, ChunkReader, Error, ExtentKind, HeadId, Result};
+use crate::{ChunkRead, ChunkReader, Error, ExtentKind, Finding, HeadId, NameChunks, Result};
 
 /// How often an address is resolved and read before a wrong check counts as damage. Between resolving and reading, a
 /// group may have been written or a zone cleaned and filled anew; then the map has the new address.
@@ -97,6 +97,11 @@ impl ChunkReader for LogReader {
             visit(lbns, kind);
         }
         Ok(())
+    }
+
+    /// Pages have checks of their own, which each read proves.
+    fn check(&self, _: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
+        self.0.check_zones()
     }
 }
 

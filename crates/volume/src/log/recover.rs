@@ -25,7 +25,7 @@ use super::shared::{HeadMap, OpenGroup, Shared};
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
 use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
-use super::zone_list::{changed, decode_zones};
+use super::zone_list::{ListedZone, changed, decode_zones};
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
 use crate::{HeadId, Result};
@@ -110,17 +110,25 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
     begin(dir, data, layout, found, options)
 }
 
-/// The zones, and relocations of those that were freed.
-fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
-    let layout = &manifest.layout;
+/// The zones that hold something, by place.
+///
+/// # Errors
+/// The file of zones cannot be read, or is damaged.
+pub fn listed_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<ListedZone>> {
     let listed = match manifest.zone_list {
         0 => Vec::new(),
         generation => {
             let name = zones_name(generation);
-            decode_zones(&read_file(dir, &name)?, layout, &name)?
+            decode_zones(&read_file(dir, &name)?, &manifest.layout, &name)?
         }
     };
-    let listed = changed(listed, &manifest.zone_changes);
+    Ok(changed(listed, &manifest.zone_changes))
+}
+
+/// The zones, and relocations of those that were freed.
+fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
+    let layout = &manifest.layout;
+    let listed = listed_zones(dir, manifest)?;
     let next_id = match faults::is_on(Fault::IdsGivenAgain) {
         true => listed.iter().map(|zone| zone.id.0 + 1).max().unwrap_or(1),
         false => manifest.ids_reserved,

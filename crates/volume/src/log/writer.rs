@@ -418,6 +418,7 @@ impl LogEngine {
         self.log_bytes += bytes.len() as u64;
         self.totals.groups += 1;
         self.totals.group_pages += u64::from(pages);
+        self.totals.journal_since_mark += u64::from(pages) - header.checks.len() as u64;
         if self
             .index
             .insert(pending.chunks.iter().map(|(hash, _)| *hash), id)

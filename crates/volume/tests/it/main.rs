@@ -1,11 +1,15 @@
 //! What a user of the block device notices: what is written is read, whatever happens in between.
 
+mod check;
+mod cleaning;
 mod crash;
 mod depot;
 mod device;
 mod faults;
 mod front;
+mod full;
 mod golden;
+mod log_faults;
 mod log_limits;
 mod recorder;
 mod room;

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use onefold_chunk::fingerprints;
+use onefold_index::RamIndex;
 use onefold_io::{Dir, Disk, MemDir, MemDisk};
 use onefold_volume::Engine;
 use onefold_volume::conformance::{BackendTrial, EngineTrial, backend, engine};
 use onefold_volume::dmdedup::{DataArea, Dmdedup};
 use onefold_volume::inram::{InRam, SaveAt};
+use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes};
 
 #[test]
 fn inram_is_a_metadata_backend() {
@@ -38,6 +41,52 @@ fn inram_without_a_file_is_a_metadata_backend() {
     backend(trial, &mut |_, blocks| {
         Ok(Box::new(InRam::unsaved(blocks)?))
     });
+}
+
+/// With as many contents as the device has room for, and with more.
+#[test]
+fn log_is_an_engine() {
+    for (seed, contents) in [300, 900, 100_000].into_iter().enumerate() {
+        let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+        let disk = MemDisk::new();
+        disk.set_len(20 * (256 << 10)).expect("RAM");
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let trial = EngineTrial {
+            seed: seed as u64,
+            steps: 1500,
+            chunk_bytes: 4096,
+            lbns: 1500,
+            contents,
+        };
+        let mut is_new = true;
+        engine(trial, &mut || {
+            let options = LogOptions {
+                depot: [9; 16],
+                fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
+                index: Box::new(RamIndex::default()),
+                sizes: LogSizes {
+                    ram_bytes: 1 << 20,
+                    checkpoint_bytes: 1 << 20,
+                    memtable_entries: 500,
+                    cache_bytes: 64 << 10,
+                    map_page_bytes: 16 << 10,
+                    relocations_max: 30,
+                    merges: MergeSizes {
+                        recent_max: 2,
+                        run_bytes_max: 16 << 10,
+                        run_extents_max: 400,
+                        base_over_middle: 4,
+                    },
+                },
+            };
+            let (folder, disk) = (Arc::clone(&folder), Arc::clone(&disk));
+            let opened = match std::mem::take(&mut is_new) {
+                true => LogEngine::create(folder, disk, 4096, options),
+                false => LogEngine::open(folder, disk, options),
+            };
+            Box::new(opened.expect("RAM"))
+        });
+    }
 }
 
 /// With as many blocks as there are contents, with fewer, and with one for each LBN.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_export::control;
+use onefold_volume::front::WhenFull;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ pub struct DepotArgs {
 /// Runs `volume stats`.
 pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
     loop {
-        let stats = ask(&args.depot, "stats")?;
+        let stats = ask(&args.depot, "stats", json!({}))?;
         match out.json {
             true => out.json(&stats)?,
             false => table(&stats, out)?,
@@ -52,7 +53,7 @@ pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
 
 /// Runs `volume collect`.
 pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
-    let done = ask(&args.depot, "collect")?;
+    let done = ask(&args.depot, "collect", json!({}))?;
     if out.json {
         out.json(&done)?;
     } else {
@@ -64,24 +65,29 @@ pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
 
 /// Runs `volume save`.
 pub fn save(args: &DepotArgs, out: &Out) -> Result<Exit> {
-    ask(&args.depot, "save")?;
+    ask(&args.depot, "save", json!({}))?;
     out.say("saved")?;
     Ok(Exit::Ok)
 }
 
-fn ask(folder: &Path, what: &str) -> Result<Value> {
-    if let Some(answer) = control::ask(&folder.join("control"), what, json!({}))? {
+/// Has a depot's daemon do something, or does it with the depot itself where none runs.
+///
+/// # Errors
+/// There is no depot, it is held by somebody who does not listen, or what the request gives.
+pub fn ask(folder: &Path, what: &str, request: Value) -> Result<Value> {
+    if let Some(answer) = control::ask(&folder.join("control"), what, request.clone())? {
         return Ok(answer);
     }
-    let source = Source::Depot(Mutex::new(Some(open_depot(folder, None)?)));
+    let source = Source::Depot(Mutex::new(Some(open_depot(folder, None, WhenFull::Fail)?)));
     let unknown = || Err(Error::Failed(format!("there is no \"{what}\"")));
-    let answer = requests::handle(&source, what).unwrap_or_else(unknown);
+    let answer = requests::handle(&source, what, &request).unwrap_or_else(unknown);
     source.close()?;
     answer
 }
 
 fn table(stats: &Value, out: &Out) -> Result<()> {
     let number = |name: &str| stats.pointer(name).and_then(Value::as_u64).unwrap_or(0);
+    let percent = |name: &str| format!("{} %", number(name));
     let bytes = |name: &str| human::bytes(number(name));
     let ratio = |name: &str| match stats.pointer(name).and_then(Value::as_f64) {
         Some(ratio) => format!("{ratio:.2}"),
@@ -93,6 +99,7 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         ("storage ratio", ratio("/storage_ratio")),
         ("free", bytes("/space/free_bytes")),
         ("garbage", bytes("/space/reclaimable_bytes")),
+        ("full", percent("/space/full_percent")),
         ("capacity", bytes("/space/total_bytes")),
         ("written", bytes("/write_bytes")),
         ("  unique chunks", human::count(number("/unique_writes"))),
@@ -110,6 +117,23 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
     ];
     for (name, value) in rows {
         out.line(format_args!("{name:<18}{value:>14}"))?;
+    }
+    for op in ["read", "write", "discard", "flush"] {
+        let micros = |which: &str| number(&format!("/latency_us/{op}/{which}"));
+        if number(&format!("/latency_us/{op}/count")) > 0 {
+            out.line(format_args!(
+                "{:<18}{:>14}",
+                format!("{op} takes"),
+                format!("{} / {} µs", micros("p50"), micros("p99"))
+            ))?;
+        }
+    }
+    if let Some(seconds) = stats
+        .pointer("/space/seconds_until_full")
+        .and_then(Value::as_u64)
+    {
+        let left = human::duration(Duration::from_secs(seconds));
+        out.line(format_args!("full at this rate in {left}"))?;
     }
     if let Some(failure) = stats["failure"].as_str() {
         out.line(format_args!("takes no writes: {failure}"))?;

@@ -8,6 +8,7 @@ use onefold_export::attach::Via;
 use serde_json::Value;
 
 use super::daemon;
+use super::filling::WhenFilling;
 use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -40,6 +41,9 @@ pub struct Args {
     /// How the kernel is given the device; auto takes the first that is there
     #[arg(long, value_name = "WAY", default_value = "auto")]
     pub via: Way,
+
+    #[command(flatten)]
+    pub when_filling: WhenFilling,
 
     /// Serve in this process, until SIGTERM or `detach`
     #[arg(long)]

@@ -1,6 +1,8 @@
 //! The process of an attached device: serves it to the kernel, and listens at its control socket. The process of
 //! `volume serve` listens there, too.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -14,6 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::attach::Args;
+use super::filling::Watch;
 use super::requests;
 use super::source::{Named, Source};
 use crate::error::{Error, Result};
@@ -33,7 +36,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let why = Via::from(args.via).choose()?;
     let place = Place::take(&args.named.place()?)?;
     let warnings = process::protect();
-    let source = Arc::new(args.named.open("raw", !args.read_only, args.ram)?);
+    let source = Arc::new(args.named.open(
+        "raw",
+        !args.read_only,
+        args.ram,
+        args.when_filling.when_full.0,
+    )?);
     let device = chosen(&source, args.volume.as_deref())?;
     let attached = place.attach(device.clone(), &args.named.control()?)?;
     let path = attached.device.clone();
@@ -43,7 +51,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         source: source.clone(),
         has_gone: AtomicBool::new(false),
     });
-    let control = listen(&args.named, &source, Some(attached.clone()))?;
+    let watch = Arc::new(Watch::new(&args.named, &args.when_filling));
+    let control = listen(&args.named, &source, &watch, Some(attached.clone()))?;
     let announced = json!({
         "message_type": "attached",
         "device": path,
@@ -61,7 +70,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             warnings.iter().for_each(|warning| out.warn(warning));
         }
     }
-    wait(&attached, out);
+    tell_systemd();
+    wait(&attached, &watch, out);
     let closed = source.close();
     control.iter().for_each(Control::end);
     closed.map(|()| Exit::Ok)
@@ -90,6 +100,7 @@ fn chosen(source: &Source, volume: Option<&str>) -> Result<Arc<dyn BlockDevice>>
 pub fn listen(
     named: &Named,
     source: &Arc<Source>,
+    watch: &Arc<Watch>,
     attached: Option<Arc<Shared>>,
 ) -> Result<Option<Control>> {
     if named.depot.is_none() && attached.is_none() {
@@ -99,16 +110,33 @@ pub fn listen(
     let daemon = Daemon {
         listener: listener.clone(),
         source: source.clone(),
+        watch: watch.clone(),
         shown: named.shown(),
         attached,
     };
     Ok(Some(control::serve(&listener, Arc::new(daemon))?))
 }
 
-/// Waits until the device is detached, or a signal comes and the device is not in use.
-fn wait(shared: &Shared, out: &Out) {
+/// Says that the device is there, where systemd started this process and waits for that (sd_notify(3)). Nobody has to
+/// listen.
+fn tell_systemd() {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(own) = std::os::unix::net::UnixDatagram::unbound()
+    {
+        let path = socket.to_string_lossy();
+        let _ = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)
+                .and_then(|address| own.send_to_addr(b"READY=1", &address)),
+            None => own.send_to(b"READY=1", &*path),
+        };
+    }
+}
+
+/// Until somebody has the device detached, or a signal comes and nobody uses the device.
+fn wait(shared: &Shared, watch: &Watch, out: &Out) {
     let (mut told, mut settled) = (false, Instant::now());
     while !shared.has_gone.load(SeqCst) {
+        watch.look(&shared.source, out);
         if signal::raised() {
             match shared.detach() {
                 Ok(_) => return,
@@ -149,6 +177,7 @@ impl Shared {
 struct Daemon {
     listener: Arc<Listener>,
     source: Arc<Source>,
+    watch: Arc<Watch>,
     shown: String,
     attached: Option<Arc<Shared>>,
 }
@@ -172,7 +201,7 @@ impl Daemon {
 }
 
 impl Handler for Daemon {
-    fn handle(&self, what: &str, _request: &Value) -> Answer {
+    fn handle(&self, what: &str, request: &Value) -> Answer {
         match (what, &self.attached) {
             ("status", _) => Ok(self.status()),
             ("detach", Some(shared)) => {
@@ -185,7 +214,11 @@ impl Handler for Daemon {
                 "it is not attached: process {} serves it over NBD",
                 std::process::id()
             )),
-            _ => match requests::handle(&self.source, what) {
+            _ => match requests::handle(&self.source, what, request) {
+                Some(Ok(mut stats)) if what == "stats" => {
+                    self.watch.add_to(&mut stats, &self.source);
+                    Ok(stats)
+                }
                 Some(done) => done.map_err(|error| error.chain()),
                 None => Err(format!("this daemon does not know \"{what}\"")),
             },

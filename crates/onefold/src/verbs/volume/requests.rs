@@ -1,19 +1,24 @@
 //! Requests to a daemon's control socket that need a depot only, and their answers.
 
 use onefold_volume::Effort;
-use onefold_volume::depot::DepotStats;
+use onefold_volume::depot::{CheckReport, DepotStats};
+use onefold_volume::front::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::source::Source;
 use crate::error::Result;
 
-/// Carries out a request; returns `None` where there is no such request.
-pub fn handle(source: &Source, what: &str) -> Option<Result<Value>> {
+/// Carries one out; `None`: there is no such request.
+pub fn handle(source: &Source, what: &str, request: &Value) -> Option<Result<Value>> {
     Some(match what {
         "stats" => source.with_depot(|depot| Ok(stats(&depot.stats()?))),
         "collect" => source.with_depot(|depot| {
             let done = depot.collect(Effort::Whole)?;
             Ok(json!({"pages_freed": done.pages_freed, "pages_copied": done.pages_copied}))
+        }),
+        "check" => source.with_depot(|depot| {
+            let report = depot.check(request["read_data"] == true)?;
+            Ok(check(&report, u64::from(depot.config().chunk_bytes)))
         }),
         "save" => source.with_depot(|depot| depot.save().map(|()| json!({}))),
         _ => return None,
@@ -62,10 +67,48 @@ fn stats(all: &DepotStats) -> Value {
             "free_bytes": space.free * chunk,
             "reclaimable_bytes": space.reclaimable * chunk,
             "reserved_bytes": space.reserved * chunk,
+            "full_percent": space.full_percent(),
+        },
+        "latency_us": {
+            "read": latency(&front.latencies.read),
+            "write": latency(&front.latencies.write),
+            "discard": latency(&front.latencies.discard),
+            "flush": latency(&front.latencies.flush),
         },
         "ram_bytes": named(&engine.ram_bytes),
         "counters": named(&engine.counters),
     })
+}
+
+/// Stretches and findings that an answer lists: it is one line.
+const LISTED_MAX: usize = 200;
+
+fn check(report: &CheckReport, chunk_bytes: u64) -> Value {
+    let findings = report.findings.iter().take(LISTED_MAX);
+    let damaged = report.damaged.iter().take(LISTED_MAX);
+    json!({
+        "is_clean": report.is_clean(),
+        "chunks_read": report.chunks_read,
+        "chunks_damaged": report.chunks_damaged,
+        "findings": findings.map(|finding| json!({
+            "place": finding.place,
+            "what": finding.what,
+        })).collect::<Vec<_>>(),
+        "damaged": damaged.map(|stretch| json!({
+            "volume": stretch.volume,
+            "lbn": stretch.lbns.start,
+            "chunks": stretch.lbns.end - stretch.lbns.start,
+            "offset": stretch.lbns.start * chunk_bytes,
+            "bytes": (stretch.lbns.end - stretch.lbns.start) * chunk_bytes,
+            "what": stretch.what,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// From request to answer: half of all requests, and 99 in 100, take no longer, within a factor of two.
+fn latency(histogram: &Histogram) -> Value {
+    let micros = |share| histogram.quantile(share) / 1000;
+    json!({"count": histogram.count(), "p50": micros(0.5), "p99": micros(0.99)})
 }
 
 fn ratio(all: u64, different: u64) -> Value {

@@ -12,6 +12,7 @@ use onefold_volume::BlockDevice;
 use serde_json::json;
 
 use super::daemon;
+use super::filling::{Watch, WhenFilling};
 use super::source::Named;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -59,6 +60,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_ca: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub when_filling: WhenFilling,
+
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub connections: u32,
@@ -94,7 +98,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         }
         _ => None,
     };
-    let source = Arc::new(args.named.open(&args.name, !args.read_only, args.ram)?);
+    let source = Arc::new(args.named.open(
+        &args.name,
+        !args.read_only,
+        args.ram,
+        args.when_filling.when_full.0,
+    )?);
     let devices = source.devices();
     let limits = Limits {
         connections_max: args.connections as usize,
@@ -108,13 +117,15 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if let Some(address) = args.places.tcp {
         listeners.push(Arc::new(Listener::tcp(address)?));
     }
-    let control = daemon::listen(&args.named, &source, None)?;
+    let watch = Arc::new(Watch::new(&args.named, &args.when_filling));
+    let control = daemon::listen(&args.named, &source, &watch, None)?;
     for listener in &listeners {
         server.listen(listener)?;
     }
     tell(args, &devices, &listeners, out)?;
     let mut settled = Instant::now();
     while !signal::raised() {
+        watch.look(&source, out);
         source.settle_each_minute(&mut settled);
         std::thread::sleep(LOOK_AGAIN);
     }

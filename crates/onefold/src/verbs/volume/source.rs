@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use onefold_export::RawDevice;
 use onefold_io::FileDir;
 use onefold_volume::depot::OpenOptions;
-use onefold_volume::{BlockDevice, Depot, Error as VolumeError};
+use onefold_volume::front::{Options, WhenFull};
+use onefold_volume::{BlockDevice, Depot, Error as VolumeError, FreeSpace};
 use parking_lot::Mutex;
 
 use super::places;
@@ -69,11 +70,17 @@ impl Named {
     /// Opens the depot or raw file; `name` is that of a raw file's device, `ram_bytes` the budget of a depot.
     ///
     /// # Errors
-    /// The depot or file is in use, damaged, or not there; or the budget is too small.
-    pub fn open(&self, name: &str, is_writable: bool, ram_bytes: Option<u64>) -> Result<Source> {
+    /// It is in use, damaged, or not there; the budget is too small.
+    pub fn open(
+        &self,
+        name: &str,
+        is_writable: bool,
+        ram_bytes: Option<u64>,
+        when_full: WhenFull,
+    ) -> Result<Source> {
         match &self.depot {
             Some(folder) => {
-                let depot = open_depot(folder, ram_bytes)?;
+                let depot = open_depot(folder, ram_bytes, when_full)?;
                 Ok(Source::Depot(Mutex::new(Some(depot))))
             }
             None => {
@@ -87,23 +94,32 @@ impl Named {
 /// Opens the depot in `folder` for this process alone.
 ///
 /// # Errors
-/// There is no depot, another process has it open, or it is damaged; or `ram_bytes` are too few.
-pub fn open_depot(folder: &Path, ram_bytes: Option<u64>) -> Result<Depot> {
+/// There is none, another process has it open, or it is damaged; `ram_bytes` are too few.
+pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) -> Result<Depot> {
     let dir = match FileDir::open(folder) {
         Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
             return Err(no_depot(folder));
         }
         other => other.map_err(VolumeError::from)?,
     };
+    let started = Instant::now();
     let options = OpenOptions {
         ram_bytes,
+        front: Options {
+            when_full,
+            clock: Some(Arc::new(move || {
+                u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+            })),
+            ..Options::default()
+        },
         ..OpenOptions::default()
     };
     let opened = Depot::open(Arc::new(dir), options);
     Ok(opened.map_err(|error| naming(error, folder))?)
 }
 
-fn no_depot(folder: &Path) -> Error {
+/// There is none in this folder.
+pub fn no_depot(folder: &Path) -> Error {
     let place = folder.display().to_string();
     Error::Device(VolumeError::NoDepot { place })
 }
@@ -146,7 +162,15 @@ impl Source {
         }
     }
 
-    /// Runs `work` on the open depot.
+    /// Pages of the depot's data device; `None` of a raw file, and while something long is done with the depot.
+    pub fn space(&self) -> Option<FreeSpace> {
+        match self {
+            Self::Raw(_) => None,
+            Self::Depot(depot) => Some(depot.try_lock()?.as_ref()?.space()),
+        }
+    }
+
+    /// Does something with the open depot.
     ///
     /// # Errors
     /// A raw file, or a closed depot; errors of `work`.

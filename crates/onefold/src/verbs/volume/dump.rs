@@ -1,0 +1,138 @@
+//! `onefold volume dump`: what the structures of a depot say, as text or JSON.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use onefold_io::FileDir;
+use onefold_volume::depot::{Structure, system_devices};
+use onefold_volume::dump::Dump;
+use onefold_volume::{Depot, Error as VolumeError};
+use serde_json::{Map, Value};
+
+use super::source::{naming, no_depot};
+use crate::error::{Error, Result};
+use crate::exit::Exit;
+use crate::out::Out;
+
+/// Show what a structure of a depot says
+///
+/// It is read as it lies on the disk, whoever has the depot open. What is damaged says why it cannot be read.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Folder of the depot
+    #[arg(value_name = "DEPOT")]
+    pub depot: PathBuf,
+
+    /// The structure
+    #[arg(value_name = "WHAT", default_value = "manifest")]
+    pub what: What,
+
+    /// Which zone, by its place on the data device, from 0 on: of zone
+    #[arg(value_name = "PLACE", required_if_eq("what", "zone"))]
+    pub place: Option<u32>,
+}
+
+/// A structure.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// What never changes
+    Config,
+    /// What recovery begins with
+    Manifest,
+    /// All zones that hold something
+    Zones,
+    /// One zone: header, table, groups
+    Zone,
+}
+
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    let structure = match (args.what, args.place) {
+        (What::Zone, Some(place)) => Structure::Zone(place),
+        (_, Some(_)) => return Err(Error::Usage("a place is that of a zone".into())),
+        (What::Config, _) => Structure::Config,
+        (What::Manifest, _) => Structure::Manifest,
+        (What::Zones | What::Zone, _) => Structure::Zones,
+    };
+    let folder = match FileDir::open(&args.depot) {
+        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
+            return Err(no_depot(&args.depot));
+        }
+        other => other.map_err(VolumeError::from)?,
+    };
+    let dump = Depot::dump(&folder, &system_devices(), structure)
+        .map_err(|error| naming(error, &args.depot))?;
+    match out.json {
+        true => out.json(&json(&dump))?,
+        false => text(&dump, 0, out)?,
+    }
+    out.flush()?;
+    Ok(Exit::Ok)
+}
+
+fn json(dump: &Dump) -> Value {
+    match dump {
+        Dump::Number(number) => (*number).into(),
+        Dump::Text(text) => text.as_str().into(),
+        Dump::None => Value::Null,
+        Dump::List(values) => values.iter().map(json).collect(),
+        Dump::Fields(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+    }
+}
+
+/// A field a line; what has fields itself is set in below its name, unless it has only plain ones: then on the line.
+fn text(dump: &Dump, depth: usize, out: &Out) -> Result<()> {
+    let space = "  ".repeat(depth);
+    match dump {
+        Dump::Fields(fields) => {
+            for (name, value) in fields {
+                match plain(value) {
+                    Some(plain) => out.line(format_args!("{space}{name}: {plain}"))?,
+                    None => {
+                        out.line(format_args!("{space}{name}:"))?;
+                        text(value, depth + 1, out)?;
+                    }
+                }
+            }
+        }
+        Dump::List(values) => {
+            for value in values {
+                match plain_fields(value) {
+                    Some(line) => out.line(format_args!("{space}{line}"))?,
+                    None => {
+                        text(value, depth, out)?;
+                        out.line("")?;
+                    }
+                }
+            }
+        }
+        other => out.line(format_args!("{space}{}", plain(other).unwrap_or_default()))?,
+    }
+    Ok(())
+}
+
+fn plain(dump: &Dump) -> Option<String> {
+    match dump {
+        Dump::Number(number) => Some(number.to_string()),
+        Dump::Text(text) => Some(text.clone()),
+        Dump::None => Some("–".into()),
+        Dump::List(values) if values.is_empty() => Some("none".into()),
+        Dump::List(_) | Dump::Fields(_) => None,
+    }
+}
+
+/// All fields on one line, where none has fields itself.
+fn plain_fields(dump: &Dump) -> Option<String> {
+    let Dump::Fields(fields) = dump else {
+        return None;
+    };
+    let fields = fields
+        .iter()
+        .map(|(name, value)| Some(format!("{name} {}", plain(value)?)));
+    let fields: Option<Vec<_>> = fields.collect();
+    Some(fields?.join("  "))
+}

@@ -1,0 +1,166 @@
+//! `onefold volume check`, `delete` and `dump`, and what is told when a depot fills.
+
+use std::io::Write;
+use std::process::Command;
+
+use crate::rig::{Random, Rig};
+use crate::untested::has;
+use crate::volume::{Serving, succeeds};
+
+const MIB: usize = 1 << 20;
+
+fn create(rig: &Rig, more: &[&str]) {
+    let args = ["-q", "volume", "create", "depot", "--size", "64M"];
+    rig.run(args.iter().chain(more).copied()).ends(0);
+}
+
+/// Copies bytes into the depot's volume over NBD.
+fn copy_in(rig: &Rig, content: &[u8]) {
+    let path = rig.path("content");
+    std::fs::write(&path, content).expect("write");
+    let serving = Serving::start(rig, &["depot", "--unix", "socket"]);
+    succeeds(Command::new("nbdcopy").arg(&path).arg(&serving.uri));
+    serving.stop();
+}
+
+#[test]
+fn a_check_names_what_is_damaged_and_ends_with_13() {
+    if !has("nbdcopy") {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    let content = Random(5).bytes(4 * MIB);
+    copy_in(&rig, &content);
+    let clean = rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
+    assert!(clean.out.contains("1,024 chunks read"), "{}", clean.out);
+    rig.run(["volume", "check", "depot"]).ends(0);
+
+    let data = rig.path("depot/data");
+    let mut bytes = std::fs::read(&data).expect("read");
+    let wanted = &content[700 * 4096..701 * 4096];
+    let at = (0..bytes.len())
+        .step_by(4096)
+        .find(|at| &bytes[*at..*at + 4096] == wanted)
+        .expect("it was written");
+    bytes[at + 7] ^= 1;
+    std::fs::write(&data, &bytes).expect("write");
+    rig.run(["volume", "check", "depot"]).ends(0);
+    let found = rig
+        .run(["volume", "check", "depot", "--read-data"])
+        .ends(13);
+    assert!(
+        found.out.contains("volume main, chunk 700"),
+        "{}",
+        found.out
+    );
+    let found = rig
+        .run(["--json", "volume", "check", "depot", "--read-data"])
+        .ends(13)
+        .last();
+    assert_eq!(found["damaged"][0]["lbn"], 700);
+    assert_eq!(found["damaged"][0]["offset"], 700 * 4096);
+    assert_eq!(found["chunks_damaged"], 1);
+    // The process that serves it is asked.
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    rig.run(["volume", "check", "depot", "--read-data"])
+        .ends(13);
+    serving.stop();
+    rig.run(["volume", "check", "nothing"]).ends(10);
+}
+
+#[test]
+fn a_depot_is_deleted_only_when_that_is_meant_and_nobody_uses_it() {
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    rig.run(["volume", "delete", "depot"]).ends(2);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    rig.run(["volume", "delete", "depot", "--yes"]).ends(11);
+    serving.stop();
+    std::fs::write(rig.path("depot/letter"), "mine").expect("write");
+    let done = rig.run(["volume", "delete", "depot", "--yes"]).ends(0);
+    assert!(done.out.contains("letter"), "{}", done.out);
+    let left: Vec<_> = std::fs::read_dir(rig.path("depot"))
+        .expect("the folder stays")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    assert_eq!(left, ["letter"]);
+    rig.run(["volume", "delete", "depot", "--yes"]).ends(10);
+    std::fs::remove_file(rig.path("depot/letter")).expect("remove");
+    create(&rig, &[]);
+    rig.run(["volume", "delete", "depot", "--yes"]).ends(0);
+    assert!(!rig.path("depot").exists());
+}
+
+#[test]
+fn a_depot_that_fills_is_told_once_for_each_threshold() {
+    if !has("nbdcopy") || !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig, &["--capacity", "16M"]);
+    let mut script = std::fs::File::create(rig.path("tell.sh")).expect("a file");
+    writeln!(
+        script,
+        "echo $ONEFOLD_THRESHOLD $ONEFOLD_FULL_PERCENT >> {}",
+        rig.path("told").display()
+    )
+    .expect("write");
+    let tell = format!("sh {}", rig.path("tell.sh").display());
+    let serving = Serving::start(
+        &rig,
+        &["depot", "--unix", "socket", "--on-threshold", &tell],
+    );
+    let told = || std::fs::read_to_string(rig.path("told")).unwrap_or_default();
+    std::fs::write(rig.path("content"), Random(8).bytes(20 * MIB)).expect("write");
+    let full = Command::new("nbdcopy")
+        .arg(rig.path("content"))
+        .arg(&serving.uri)
+        .output()
+        .expect("it starts");
+    assert!(!full.status.success(), "20 MiB do not fit into 16");
+    // The process looks once a second; while it fills, it may see lower thresholds first.
+    let is_told = || {
+        let said = told();
+        said.contains("95 ") || said.contains("100 ")
+    };
+    while !is_told() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let thresholds: Vec<u64> = told()
+        .lines()
+        .map(|line| line.split(' ').next().unwrap_or_default())
+        .map(|threshold| threshold.parse().expect("a number"))
+        .collect();
+    assert!(thresholds.is_sorted_by(|a, b| a < b), "{thresholds:?}");
+    let log = std::fs::read_to_string(rig.path("depot/log")).expect("the depot's log");
+    assert!(log.contains("full"), "{log}");
+    let stats = rig
+        .run(["--json", "volume", "stats", "depot"])
+        .ends(0)
+        .last();
+    assert!(
+        stats["space"]["full_percent"].as_u64() >= Some(95),
+        "{stats}"
+    );
+    assert!(
+        stats["latency_us"]["write"]["count"].as_u64() > Some(0),
+        "{stats}"
+    );
+    // What is deleted can be written again, while it is served.
+    let write = format!("write -P 7 0 {}", 8 * MIB);
+    succeeds(Command::new("qemu-io").args([
+        "-f",
+        "raw",
+        "-d",
+        "unmap",
+        &serving.uri,
+        "-c",
+        "discard 0 20M",
+        "-c",
+        &write,
+        "-c",
+        "flush",
+    ]));
+    serving.stop();
+}

@@ -1,0 +1,86 @@
+//! Deleting a depot: all its files go, those that say what it is last, so that a deletion that was cut off can be
+//! repeated.
+
+use onefold_io::{Dir, DirEntry, remove_if_there};
+
+use super::config::HEAD_BYTES;
+use super::{CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, read_config};
+use crate::{Error, Result};
+
+/// Folders of a depot.
+const FOLDERS: [&str; 2] = ["index", "map"];
+/// Its files, besides those that are numbered.
+const FILES: [&str; 9] = [
+    "data",
+    "meta",
+    "meta.new",
+    "manifest",
+    "manifest.new",
+    "config.new",
+    "unsaved",
+    "log",
+    "log.old",
+];
+const NUMBERED: [&str; 2] = ["zones-", "relocations-"];
+
+impl Depot {
+    /// Deletes the depot in `folder`, which nobody may have open. A data device is given back: its copy of the
+    /// configuration is overwritten, and all of it discarded where it can be. Files of others in the folder stay, and are
+    /// returned.
+    ///
+    /// # Errors
+    /// [`Error::NoDepot`]; [`Error::Held`]; a device failed.
+    pub fn delete(folder: &dyn Dir, devices: &OpenDevice) -> Result<Vec<String>> {
+        let config = match read_config(folder) {
+            // What a depot was like is not needed to delete it.
+            Err(Error::Damaged { .. } | Error::Unsupported { .. }) => None,
+            other => Some(other?),
+        };
+        let guard = lock(folder)?;
+        if let Some(config) = config.filter(|config| !config.data_path.is_empty()) {
+            match data::open(folder, devices, &config) {
+                Ok(disk) => {
+                    // A device that cannot discard keeps bytes that nobody can find any more.
+                    let _ = disk.discard(HEAD_BYTES, config.capacity_bytes);
+                    disk.write_at(&vec![0; HEAD_BYTES as usize], 0)?;
+                    disk.sync()?;
+                }
+                // It is another depot's by now, was overwritten, or is gone.
+                Err(Error::Unsupported { .. } | Error::Damaged { .. }) => {}
+                Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for entry in folder.list()? {
+            if FOLDERS.contains(&entry.name.as_str()) && entry.is_dir {
+                empty(&*folder.subdir(&entry.name)?)?;
+                folder.remove_subdir(&entry.name)?;
+            } else if is_ours(&entry) {
+                remove_if_there(folder, &entry.name)?;
+            }
+        }
+        folder.sync()?;
+        for name in [CONFIG_COPY, CONFIG] {
+            remove_if_there(folder, name)?;
+        }
+        folder.sync()?;
+        drop(guard);
+        remove_if_there(folder, LOCK)?;
+        let left = folder.list()?.into_iter().map(|entry| entry.name);
+        Ok(left.collect())
+    }
+}
+
+fn is_ours(entry: &DirEntry) -> bool {
+    let name = entry.name.as_str();
+    FILES.contains(&name) || NUMBERED.iter().any(|begin| name.starts_with(begin))
+}
+
+fn empty(folder: &dyn Dir) -> Result<()> {
+    for entry in folder.list()? {
+        if !entry.is_dir {
+            remove_if_there(folder, &entry.name)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! Checking zones: whether each one's header and table are what was written. Runs beside the writer: a zone that goes
+//! meanwhile is none that is damaged.
+
+use onefold_io::PageBuffer;
+
+use super::layout::PAGE_BYTES;
+use super::shared::Shared;
+use super::zone::ZoneHeader;
+use super::zone_list::ListedZone;
+use crate::{Error, Finding, Result};
+
+impl Shared {
+    /// What is amiss with the zones that are full.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn check_zones(&self) -> Result<Vec<Finding>> {
+        let listed = self.zones.read().listed(&[]);
+        let mut findings = Vec::new();
+        for zone in listed.into_iter().filter(|zone| zone.pages_used > 0) {
+            match self.check_zone(&zone) {
+                Err(Error::Damaged { place, what }) => {
+                    let is_there = self.zones.read().at(zone.no) == Some(zone.id);
+                    findings.extend(is_there.then_some(Finding {
+                        place,
+                        what,
+                        chunks: Vec::new(),
+                    }));
+                }
+                done => done?,
+            }
+        }
+        Ok(findings)
+    }
+
+    fn check_zone(&self, zone: &ListedZone) -> Result<()> {
+        let offset = self.layout.zone_offset(zone.no);
+        let mut page = PageBuffer::zeroed(PAGE_BYTES);
+        self.data.read_at(&mut page, offset)?;
+        let header = ZoneHeader::decode(&page, "data", offset)?;
+        if header.zone != zone.id {
+            return Err(Error::Damaged {
+                place: format!("data at offset {offset}"),
+                what: format!(
+                    "the header of zone {}, expected {}",
+                    header.zone.0, zone.id.0
+                ),
+            });
+        }
+        self.tables.read(zone.id, zone.no).map(drop)
+    }
+}
