@@ -1,7 +1,7 @@
 //! Archives and types of files, as chunkers see them.
 
 use onefold_chunk::context::Rules;
-use onefold_chunk::fbc::{Fbc, Segments};
+use onefold_chunk::fbc::{Fbc, Params, Segments};
 use onefold_chunk::fixed::Fixed;
 use onefold_chunk::tar::{Tar, Tars};
 use onefold_chunk::{ChunkStream, Chunker};
@@ -37,8 +37,13 @@ pub fn targets() -> Vec<Target> {
         Target::new("chunk/sketch", vec![sketch()], |bytes| {
             if let Ok(segments) = Segments::decode(bytes, 1000) {
                 assert_eq!(segments.encode(), bytes, "one sketch in two forms");
-                let mut informed = Fbc::informed(8 << 10, segments);
+                let params = Params {
+                    modulo: segments.modulo(),
+                    ..Params::new(segments.window_bytes())
+                };
+                let mut informed = Fbc::informed(8 << 10, segments.clone());
                 informed.cut(bytes);
+                Fbc::counting(params, segments).cut(bytes);
             }
         }),
     ]
