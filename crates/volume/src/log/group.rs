@@ -72,8 +72,8 @@ pub struct GroupContent<'a> {
     pub entries: &'a [Entry],
 }
 
-/// The group as it goes to the device, and what its header says.
-pub fn encode_group(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
+/// The group's header pages, which go to the device before its data, and what they say.
+pub fn encode_header(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
     // The number of header pages depends on the checks, whose values depend on it; their length does not.
     let data_pages = content.data.len() / PAGE_BYTES;
     let placeholder = vec![0; data_pages];
@@ -93,7 +93,6 @@ pub fn encode_group(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
         .collect();
     let mut bytes = encode_frame(GROUP_KIND, &payload(content, &checks));
     bytes.resize(header_pages as usize * PAGE_BYTES, 0);
-    bytes.extend_from_slice(content.data);
     let header = GroupHeader {
         zone: content.zone,
         sequence: content.sequence,
@@ -110,7 +109,7 @@ pub fn encode_group(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
 }
 
 /// Header pages that a group of `entries` changes and `data_pages` pages takes at most.
-pub fn header_pages_max(entries: usize, data_pages: usize) -> usize {
+pub const fn header_pages_max(entries: usize, data_pages: usize) -> usize {
     const ENTRY_BYTES_MAX: usize = 5 + 10 + 10 + 1 + 15;
     let bytes = OVERHEAD_BYTES + 24 + 20 + data_pages * 4 + entries * ENTRY_BYTES_MAX;
     bytes.div_ceil(PAGE_BYTES)
@@ -255,14 +254,16 @@ mod tests {
                 },
             })
             .collect();
-        encode_group(&GroupContent {
+        let (mut bytes, header) = encode_header(&GroupContent {
             zone: ZoneId(77),
             page: 5,
             sequence: 9,
             durable: 8,
             data: &data,
             entries: &entries,
-        })
+        });
+        bytes.extend_from_slice(&data);
+        (bytes, header)
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod faults;
 mod figures;
 pub mod formats;
 mod group;
+mod group_buffer;
 mod hash_index;
 mod layout;
 mod manifest;

@@ -175,7 +175,7 @@ impl LogReader {
             };
             map.memtable.visit(lbns, &mut |lbns, extent| {
                 match extent {
-                    Some(extent) => self.note(extent, read, outcomes, &open.data),
+                    Some(extent) => self.note(extent, read, outcomes, open.data.data()),
                     None => gaps.push((place, lbns)),
                 }
                 true

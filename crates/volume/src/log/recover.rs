@@ -210,10 +210,7 @@ fn begin(
         maps: RwLock::new(found.maps),
         map_pages: PageCache::new(options.sizes.map_page_bytes),
         zones: RwLock::new(zones),
-        open_group: RwLock::new(OpenGroup {
-            sequence: found.sequence + 1,
-            data: Vec::new(),
-        }),
+        open_group: RwLock::new(OpenGroup::new(found.sequence + 1)),
         open_checks: RwLock::new(HashMap::new()),
         tables,
     };

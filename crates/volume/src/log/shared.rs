@@ -8,6 +8,7 @@ use std::sync::Arc;
 use onefold_io::Disk;
 use parking_lot::RwLock;
 
+use super::group_buffer::GroupBuffer;
 use super::layout::{Address, Layout, ZoneId};
 use super::map::levels::Levels;
 use super::map::memtable::Memtable;
@@ -58,8 +59,23 @@ impl HeadMap {
 pub struct OpenGroup {
     /// The group's number.
     pub sequence: u64,
-    /// Data pages.
-    pub data: Vec<u8>,
+    /// Data pages. Shared while they are written.
+    pub data: Arc<GroupBuffer>,
+}
+
+impl OpenGroup {
+    /// An empty group.
+    pub fn new(sequence: u64) -> Self {
+        Self {
+            sequence,
+            data: Arc::new(GroupBuffer::new()),
+        }
+    }
+
+    /// The data, to be changed. Nobody writes it at that moment, and readers hold the lock.
+    pub fn data_mut(&mut self) -> &mut GroupBuffer {
+        Arc::get_mut(&mut self.data).expect("the group is not being written")
+    }
 }
 
 impl Shared {

@@ -9,7 +9,8 @@ use onefold_io::Dir;
 use super::clean::Plan;
 use super::faults::{self, Fault};
 use super::figures::Totals;
-use super::group::{Entry, GroupContent, encode_group, header_pages_max};
+use super::group::{Entry, GroupContent, encode_header, header_pages_max};
+use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
 use super::map::folder::MapFolder;
@@ -17,11 +18,6 @@ use super::shared::Shared;
 use super::sizes::LogSizes;
 use super::zone::{ChunkHash, NO_HASH, Row, chunk_hash};
 use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
-
-/// Data pages of a group at most: 1 MiB is one large write.
-const GROUP_PAGES_MAX: usize = 256;
-/// Changes of a group at most.
-const GROUP_ENTRIES_MAX: usize = 4096;
 
 /// The engine `log`.
 pub struct LogEngine {
@@ -294,8 +290,8 @@ impl LogEngine {
         self.make_room(Need::Data)?;
         let page = {
             let mut open = self.shared.open_group.write();
-            let page = (open.data.len() / PAGE_BYTES) as u32;
-            open.data.extend_from_slice(bytes);
+            let page = open.data.pages() as u32;
+            open.data_mut().push(bytes);
             page
         };
         self.totals.unique += 1;
@@ -313,8 +309,11 @@ impl LogEngine {
     /// before: the runs are not asked.
     fn change(&mut self, head: HeadId, lbn: u64, chunks: u64, target: Option<Address>) -> u64 {
         let replaced = self.shared.map(head, lbn, chunks, target);
-        let stored = self.stored_chunks();
-        self.totals.changed_since_mark += chunks.min(stored);
+        self.totals.changed_since_mark += match chunks {
+            1 => 1,
+            // A discard may be far longer than what is stored.
+            chunks => chunks.min(self.stored_chunks()),
+        };
         let chunk_pages = self.shared.layout.chunk_pages;
         let follows = |last: &Entry| {
             let goes_on = match (last.target, target) {
@@ -354,7 +353,7 @@ impl LogEngine {
                 self.find_space(self.kept_for_others(need))?;
             }
             if let Some(zone) = &self.zone {
-                let data_pages = self.shared.open_group.read().data.len() / PAGE_BYTES;
+                let data_pages = self.shared.open_group.read().data.pages();
                 let entries = self.pending.entries.len();
                 let group_pages =
                     header_pages_max(entries + 1, data_pages + pages) + data_pages + pages;
@@ -385,26 +384,28 @@ impl LogEngine {
             .zone
             .as_mut()
             .expect("room was made before anything was added");
-        let (bytes, header) = {
-            let open = self.shared.open_group.read();
-            encode_group(&GroupContent {
-                zone: zone.id,
-                page: zone.page,
-                sequence: self.sequence,
-                durable: self.durable,
-                data: &open.data,
-                entries: &self.pending.entries,
-            })
-        };
+        let data = Arc::clone(&self.shared.open_group.read().data);
+        let (header_pages, header) = encode_header(&GroupContent {
+            zone: zone.id,
+            page: zone.page,
+            sequence: self.sequence,
+            durable: self.durable,
+            data: data.data(),
+            entries: &self.pending.entries,
+        });
+        drop(data);
         let offset = self.shared.layout.page_offset(zone.no, zone.page);
-        let written = self
-            .shared
-            .data
-            .write_at(&bytes, offset)
-            .map_err(Error::from);
-        self.fail(written)?;
+        let group = {
+            let mut open = self.shared.open_group.write();
+            open.data_mut().set_header(&header_pages);
+            Arc::clone(&open.data)
+        };
+        let bytes = group.group().len();
+        let written = self.shared.data.write_at(group.group(), offset);
+        drop(group);
+        self.fail(written.map_err(Error::from))?;
         let zone = self.zone.as_mut().expect("as before");
-        let pages = (bytes.len() / PAGE_BYTES) as u32;
+        let pages = (bytes / PAGE_BYTES) as u32;
         zone.page += pages;
         let pending = std::mem::take(&mut self.pending);
         for (hash, page) in &pending.chunks {
@@ -415,7 +416,7 @@ impl LogEngine {
         zone.by_hash.remove(&NO_HASH);
         let id = zone.id;
         self.publish(id, &header.checks, header.first_data_page, &header.entries);
-        self.log_bytes += bytes.len() as u64;
+        self.log_bytes += bytes as u64;
         self.totals.groups += 1;
         self.totals.group_pages += u64::from(pages);
         self.totals.journal_since_mark += u64::from(pages) - header.checks.len() as u64;
@@ -444,6 +445,6 @@ impl LogEngine {
                 .map(entry.head, entry.lbn, entry.chunks, entry.target);
         }
         open.sequence = self.sequence;
-        open.data.clear();
+        open.data_mut().clear();
     }
 }
