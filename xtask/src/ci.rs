@@ -32,6 +32,7 @@ const FUZZ_SECONDS: &str = "0.5";
 /// missing.
 pub fn test() -> Result<(), String> {
     install()?;
+    crate::versitygw::install()?;
     run(true)
 }
 
@@ -109,6 +110,9 @@ fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     command.args(args).env("ONEFOLD_UNTESTED", untested.path());
     if all_is_there {
         command.env("CI", "true");
+    }
+    if let Some(program) = crate::versitygw::found() {
+        command.env(crate::versitygw::VARIABLE, program);
     }
     step(&format!("cargo {}", args.join(" ")), &mut command)?;
     let told = std::fs::read_to_string(untested.path()).map_err(|error| error.to_string())?;

@@ -10,6 +10,7 @@ mod package;
 mod rigs;
 mod serving;
 mod tidy;
+mod versitygw;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -15,6 +15,8 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::{machine, signal};
 
+/// For tests: after so many milliseconds without a sign of life others count as dead. Never a matter of safety.
+const STALE_ENV: &str = "ONEFOLD_TEST_STALE_MS";
 /// While it waits to ask the store again, the program looks so often whether it is to end, in milliseconds.
 const LOOK_MS: u64 = 100;
 
@@ -37,6 +39,7 @@ impl Bucket {
             upload_bytes_s_max: global.limit_upload,
             download_bytes_s_max: global.limit_download,
             cacert: global.cacert.clone(),
+            stale_after_ms: std::env::var(STALE_ENV).ok().and_then(|ms| ms.parse().ok()),
             ..Options::default()
         };
         let remote = Remote::connect(&location, &options)?;

@@ -30,6 +30,14 @@ fn said(between: &str, text: &str) -> String {
     }
 }
 
+/// Names that stores have for "not now", in bodies of answers of success.
+const NOT_NOW: [&str; 4] = [
+    "InternalError",
+    "SlowDown",
+    "ServiceUnavailable",
+    "RequestTimeout",
+];
+
 /// What a failed request comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
@@ -64,7 +72,9 @@ pub(crate) fn of(error: &object_store::Error) -> (Failure, String) {
         words = error.to_string();
         cause = error.source();
     }
-    match (is_of_the_wire, error) {
+    // An answer of success may tell of failures in its body, as when many objects are removed by one request.
+    let is_not_now = NOT_NOW.iter().any(|code| words.contains(code));
+    match (is_of_the_wire || is_not_now, error) {
         (_, object_store::Error::NotFound { .. }) => (Failure::Missing, words),
         (true, _) => (Failure::NoAnswer(0), words),
         (false, _) => (Failure::Refused, words),

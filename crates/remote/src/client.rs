@@ -31,6 +31,8 @@ pub(crate) struct Client {
     /// Until the client is dropped.
     runtime: Option<Runtime>,
     store: AmazonS3,
+    /// The same, which removes each object by a request of its own.
+    single: AmazonS3,
     prefix: String,
     pub traffic: Arc<Traffic>,
     pub entropy: Entropy,
@@ -42,7 +44,7 @@ pub(crate) type Attempt<T> = std::result::Result<T, (Failure, String)>;
 
 impl Client {
     pub fn new(
-        store: AmazonS3,
+        [store, single]: [AmazonS3; 2],
         prefix: &str,
         traffic: Arc<Traffic>,
         entropy: Entropy,
@@ -57,6 +59,7 @@ impl Client {
         Ok(Self {
             runtime: Some(runtime),
             store,
+            single,
             prefix: prefix.to_owned(),
             traffic,
             entropy,
@@ -96,10 +99,18 @@ impl Client {
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
-                Err((Failure::NoAnswer(asked_s), words)) if patience.wait(asked_s) => {
+                Err((failure, words)) => {
+                    let is_to_come = match failure {
+                        Failure::NoAnswer(asked_s) => patience.wait(asked_s),
+                        // Another changed the same object in that moment.
+                        Failure::Conflict => patience.wait(0),
+                        _ => false,
+                    };
+                    if !is_to_come {
+                        return Err(answer::error(op, name, failure, words));
+                    }
                     tracing::info!("{op} {name}: {words}: asked again");
                 }
-                Err((failure, words)) => return Err(answer::error(op, name, failure, words)),
             }
         }
     }
@@ -209,7 +220,7 @@ impl Client {
     /// Removes an object; one that is not there is no error.
     pub fn delete(&self, name: &str) -> Result<()> {
         let key = self.key(name);
-        let deleted = self.ask("remove", name, || self.attempt(self.store.delete(&key)));
+        let deleted = self.ask("remove", name, || self.attempt(self.single.delete(&key)));
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
@@ -279,6 +290,14 @@ fn require_whole(came: usize, expected: u64) -> Attempt<()> {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        let counts = self.traffic.counts();
+        tracing::info!(
+            "{} requests that read and {} that write, {} bytes sent and {} received",
+            counts.reads,
+            counts.writes,
+            counts.sent_bytes,
+            counts.received_bytes
+        );
         if let Some(runtime) = self.runtime.take() {
             // Nobody waits for a name that is being looked up.
             runtime.shutdown_background();

@@ -82,6 +82,8 @@ pub struct Options {
     pub download_bytes_s_max: Option<u64>,
     /// Files with certificates that are trusted beside the system's, in PEM.
     pub cacert: Vec<PathBuf>,
+    /// After so many milliseconds in which a session or a lock has shown no life it is stale, where that is said.
+    pub stale_after_ms: Option<u64>,
     /// A request in which no byte has moved for so long is given up.
     pub stalled_after: Duration,
 }
@@ -98,6 +100,7 @@ impl Default for Options {
             upload_bytes_s_max: None,
             download_bytes_s_max: None,
             cacert: Vec::new(),
+            stale_after_ms: None,
             stalled_after: Duration::from_secs(60),
         }
     }
@@ -120,12 +123,15 @@ impl Remote {
         let began = Instant::now();
         let registers: Arc<dyn Registers> = client.clone();
         let objects: Arc<dyn ObjectStore> = client.clone();
-        let registry = LeaseRegistry::new(
+        let mut registry = LeaseRegistry::new(
             registers,
             objects,
             options.entropy.clone(),
             Arc::new(move || began.elapsed().as_millis() as u64),
         );
+        if let Some(ms) = options.stale_after_ms {
+            registry = registry.stale_after_ms(ms);
+        }
         let registry = Arc::new(Beating::begin(registry)?);
         Ok(Self { client, registry })
     }

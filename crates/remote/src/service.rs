@@ -45,13 +45,17 @@ pub(crate) fn client(location: &Location, options: &Options) -> Result<Client> {
         .find_map(|key| builder.get_config_value(key));
     let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     let http = Http::new(tls(options)?, Arc::clone(&traffic), options.stalled_after);
-    let built = builder
+    let builder = builder
         .with_client_options(ClientOptions::new().with_allow_http(is_plain))
-        .with_http_connector(http)
-        .build();
-    let store = built.map_err(|error| Error::Option(format!("{location}: {error}")))?;
+        .with_http_connector(http);
+    let build = |deletes_singly| {
+        let built = builder.clone().with_disable_bulk_delete(deletes_singly);
+        let built = built.build();
+        built.map_err(|error| Error::Option(format!("{location}: {error}")))
+    };
+    let stores = [build(false)?, build(true)?];
     let (entropy, pause) = (options.entropy.clone(), Arc::clone(&options.pause));
-    Client::new(store, &location.prefix, traffic, entropy, pause)
+    Client::new(stores, &location.prefix, traffic, entropy, pause)
 }
 
 /// What the environment says, and where it names no keys, a profile.

@@ -6,6 +6,7 @@
 
 mod archives;
 mod below;
+mod bucket;
 mod completions;
 mod context;
 mod copies;
@@ -65,6 +66,8 @@ mod unread_attributes;
 mod unreadable;
 #[path = "../../../io/tests/it/untested.rs"]
 mod untested;
+#[path = "../../../remote/tests/it/versitygw.rs"]
+mod versitygw;
 mod volume;
 mod volume_care;
 mod wait;

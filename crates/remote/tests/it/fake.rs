@@ -21,8 +21,7 @@ use tokio::sync::oneshot;
 use bucket::{Asked, Bucket};
 pub use faults::{Dialect, Fault, Rates};
 
-/// The bucket's name; what is before it in a path is nobody's.
-pub const BUCKET: &str = "bucket";
+pub use crate::versitygw::BUCKET;
 
 /// A running server; it ends when this is dropped.
 pub struct Fake {

@@ -7,11 +7,7 @@ use onefold_remote::{Credentials, Location, Options, Remote};
 use onefold_store::{Entropy, Place};
 
 use crate::fake::{BUCKET, Fake};
-
-/// Who asks.
-pub const USER: &str = "tester";
-/// What signs.
-pub const SECRET: &str = "open sesame";
+use crate::versitygw::{SECRET, USER};
 
 pub fn location(endpoint: &str, prefix: &str) -> Location {
     let location = Location::parse(&format!("s3:{endpoint}/{BUCKET}/{prefix}"));

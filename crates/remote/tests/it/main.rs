@@ -7,4 +7,5 @@ mod fixture;
 mod lost_answers;
 mod real;
 #[path = "../../../io/tests/it/told.rs"]
-mod told;
+mod untested;
+mod versitygw;

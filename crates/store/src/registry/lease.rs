@@ -53,6 +53,8 @@ struct Core {
     objects: Arc<dyn ObjectStore>,
     entropy: Entropy,
     clock: Clock,
+    /// Who has not changed for so long, in milliseconds, is stale.
+    stale_ms: u64,
     /// When each register was first seen in the version that it has.
     seen: Mutex<HashMap<String, (Version, u64)>>,
     /// The registers of this process: they show that it lives.
@@ -73,11 +75,22 @@ impl LeaseRegistry {
             objects,
             entropy,
             clock,
+            stale_ms: STALE_MS,
             seen: Mutex::default(),
             own: Mutex::default(),
         };
         Self {
             core: Arc::new(core),
+        }
+    }
+
+    /// The same, with another time after which who has not changed is stale, in milliseconds: for tests, in which
+    /// processes die by the dozen.
+    #[must_use]
+    pub fn stale_after_ms(self, stale_ms: u64) -> Self {
+        let core = Arc::into_inner(self.core).expect("nobody shares it yet");
+        Self {
+            core: Arc::new(Core { stale_ms, ..core }),
         }
     }
 }
@@ -284,7 +297,7 @@ impl Core {
                 now
             }
         };
-        now.saturating_sub(first) >= STALE_MS || register.age_s >= Some(STALE_AGE_S)
+        now.saturating_sub(first) >= self.stale_ms || register.age_s >= Some(STALE_AGE_S)
     }
 
     fn clear_revoked(&self, object: &str, register: &Register) -> Result<()> {

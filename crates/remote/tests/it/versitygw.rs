@@ -1,0 +1,73 @@
+//! A real server of S3, versitygw, as a process of its own on loopback.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::untested::not_tested;
+
+/// Who asks.
+pub const USER: &str = "tester";
+/// What signs.
+pub const SECRET: &str = "open sesame";
+/// The bucket.
+pub const BUCKET: &str = "bucket";
+
+/// A running server, over a folder of its own; it ends when this is dropped.
+pub struct Server {
+    child: Child,
+    pub endpoint: String,
+    /// The folder in which each bucket is a folder.
+    pub buckets: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// `None` where there is no such program.
+    pub fn start() -> Option<Self> {
+        let Some(program) = std::env::var_os("ONEFOLD_VERSITYGW").map(PathBuf::from) else {
+            not_tested("over versitygw, as ONEFOLD_VERSITYGW names none");
+            return None;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let [buckets, about] = ["buckets", "about"].map(|name| folder.path().join(name));
+        std::fs::create_dir_all(buckets.join(BUCKET)).expect("a bucket's folder");
+        std::fs::create_dir_all(&about).expect("a folder");
+        let port = free_port();
+        let child = Command::new(program)
+            .args(["--quiet", "--access", USER, "--secret", SECRET])
+            .args(["--port", &format!("127.0.0.1:{port}")])
+            .args(["posix", "--sidecar"])
+            .args([&about, &buckets])
+            .env_remove("VGW_PORT")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("versitygw starts");
+        let server = Self {
+            child,
+            endpoint: format!("http://127.0.0.1:{port}"),
+            buckets,
+            _folder: folder,
+        };
+        // It says nothing when it is ready: it is when it takes connections.
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of loopback");
+    listener.local_addr().expect("it has one").port()
+}
