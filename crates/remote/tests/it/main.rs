@@ -6,6 +6,8 @@ mod fake;
 mod fixture;
 mod lost_answers;
 mod real;
+#[path = "../../../io/tests/it/scale.rs"]
+mod scale;
 #[path = "../../../io/tests/it/told.rs"]
 mod untested;
 mod versitygw;
