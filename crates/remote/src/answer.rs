@@ -43,6 +43,8 @@ const NOT_NOW: [&str; 4] = [
 pub(crate) enum Failure {
     /// The object is not there.
     Missing,
+    /// The whole bucket is not there: nothing is known of what was in it.
+    NoBucket,
     /// The condition of a conditional request does not hold.
     Taken,
     /// Another conditional request for the same name was under way.
@@ -86,7 +88,7 @@ impl Answer {
         let later = Failure::NoAnswer(self.retry_after_s.unwrap_or(0));
         match (self.status, &*self.code) {
             // All that would be in it would seem to be lost.
-            (404, "NoSuchBucket") => later,
+            (404, "NoSuchBucket") => Failure::NoBucket,
             (404, _) => Failure::Missing,
             (409, "BucketAlreadyExists" | "OperationAborted" | "ConditionalRequestConflict") => {
                 Failure::Conflict
@@ -118,7 +120,7 @@ pub(crate) fn error(op: &'static str, name: &str, failure: Failure, words: Strin
         // Whether what may not be read is there nobody knows.
         Failure::Forbidden if is_of_reading => ErrorKind::Unavailable,
         Failure::Forbidden => ErrorKind::Denied,
-        Failure::NoAnswer(_) => ErrorKind::Unavailable,
+        Failure::NoAnswer(_) | Failure::NoBucket => ErrorKind::Unavailable,
         Failure::Refused => ErrorKind::Device,
     };
     onefold_io::Error::new(op, name, kind, words).into()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::rig::{Files, PASSWORD, Ran, change, files, id_of, program, seeded};
 use crate::scale::scale;
+use crate::untested::not_tested;
 use crate::versitygw::{BUCKET, SECRET, Server, USER};
 
 /// Rounds in which processes are killed, at a scale of 1.
@@ -102,6 +103,9 @@ fn every_step_of_a_repositorys_life_works_in_a_bucket() {
 
 #[test]
 fn a_repository_for_one_machine_alone_is_taken_over_only_when_that_is_said() {
+    if scale() == 1 {
+        return not_tested("taking over a repository in a bucket, at a scale of 1");
+    }
     let Some(server) = Server::start() else {
         return;
     };
@@ -125,6 +129,9 @@ type Acknowledged = BTreeMap<String, (PathBuf, Files)>;
 /// Whatever is killed, and whoever is taken for dead: what was acknowledged restores, and nothing is damaged.
 #[test]
 fn two_machines_and_a_prune_that_are_killed_lose_nothing() {
+    if scale() == 1 {
+        return not_tested("kills of machines that share a bucket, at a scale of 1");
+    }
     let Some(server) = Server::start() else {
         return;
     };

@@ -19,6 +19,7 @@ pub struct Server {
     child: Child,
     pub endpoint: String,
     /// The folder in which each bucket is a folder.
+    #[allow(dead_code, reason = "not every crate looks into it")]
     pub buckets: PathBuf,
     _folder: tempfile::TempDir,
 }
