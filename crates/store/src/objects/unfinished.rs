@@ -4,10 +4,11 @@
 //! whoever writes a container, a root, a key or the sketch does it in a session; the rest (configuration, condemned
 //! list) is written under the sweep's lock, which whoever clears holds.
 
-use onefold_io::{Dir, if_there};
+use onefold_io::{Dir, DirEntry, if_there};
 
 use super::TEMPORARY_PREFIX;
 use crate::Result;
+use crate::condemned::CONDEMNED_FOLDER;
 use crate::container::CONTAINER_FOLDER;
 use crate::roots::ROOT_FOLDER;
 use crate::slots::SLOT_FOLDER;
@@ -16,7 +17,14 @@ use crate::slots::SLOT_FOLDER;
 pub(super) fn list(root: &dyn Dir) -> Result<Vec<String>> {
     let mut found = Vec::new();
     list_folder(root, "", &mut found)?;
-    for folder in [ROOT_FOLDER, SLOT_FOLDER] {
+    // Repositories of version 1 have a file of that name.
+    let is_lists = |entry: &DirEntry| entry.is_dir && entry.name == CONDEMNED_FOLDER;
+    let lists = root
+        .list()?
+        .iter()
+        .any(is_lists)
+        .then_some(CONDEMNED_FOLDER);
+    for folder in [ROOT_FOLDER, SLOT_FOLDER].into_iter().chain(lists) {
         if let Some(dir) = if_there(root.open_subdir(folder))? {
             list_folder(&*dir, &format!("{folder}/"), &mut found)?;
         }

@@ -304,6 +304,18 @@ fn writers_readers_and_sweeps_at_once() {
     assert_sound(&repository, &left, &"in the end");
 }
 
+/// A sweep that is killed while it writes its list leaves a temporary file beside the lists.
+#[test]
+fn what_a_killed_sweep_left_beside_the_lists_of_the_condemned_goes() {
+    let (dir, repository) = repository();
+    let lists = dir.subdir("condemned").unwrap();
+    lists.create("tmp-0123456789abcdef").unwrap();
+    lists.create("notes").unwrap();
+    sweep(&repository).unwrap();
+    let left = lists.list().unwrap().into_iter().map(|entry| entry.name);
+    assert_eq!(left.collect::<Vec<_>>(), ["notes"]);
+}
+
 /// A person may have put them there.
 #[test]
 fn folders_in_the_places_of_the_engine_s_own_files_keep_no_sweep_from_its_work() {
@@ -320,6 +332,7 @@ fn folders_in_the_places_of_the_engine_s_own_files_keep_no_sweep_from_its_work()
         (dir.open_subdir("sessions").unwrap(), "0123456789abcdef"),
         (Arc::clone(&dir), temporary),
         (dir.open_subdir("snapshots").unwrap(), temporary),
+        (dir.subdir("condemned").unwrap(), temporary),
         (containers.open_subdir(&inner).unwrap(), temporary),
     ];
     for (folder, name) in &places {
