@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Dir, DirEntry, Disk, FileDir, LockGuard, LockKind, Result};
+use crate::{Dir, DirEntry, Disk, FileDir, GroupAccess, LockGuard, LockKind, Result};
 
 /// The folder `name` in another one, created at each access if it is missing.
 pub struct RemadeDir {
@@ -22,12 +22,12 @@ impl RemadeDir {
         }
     }
 
-    /// The folder `name` below `path`, which is created, too. If it cannot be created, each access that needs it fails
-    /// with that error.
-    pub fn below(path: PathBuf, name: impl Into<String>) -> Self {
+    /// The folder `name` below `path`, which is created, too. The group of `path` gets the access `group` to what is
+    /// created in it. If the folder cannot be created, each access that needs it fails with that error.
+    pub fn below(path: PathBuf, name: impl Into<String>, group: GroupAccess) -> Self {
         let name = name.into();
         Self {
-            make: Box::new(move || FileDir::create(&path)?.subdir(&name)),
+            make: Box::new(move || FileDir::create(&path)?.shared(group).subdir(&name)),
         }
     }
 

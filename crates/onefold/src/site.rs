@@ -62,7 +62,8 @@ impl Site {
     }
 
     /// The `place` of the repository that `config` is of, with the index where the user wants it: each repository has a
-    /// folder of its own there, so that several can have one `--index-dir`.
+    /// folder of its own there, so that several can have one `--index-dir`. Its group may do there what it may do in the
+    /// repository.
     ///
     /// # Errors
     /// Failures of that folder; none is known where a repository in a bucket could have one.
@@ -75,7 +76,9 @@ impl Site {
         let Some(folder) = self.own_parent(global)? else {
             return Ok(place);
         };
-        let own = RemadeDir::below(folder, config.repository_hex());
+        // A group whose modes cannot be told gets nothing.
+        let group = self.group_access().ok().flatten().unwrap_or_default();
+        let own = RemadeDir::below(folder, config.repository_hex(), group);
         match self {
             Self::Folder(_) => Ok(place.with_own(Arc::new(own))),
             #[cfg(feature = "remote")]

@@ -132,6 +132,25 @@ fn members_of_a_group_back_up_restore_and_prune_in_one_repository() {
 }
 
 #[test]
+fn members_of_a_group_share_an_index_folder_that_was_made_for_them() {
+    let Some(rig) = rig() else {
+        return;
+    };
+    make_folder(&rig, 0o2770);
+    let fast = rig.path("fast");
+    fs::create_dir(&fast).expect("a folder");
+    chown(&fast, Some(OWNER), Some(TEAM)).expect("root gives it away");
+    fs::set_permissions(&fast, Permissions::from_mode(0o2770)).expect("its mode");
+    let fast = fast.display().to_string();
+    run_as(&rig, OWNER, "077", &["init", "--index-dir", &fast]).ends(0);
+    for (user, round) in [(OWNER, 0), (MEMBER, 1), (OWNER, 2)] {
+        rig.write(&format!("src/{round}"), &[round; 9_000]);
+        let ran = run_as(&rig, user, "077", &["backup", "src", "--index-dir", &fast]).ends(0);
+        assert_eq!(ran.err, "", "round {round}");
+    }
+}
+
+#[test]
 fn a_repository_of_one_becomes_a_groups_by_the_modes_of_its_files() {
     let Some(rig) = rig() else {
         return;
