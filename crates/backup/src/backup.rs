@@ -148,7 +148,7 @@ pub fn run_if(
         _ if repository.options().dry_run => None,
         // The snapshot that takes the place of this backup must outlive a power cut, as a new one would.
         Some(same) if options.skip_if_unchanged && repository.keep_root(&same)? => None,
-        _ => Some(session.put_root(&snapshot.encode())?),
+        _ => Some(session.put_root(&snapshot.encode_unique(&repository.options().entropy)?)?),
     };
     cutting.keep(events);
     session.finish()?;

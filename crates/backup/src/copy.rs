@@ -156,7 +156,7 @@ impl<'a> Copier<'a> {
             parent: named.snapshot.parent.and_then(|id| self.id_of(id)),
             ..named.snapshot
         };
-        let copied = session.put_root(&snapshot.encode())?;
+        let copied = session.put_root(&snapshot.encode_unique(&self.to.options().entropy)?)?;
         session.finish()?;
         self.stats.snapshots += 1;
         self.stats.bytes_new += data.new_bytes;

@@ -130,7 +130,7 @@ pub fn repair_as(
     snapshot.tags.push(REPAIRED_TAG.into());
     snapshot.tags.sort();
     snapshot.tags.dedup();
-    let new = snapshot.encode();
+    let new = snapshot.encode_unique(&repository.options().entropy)?;
     let id = match storing {
         Storing::Under { lock, forget } => {
             let gone = &[named.id][..usize::from(*forget)];

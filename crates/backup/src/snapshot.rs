@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_store::{ChunkRef, ContainerId};
+use onefold_store::{ChunkRef, ContainerId, Entropy};
 
 use crate::path::entry_order;
 use crate::wire::{Reader, put, put_bytes, zigzag};
@@ -15,6 +15,8 @@ use crate::{Error, Result, Time};
 pub const VERSION: u8 = 1;
 /// Longest table of leaves that stands in the root, in bytes; a longer one stands in chunks of its own.
 pub const TABLE_INLINE_MAX: usize = 32 << 10;
+/// Random bytes of a root.
+const NONCE_BYTES: usize = 16;
 
 /// Counts of a backup: what was read and stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -166,6 +168,8 @@ enum Field {
     Summary = 11,
     TableInline = 12,
     TableChunk = 13,
+    /// Random bytes that nobody reads.
+    Nonce = 14,
 }
 
 impl Snapshot {
@@ -206,6 +210,20 @@ impl Snapshot {
                 .for_each(|chunk| field(Field::TableChunk, &encode_ref(chunk))),
         }
         out
+    }
+
+    /// Encodes the root with random bytes, which no other root has. Without encryption a root's name is the hash of
+    /// these bytes, and a name that was forgotten counts for nothing on object storage (FORMAT.md §2.11): a snapshot
+    /// whose tag is added, removed and added again needs three names.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn encode_unique(&self, entropy: &Entropy) -> Result<Vec<u8>> {
+        let nonce: [u8; NONCE_BYTES] = entropy.try_bytes().map_err(onefold_store::Error::from)?;
+        let mut out = self.encode();
+        put(&mut out, Field::Nonce as u64);
+        put_bytes(&mut out, &nonce);
+        Ok(out)
     }
 
     /// Decodes a root.

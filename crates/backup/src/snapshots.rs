@@ -245,7 +245,8 @@ pub fn retag(repository: &Repository, id: RootId, retag: &Retag) -> Result<Optio
     }
     snapshot.tags = tags;
     snapshot.original = snapshot.original.or(Some(id.0));
-    let new = lock.replace(Some(&session), &[&snapshot.encode()], &[id])?;
+    let root = snapshot.encode_unique(&repository.options().entropy)?;
+    let new = lock.replace(Some(&session), &[&root], &[id])?;
     session.finish()?;
     Ok(new.first().copied())
 }

@@ -12,8 +12,8 @@ use onefold_backup::{Error, Progress, backup, snapshots};
 use onefold_io::{Dir, MemDir};
 use onefold_store::simulated::{Faults, SimStore};
 use onefold_store::{
-    CheckDepth, Entropy, Error as StoreError, InitOptions, KdfCost, OpenOptions, PinInfo,
-    Repository, RootId, Secret, SweepObserver, SweepOptions,
+    CheckDepth, Encryption, Entropy, Error as StoreError, InitOptions, KdfCost, OpenOptions,
+    PinInfo, Repository, RootId, Secret, SweepObserver, SweepOptions,
 };
 
 use crate::crash::{Kept, name_now};
@@ -31,6 +31,8 @@ struct Machine {
     store: SimStore,
     own: Arc<dyn Dir>,
     processes: u64,
+    /// The password of the repository; `None` where it is not encrypted.
+    secret: Option<Secret>,
     source: std::path::PathBuf,
     kept: Kept,
     compacted_containers: u64,
@@ -48,16 +50,13 @@ impl SweepObserver for Waits<'_> {
     }
 }
 
-fn secret() -> Secret {
-    Secret::new("open sesame")
-}
-
 impl Machine {
     fn new(store: SimStore, source: &Path) -> Self {
         Self {
             store,
             own: Arc::new(MemDir::new()),
             processes: 0,
+            secret: Some(Secret::new("open sesame")),
             source: source.to_path_buf(),
             kept: Kept::new(),
             compacted_containers: 0,
@@ -79,7 +78,7 @@ impl Machine {
             .store
             .connect()
             .place(Arc::clone(&self.own), &options.entropy);
-        Repository::open(place, options, Some(&secret()))
+        Repository::open(place, options, self.secret.as_ref())
     }
 
     fn init(&mut self) -> onefold_store::Result<()> {
@@ -91,7 +90,10 @@ impl Machine {
             .store
             .connect()
             .place(Arc::clone(&self.own), &init.entropy);
-        Repository::init(place, &init, Some(&secret()))
+        if self.secret.is_none() {
+            init.encryption = Encryption::None;
+        }
+        Repository::init(place, &init, self.secret.as_ref())
     }
 
     fn back_up(&mut self, secs: i64) -> onefold_backup::Result<()> {
@@ -326,4 +328,35 @@ fn every_acknowledged_snapshot_restores_whatever_answers_are_lost_or_late() {
         store.settle();
         machine.recovers(dir.path(), &context);
     }
+}
+
+/// Without encryption a snapshot's name is the hash of what it says, and a name that was forgotten counts for nothing.
+#[test]
+fn a_tag_that_is_added_removed_and_added_again_keeps_the_snapshot() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let source = dir.path().join("source");
+    fs::create_dir(&source).expect("folder");
+    change(&source, 0);
+    let mut machine = Machine::new(SimStore::new(1), &source);
+    machine.secret = None;
+    machine.init().expect("init");
+    machine.back_up(1).expect("backup");
+    for is_added in [true, false, true, false, true] {
+        let tags = vec!["x".to_owned()];
+        let retag = match is_added {
+            true => Retag {
+                add: tags,
+                ..Retag::default()
+            },
+            false => Retag {
+                remove: tags,
+                ..Retag::default()
+            },
+        };
+        let repository = machine.open().expect("open");
+        let new = snapshots::retag(&repository, machine.kept[0].0, &retag).expect("retag");
+        machine.kept[0].0 = new.expect("the tags change");
+        machine.sweep().expect("sweep");
+    }
+    machine.recovers(dir.path(), "after five changes of a tag");
 }

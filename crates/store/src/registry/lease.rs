@@ -187,8 +187,13 @@ impl Registry for LeaseRegistry {
                 Ok(State::Revoked) => return Ok(Revoked::Ended),
                 Ok(State::Committing(root, _)) => {
                     roots::put(&*self.core.objects, &root.id, &root.stored)?;
-                    self.core.registers.remove(&object)?;
-                    return Ok(Revoked::Committed(root.id));
+                    // The session may have gone on meanwhile, even to another root: only what was read is ended.
+                    let ended = self.core.record(State::Revoked)?;
+                    let expect = Expect::Version(register.version);
+                    if self.core.swap(&object, expect, &ended)?.is_some() {
+                        self.core.registers.remove(&object)?;
+                        return Ok(Revoked::Committed(root.id));
+                    }
                 }
                 _ => {
                     let revoked = self.core.record(State::Revoked)?;

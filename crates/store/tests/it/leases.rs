@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use onefold_io::MemDir;
 use onefold_store::registry::lease::LeaseRegistry;
-use onefold_store::registry::record::{Record, State};
-use onefold_store::registry::registers::Registers;
-use onefold_store::registry::{Lock, Registry};
+use onefold_store::registry::record::{NewRoot, Record, State};
+use onefold_store::registry::registers::{Expect, Register, Registers, Version};
+use onefold_store::registry::{Lock, Registry, Revoked};
 use onefold_store::simulated::{Faults, SimStore};
 use onefold_store::{
     Entropy, Error, Given, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
@@ -266,4 +266,66 @@ fn who_beats_lives_and_who_stops_is_stale_a_quarter_of_an_hour_later() {
     drop((pin, held));
     beating.beat();
     drop(looking.lock(Lock::Sweep).unwrap());
+}
+
+/// Registers of a session that writes its next record right after another has read the one before.
+struct GoesOn {
+    store: SimStore,
+    next: parking_lot::Mutex<Option<Record>>,
+}
+
+impl Registers for GoesOn {
+    fn read(&self, name: &str) -> onefold_store::Result<Option<Register>> {
+        let read = self.store.read(name)?;
+        if let (Some(read), Some(next)) = (&read, self.next.lock().take()) {
+            let expect = Expect::Version(read.version.clone());
+            self.store.write(name, &expect, &next.encode())?;
+        }
+        Ok(read)
+    }
+
+    fn write(&self, name: &str, expect: &Expect, bytes: &[u8]) -> onefold_store::Result<Version> {
+        self.store.write(name, expect, bytes)
+    }
+
+    fn list(&self, folder: &str) -> onefold_store::Result<Vec<String>> {
+        Registers::list(&self.store, folder)
+    }
+
+    fn remove(&self, name: &str) -> onefold_store::Result<()> {
+        self.store.remove(name)
+    }
+}
+
+/// A session that put its root and goes on, while another helps with that root, is not taken for one that has ended.
+#[test]
+fn who_helps_with_a_root_does_not_end_a_session_that_went_on() {
+    let store = made();
+    let (_, repository) = open(&store, 1);
+    let (session, root) = stored(&repository, &chunks(1, 20));
+    let names = Registers::list(&store, "sessions").unwrap();
+    let name = &names[0];
+    let active = store.read(name).unwrap().unwrap();
+    let mut record = Record::decode(&active.bytes, name).unwrap();
+    let State::Active(info) = record.state.clone() else {
+        panic!("{:?}", record.state);
+    };
+    let id = RootId(*blake3::hash(&root).as_bytes());
+    let new = NewRoot { id, stored: root };
+    record.state = State::Committing(new, info.clone());
+    record.beat += 1;
+    let expect = Expect::Version(active.version);
+    store.write(name, &expect, &record.encode()).unwrap();
+    record.state = State::Active(info);
+    record.beat += 1;
+    let registers = GoesOn {
+        store: store.clone(),
+        next: parking_lot::Mutex::new(Some(record)),
+    };
+    let (objects, clock) = (Arc::new(store.connect()), Arc::new(|| 0));
+    let other = LeaseRegistry::new(Arc::new(registers), objects, Entropy::seeded(9), clock);
+    let revoked = other.revoke(name.rsplit('/').next().unwrap()).unwrap();
+    // Taken for ended, it would put its next root unseen, which may count on what is swept meanwhile.
+    assert_eq!(revoked, Revoked::Revoked);
+    drop(session);
 }
