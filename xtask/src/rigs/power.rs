@@ -12,14 +12,15 @@ use std::process::Command;
 
 use super::steps::Steps;
 
-/// Functions of the rounds. `$ONEFOLD` is the program, the folder of the rig is the current one.
+/// Functions of the rounds. What goes on in the background holds no output, or nobody would see the step end.
+/// `$ONEFOLD` is the program, the folder of the rig is the current one.
 const BEGIN: &str = r#"
 export PATH=$PATH:/usr/sbin:/sbin
 device() { $ONEFOLD volume list --json | python3 -c "import json,sys,os; print([d['device'] for d in json.load(sys.stdin) if d['source']==os.getcwd()+'/lower/depot'][0])"; }
 process() { $ONEFOLD volume list --json | python3 -c "import json,sys,os; print([d['process'] for d in json.load(sys.stdin) if d['source']==os.getcwd()+'/lower/depot'][0])"; }
 power_on() {
-  rm -f sock pid; mkdir -p cache; TMPDIR=$PWD/cache nbdkit -P $PWD/pid -U $PWD/sock --filter=cache file disk.img cache=writeback
-  nbdfuse m/d --unix $PWD/sock & echo $! >fuse.pid
+  rm -f sock pid; mkdir -p cache; TMPDIR=$PWD/cache nbdkit -P $PWD/pid -U $PWD/sock --filter=cache file disk.img cache=writeback >/dev/null 2>&1
+  nbdfuse m/d --unix $PWD/sock >/dev/null 2>&1 & echo $! >fuse.pid
   for _ in $(seq 200); do [ -s m/d ] && break; sleep .05; done
   losetup -f --show --direct-io=on m/d >loop
 }
@@ -67,13 +68,14 @@ pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
             &format!(
                 "rm -rf upper/files/*; rm -rf upper/clone; sync -f upper; python3 -c '{writer}' $PWD & writer=$!; \
                  (git clone -q --no-local repository upper/clone; sync -f upper) 2>/dev/null & clone=$!; \
-                 sleep $((1 + RANDOM % 3)).$((RANDOM % 10)); power_cut; wait $writer $clone || true; wc -l <noted"
+                 for _ in $(seq 600); do [ $(wc -l <noted) -ge 5 ] && break; sleep .1; done; \
+                 sleep $((RANDOM % 3)).$((RANDOM % 10)); power_cut; wait $writer $clone || true; wc -l <noted"
             ),
         );
         step(
             &format!("round {round}: fsck is clean, and all that was synced is whole"),
             "power_on; e2fsck -p $(cat loop) >said || [ $? -le 1 ]; mount $(cat loop) lower; $ONEFOLD volume detach lower/depot || true; \
-             $ONEFOLD volume attach $PWD/lower/depot; mount $(device) upper; sha256sum --quiet -c noted; umount upper; \
+             $ONEFOLD volume attach $PWD/lower/depot; mount $(device) upper; [ ! -s noted ] || sha256sum --quiet -c noted; umount upper; \
              e2fsck -fn $(device); $ONEFOLD volume check lower/depot --read-data; mount $(device) upper",
         );
     }
