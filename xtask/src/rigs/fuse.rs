@@ -72,8 +72,8 @@ fn one(
         "fio --name=v --directory=mnt --size=100M --io_size=100M --bsrange=512-64k --bs_unaligned=1 --rw=randrw --ioengine=libaio --iodepth=16 --verify=crc32c --verify_backlog=512 --verify_fatal=1; rm mnt/v*",
     );
     step(
-        "fsx, 20,000 operations",
-        &format!("{} -N 20000 -S 7 mnt/fsx >said; rm mnt/fsx*", fsx.display()),
+        "fsx, 3,000 operations",
+        &format!("{} -N 3000 -S 7 mnt/fsx >said; rm mnt/fsx*", fsx.display()),
     );
     step(
         "stress-ng, its file system tests two seconds each",
