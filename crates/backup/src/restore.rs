@@ -12,6 +12,7 @@ pub(crate) mod acl;
 mod apply;
 mod batch;
 mod chosen;
+mod compare;
 mod count;
 mod delete;
 mod dry;
@@ -289,7 +290,8 @@ pub fn run(
         xattrs: &options.xattrs,
     };
     if options.overwrite != Overwrite::Always {
-        let existing_names = |target| ExistingNames::new(&tree, options, target, applier);
+        let existing_names =
+            |target| ExistingNames::new(&tree, options, target, applier, (session, progress));
         planner.existing_names = real.filter(|_| !is_new).map(existing_names);
     }
     progress.is_verifying.store(options.verify, Relaxed);

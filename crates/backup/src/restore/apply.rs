@@ -13,8 +13,10 @@ use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat, xattr_names};
 use crate::{Entry, Kind, Owner, SharedXattrs, Time};
 
-const SET_UID: u16 = 0o4000;
-const SET_GID: u16 = 0o2000;
+/// Mode bit of a program that runs as its owner.
+pub const SET_UID: u16 = 0o4000;
+/// Mode bit of a program that runs as its group.
+pub const SET_GID: u16 = 0o2000;
 
 /// Metadata of an entry that a restore sets.
 #[derive(Clone, Debug)]

@@ -9,17 +9,19 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::Mutex;
 
-use crate::linked::{Linked, Value};
+use crate::linked::{LinkKey, Linked, Value};
 use crate::wire::{Reader, put, zigzag};
 use crate::{Entry, Result, Time, path};
 
-/// A file whose first name was planned.
+/// A file whose first name was planned, or found in the target.
 #[derive(Clone)]
-struct First {
+pub struct First {
     /// Path of the first name in the target.
-    path: Vec<u8>,
+    pub path: Vec<u8>,
     size: u64,
     mtime: Time,
+    /// Whether a file found in the target was compared with the snapshot's content.
+    pub is_compared: bool,
 }
 
 impl Value for First {
@@ -27,6 +29,7 @@ impl Value for First {
         put(out, self.size);
         put(out, zigzag(self.mtime.secs));
         put(out, self.mtime.nanos.into());
+        put(out, self.is_compared.into());
         out.extend_from_slice(&self.path);
     }
 
@@ -34,7 +37,9 @@ impl Value for First {
         let mut reader = Reader::new("temporary file", bytes);
         let size = reader.varint()?;
         let (secs, nanos) = (reader.signed()?, reader.small()?);
+        let is_compared = reader.varint()? != 0;
         Ok(Self {
+            is_compared,
             path: reader.take(reader.left())?.to_vec(),
             size,
             mtime: Time { secs, nanos },
@@ -61,7 +66,7 @@ impl Links {
         if entry.links < 2 {
             return Ok(None);
         }
-        let first = self.meet(entry)?;
+        let first = self.meet(entry)?.map(|first| first.path);
         if first.is_none() {
             let to_come = u32::try_from(entry.links - 1).unwrap_or(u32::MAX);
             self.insert(entry, path, to_come)?;
@@ -69,14 +74,12 @@ impl Links {
         Ok(first)
     }
 
-    /// Returns the remembered path of the file of `entry`, and counts the entry as one of the names to come. Errors: a
+    /// Returns what is remembered of the file of `entry`, and counts the entry as one of the names to come. Errors: a
     /// temporary file failed.
-    pub fn meet(&mut self, entry: &Entry) -> Result<Option<Vec<u8>>> {
-        let (key, looks) = ((entry.device, entry.inode), (entry.size, entry.mtime));
-        let first = self
-            .0
-            .meet(key, |first| (first.size, first.mtime) == looks)?;
-        Ok(first.map(|first| first.path))
+    pub fn meet(&mut self, entry: &Entry) -> Result<Option<First>> {
+        let looks = (entry.size, entry.mtime);
+        self.0
+            .meet(key(entry), |first| (first.size, first.mtime) == looks)
     }
 
     /// Remembers `path` for the file of `entry`, until `to_come` names have come. Errors: a temporary file failed.
@@ -85,10 +88,32 @@ impl Links {
             path,
             size: entry.size,
             mtime: entry.mtime,
+            is_compared: false,
         };
-        let key = (entry.device, entry.inode);
-        self.0.insert(key, to_come, first)
+        self.0.insert(key(entry), to_come, first)
     }
+
+    /// Remembers `path` for the file of `entry`, whose content is the snapshot's, until as many names have come as it
+    /// has. Errors: a temporary file failed.
+    pub fn insert_compared(&mut self, entry: &Entry, path: &[u8]) -> Result<()> {
+        let first = First {
+            path: path.to_vec(),
+            size: entry.size,
+            mtime: entry.mtime,
+            is_compared: true,
+        };
+        let to_come = u32::try_from(entry.links).unwrap_or(u32::MAX);
+        self.0.insert(key(entry), to_come, first)
+    }
+
+    /// Forgets the file of `entry`. Errors: a temporary file failed.
+    pub fn forget(&mut self, entry: &Entry) -> Result<()> {
+        self.0.forget(key(entry))
+    }
+}
+
+fn key(entry: &Entry) -> LinkKey {
+    (entry.device, entry.inode)
 }
 
 /// Most failed names that are remembered: some 36 MiB.

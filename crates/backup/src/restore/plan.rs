@@ -10,12 +10,12 @@ use onefold_store::ChunkReader;
 use self::folder::Folder;
 use super::apply::Meta;
 use super::chosen::has_patterns;
-use super::existing_names::ExistingNames;
+use super::existing_names::{ExistingNames, NameInTarget};
 use super::lacking::MetadataOutcome;
 use super::links::Links;
 use super::target;
 use super::top::StandsFor;
-use super::window::{FirstName, Link, Special, State, Window};
+use super::window::{FirstName, Link, NamePlace, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
@@ -312,7 +312,10 @@ impl<'a> Planner<'a> {
         let folder = self.number(window);
         if entry.kind != Kind::File {
             summary.others += 1;
-            let first = self.first_name(&entry, reader);
+            let first = match self.place_of(&entry, reader) {
+                NamePlace::Further(first) => Some(first),
+                NamePlace::First | NamePlace::Stays => None,
+            };
             window.special(Special {
                 folder,
                 entry,
@@ -325,7 +328,12 @@ impl<'a> Planner<'a> {
         summary.bytes += entry.size;
         Progress::add(&self.progress.files_total, 1);
         Progress::add(&self.progress.bytes_total, entry.size);
-        if let Some(first) = self.first_name(&entry, reader) {
+        let first = match self.place_of(&entry, reader) {
+            NamePlace::First => None,
+            NamePlace::Further(first) => Some(Some(first)),
+            NamePlace::Stays => Some(None),
+        };
+        if let Some(first) = first {
             window.link(Link {
                 folder,
                 first,
@@ -359,40 +367,47 @@ impl<'a> Planner<'a> {
         summary.unread += 1;
     }
 
-    /// Returns the first name of a file, if this is a further one. Without room for a temporary file further names
-    /// become copies: nothing else is lost.
-    fn first_name(&mut self, entry: &Entry, reader: &mut ChunkReader) -> Option<FirstName> {
+    /// Returns the place of a name among the file's names. Without room for a temporary file further names become
+    /// copies: nothing else is lost.
+    fn place_of(&mut self, entry: &Entry, reader: &mut ChunkReader) -> NamePlace {
         if entry.links < 2 {
-            return None;
+            return NamePlace::First;
         }
         let path = self.in_target(&entry.name);
         let there = self.existing_names.as_mut();
-        let there = there.map(|there| there.find(entry, reader)).transpose();
-        let first = match there.map(Option::flatten) {
-            Ok(None) => self.links.as_mut()?.first_name(entry, path),
-            // The file's own name is no other name to link to.
-            Ok(there) => Ok(there.filter(|there| *there != path)),
+        let there = there.map(|there| there.find(entry, &path, reader));
+        let first = match there.transpose() {
+            Ok(Some(NameInTarget::Stays)) => return NamePlace::Stays,
+            Ok(Some(NameInTarget::HasOther(other))) => Ok(Some((other, true))),
+            Ok(None | Some(NameInTarget::None)) => match &mut self.links {
+                Some(links) => {
+                    let first = links.first_name(entry, path);
+                    first.map(|first| first.map(|first| (first, false)))
+                }
+                None => Ok(None),
+            },
             Err(e) => {
                 self.existing_names = None;
                 Err(e)
             }
         };
         match first {
-            Ok(first) => first.map(|first| self.shared(&first)),
+            Ok(None) => NamePlace::First,
+            Ok(Some((first, was_there))) => NamePlace::Further(self.shared(&first, was_there)),
             Err(e) => {
                 let what = format!(
                     "from here on, hard links are restored as files of their own: {e}; TMPDIR names a folder with more room"
                 );
                 self.events.warning(b"", &what);
                 self.links = None;
-                None
+                NamePlace::First
             }
         }
     }
 
     /// Shares the folder's path with the name before: further names of one folder often have their first ones in one,
     /// too.
-    fn shared(&mut self, first: &[u8]) -> FirstName {
+    fn shared(&mut self, first: &[u8], was_there: bool) -> FirstName {
         let (folder, name) = path::split(first);
         if *self.firsts != *folder {
             self.firsts = folder.into();
@@ -400,6 +415,7 @@ impl<'a> Planner<'a> {
         FirstName {
             folder: Arc::clone(&self.firsts),
             name: name.into(),
+            was_there,
         }
     }
 

@@ -1,18 +1,16 @@
 //! Reads a window back after it was restored: checks every chunk's fingerprint again, this time in the target, and all
 //! metadata that was set.
 
-use std::fs::File as Opened;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use onefold_store::{ChunkReader, ContainerId};
+use onefold_store::ContainerId;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 
 use super::apply::Meta;
+use super::compare::{Callbacks, Comparing, differs, open_file};
 use super::kept::Times;
 use super::lacking::{Kinds, MetadataOutcome};
 use super::open_folders::{Failed, OpenFolders, open};
@@ -20,8 +18,10 @@ use super::window::{File, Made, State, Use, Window};
 use super::write::Writer;
 use crate::meta::Stat;
 use crate::open_files::folders_max;
-use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Kind, Progress, Result, Slice};
+use crate::{Entry, Error, Kind, Progress, Result};
+
+/// Most files that are remembered as read back: some 48 MiB.
+const READ_BACK_MAX: usize = 1 << 21;
 
 impl Writer<'_> {
     /// Reads the files of a window that was carried out, and reports those that differ. Returns how many are right,
@@ -68,8 +68,8 @@ impl Writer<'_> {
         }
         self.remember_failed(window);
         for link in &window.links {
-            let is_copy = link.metadata_outcome.missed().is_some();
-            if !is_copy {
+            let is_to_read = link.metadata_outcome.missed().is_some();
+            if !is_to_read {
                 self.count_unread(link.entry.size, 0);
                 continue;
             }
@@ -77,11 +77,12 @@ impl Writer<'_> {
             let folder =
                 open(link.folder).map_err(|failed| self.target.error("verify", &path, failed.why));
             let compare = |folder: Arc<OwnedFd>| {
-                self.verify_copy(&folder, &link.entry, &path)?;
-                Ok(folder)
+                let is_first = self.verify_further_name(&folder, &link.entry, &path)?;
+                Ok((folder, is_first))
             };
             match folder.and_then(compare) {
-                Ok(folder) => {
+                Ok((_, false)) => self.count_unread(link.entry.size, 0),
+                Ok((folder, true)) => {
                     verified += 1;
                     let (at, meta) = ((&*folder, &*link.entry.name), Meta::of(&link.entry));
                     let path = || path.clone();
@@ -209,111 +210,43 @@ impl Writer<'_> {
         (uses, containers): (&[&Use], &[ContainerId]),
     ) -> io::Result<()> {
         let name = made.place.name(&file.name);
-        let opened = self.open_restored(folder, &name, file.size)?;
-        let mut comparing = Comparing::new(self, &opened);
+        let opened = open_file(folder, &name, file.size)?;
+        let mut comparing = Comparing::new(self.session, &opened);
         uses.iter().try_for_each(|one| {
             let slice = one.slice(containers[one.container as usize]);
+            Progress::add(&self.progress.bytes_verified, slice.len.into());
             comparing.compare(&slice, one.offset, None)
         })
     }
 
-    /// Verifies a further name of a file that got the content itself.
-    fn verify_copy(&self, folder: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<()> {
+    /// Verifies a further name of a file that got the content itself, or was linked to a name that was there before.
+    /// Returns false where that file was read back under another name.
+    fn verify_further_name(&self, folder: &OwnedFd, entry: &Entry, path: &[u8]) -> Result<bool> {
         let failed = |e: io::Error| self.target.error("verify", path, e);
-        let opened = self
-            .open_restored(folder, &entry.name, entry.size)
-            .map_err(failed)?;
-        let (mut comparing, mut reader) =
-            (Comparing::new(self, &opened), self.session.data_reader()?);
-        visit_items(&entry.content, &mut reader, &mut |visit, reader| {
-            self.progress.check()?;
-            if let Visit::Data(slice, offset) = visit {
-                comparing
-                    .compare(&slice, offset, Some(reader))
-                    .map_err(failed)?;
+        let opened = open_file(folder, &entry.name, entry.size).map_err(failed)?;
+        let there = Stat::of(&opened).map_err(|e| failed(e.into()))?;
+        {
+            let (file, mut read_back) = ((there.device, there.inode), self.read_back.lock());
+            if read_back.contains(&file) {
+                return Ok(false);
             }
-            Ok(true)
-        })
-    }
-
-    /// Opens a file that was restored; it must have `size` bytes.
-    fn open_restored(&self, dir: &OwnedFd, name: &[u8], size: u64) -> io::Result<Opened> {
-        // anybody who may write there may have put a pipe in its place
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let open = |flags| rustix::fs::openat(dir, name, flags, Mode::empty());
-        let fd = match open(flags | OFlags::NOATIME) {
-            // Only the owner may leave the access time alone.
-            Err(Errno::PERM) => open(flags)?,
-            other => other?,
+            // Further files may be read more often than once.
+            if read_back.len() < READ_BACK_MAX {
+                read_back.insert(file);
+            }
+        }
+        let mut reader = self.session.data_reader()?;
+        let callbacks = Callbacks {
+            step: &|bytes| {
+                Progress::add(&self.progress.bytes_verified, bytes);
+                self.progress.check()
+            },
+            failed: &failed,
         };
-        let opened = Opened::from(fd);
-        let there = opened.metadata()?;
-        if !there.is_file() {
-            return differs("it is no regular file".into());
-        }
-        let len = there.len();
-        if len != size {
-            return differs(format!("it has {len} bytes, expected {size}"));
-        }
-        Ok(opened)
+        Comparing::new(self.session, &opened).compare_all(entry, &mut reader, &callbacks)?;
+        Ok(true)
     }
 }
 
 /// Opens a folder of a window, by its number.
 type OpenIn<'a> = dyn Fn(u32) -> std::result::Result<Arc<OwnedFd>, Failed> + 'a;
-
-/// A restored file that is compared with its expected content.
-struct Comparing<'a> {
-    writer: &'a Writer<'a>,
-    opened: &'a Opened,
-    buffer: Vec<u8>,
-    /// Reader of chunks, made when it is first needed.
-    reader: Option<ChunkReader>,
-}
-
-impl<'a> Comparing<'a> {
-    fn new(writer: &'a Writer<'a>, opened: &'a Opened) -> Self {
-        Self {
-            writer,
-            opened,
-            buffer: Vec::new(),
-            reader: None,
-        }
-    }
-
-    /// Fails where the file has other bytes than `slice` at `offset`. A part of a chunk has no fingerprint: then the
-    /// chunk is read, by `reader` if there is one.
-    fn compare(
-        &mut self,
-        slice: &Slice,
-        offset: u64,
-        reader: Option<&mut ChunkReader>,
-    ) -> io::Result<()> {
-        self.buffer.resize(slice.len as usize, 0);
-        self.opened.read_exact_at(&mut self.buffer, offset)?;
-        let progress = self.writer.progress;
-        Progress::add(&progress.bytes_verified, slice.len.into());
-        let session = self.writer.session;
-        let is_same = if slice.is_whole() {
-            let found = session.fingerprinter().fingerprint(&self.buffer);
-            found == slice.chunk.fingerprint
-        } else {
-            let reader = match (reader, &mut self.reader) {
-                (Some(reader), _) | (None, Some(reader)) => reader,
-                (None, none) => none.insert(session.data_reader().map_err(io::Error::other)?),
-            };
-            let chunk = reader.read(&slice.chunk).map_err(io::Error::other)?;
-            slice.of(&chunk) == self.buffer
-        };
-        match is_same {
-            true => Ok(()),
-            false => differs(format!(
-                "what was written at byte {offset} reads differently"
-            )),
-        }
-    }
-}
-
-fn differs<T>(what: String) -> io::Result<T> {
-    Err(io::Error::new(ErrorKind::InvalidData, what))
-}

@@ -139,14 +139,28 @@ pub struct FirstName {
     /// Path of the name's folder, which neighbours share.
     pub folder: Arc<[u8]>,
     pub name: Box<[u8]>,
+    /// Whether it was in the target before this restore, with the snapshot's metadata and content.
+    pub was_there: bool,
 }
 
-/// A further name of a file.
+/// Place of a name among the names of its file.
+pub enum NamePlace {
+    /// It is written.
+    First,
+    /// It is linked to the first one.
+    Further(FirstName),
+    /// Something in the target stays under it: no other name is linked to that unless it is the snapshot's file.
+    Stays,
+}
+
+/// A further name of a file, or a name that stays in the target.
 pub struct Link {
     pub folder: u32,
-    pub first: FirstName,
+    /// First name; `None` where the name itself stays.
+    pub first: Option<FirstName>,
     pub entry: Entry,
-    /// Result of setting the metadata, where the name could not be linked and got the content itself.
+    /// Result of setting the metadata, where the name could not be linked and got the content itself, or was linked to a
+    /// name that was there before.
     pub metadata_outcome: MetadataOutcome,
 }
 
@@ -250,7 +264,9 @@ impl Window {
         // Room for four items is a third of all that a link with one item takes.
         link.entry.content.items.shrink_to_fit();
         let items = link.entry.content.items.len() * size_of::<Item>();
-        let names = link.entry.name.len() + self.count_first(&link.first);
+        let first = link.first.as_ref();
+        let first = first.map_or(0, |first| self.count_first(first));
+        let names = link.entry.name.len() + first;
         let bytes = size_of::<Link>() + names + items + 64;
         // A link counts twice: it reads no container, so a smaller window costs nothing.
         self.bytes += 2 * bytes;

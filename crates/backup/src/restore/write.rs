@@ -48,6 +48,8 @@ pub struct Writer<'a> {
     pub times: TimeSteps,
     pub shown_owners: ShownOwners,
     pub failed_firsts: FailedFirsts,
+    /// Files that were there before and were read back, by device and inode.
+    pub read_back: Mutex<HashSet<(u64, u64)>>,
     pub leading: &'a Leading<'a>,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
@@ -141,6 +143,7 @@ impl<'a> Writer<'a> {
             times: TimeSteps::default(),
             shown_owners: ShownOwners::default(),
             failed_firsts: FailedFirsts::default(),
+            read_back: Mutex::default(),
             leading,
             applier,
             progress,
@@ -228,9 +231,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Remembers the window's failed files, so that no further name is linked to things in their places.
+    /// Remembers the window's files that failed, or did not replace what another program has put there, so that no
+    /// further name is linked to things in their places.
     pub(super) fn remember_failed(&self, window: &Window) {
-        let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_));
+        let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_) | State::Skipped);
         let with_names = window.files.iter().filter(|file| file.has_further_names);
         for file in with_names.filter(failed) {
             self.failed_firsts.add(&window.path_of(file));

@@ -1,7 +1,7 @@
 //! Files with several names, with and without RAM to remember them.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -137,8 +137,10 @@ fn a_name_that_is_missing_is_linked_to_any_that_stays() {
                 hard_links_bytes: ram,
                 ..restore::Options::default()
             };
-            restore_with(&repository, &outcome, &target, &how);
+            let summary = restore_with(&repository, &outcome, &target, &how);
             let says = format!("{overwrite:?}, missing {missing:b}");
+            // The file that was there is read once, however many names are linked to it.
+            assert_eq!(summary.verified, 1, "{says}");
             let [file, link, pipe] = before;
             assert_eq!(NAMES.map(|name| inode(&at(name))), [file; 3], "{says}");
             let further = FURTHER_KINDS.map(|name| inode(&at(name)));
@@ -189,6 +191,60 @@ fn nothing_is_linked_to_what_stays_and_is_another() {
         run(Overwrite::IfChanged, &target);
         assert_eq!(NAMES.map(|name| inode(&at(name))), [inode(&at(other)); 3]);
         assert_eq!(text(changed), "the snapshot's");
+    }
+}
+
+/// A file that stays may be another by its bytes or its mode alone. What is missing is written anew, as one file.
+#[test]
+fn a_missing_name_never_becomes_a_name_of_a_file_with_other_bytes_or_another_mode() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let source = dir.path().join("source");
+    few(&source);
+    let repository = repository();
+    let outcome = scene::back_up(&repository, &source, 1);
+    let time = fs::metadata(source.join("z")).expect("stat").modified();
+    let time = time.expect("a time");
+    let change = |what, path: &Path| {
+        if what == "mode" {
+            let mode = Permissions::from_mode(0o4777);
+            return fs::set_permissions(path, mode).expect("chmod");
+        }
+        fs::write(path, "somebody else").expect("write");
+        let file = fs::File::options().append(true).open(path).expect("open");
+        file.set_len("the snapshot's".len() as u64).expect("length");
+        file.set_modified(time).expect("time");
+    };
+    let ways = [Overwrite::Never, Overwrite::IfChanged, Overwrite::IfNewer];
+    // The name that stays is the first, or the last one.
+    let names = [("z", "a", "m/b"), ("a", "m/b", "z")];
+    let cases = ways.iter().flat_map(|way| [(way, "bytes"), (way, "mode")]);
+    for (overwrite, what) in cases {
+        for (stays, missing, further) in names {
+            let says = format!("{overwrite:?}, other {what} of {stays}");
+            let target = dir.path().join(&says).join("target");
+            scene::restore_folder(&repository, &outcome, &source, &target);
+            let at = |name: &str| target.join(name);
+            for name in [missing, further] {
+                fs::remove_file(at(name)).expect("remove");
+            }
+            change(what, &at(stays));
+            let before = fs::read(at(stays)).expect("read");
+            let how = restore::Options {
+                overwrite: *overwrite,
+                verify: true,
+                path: path::clean(&bytes(&source)),
+                ..restore::Options::default()
+            };
+            let summary = restore_with(&repository, &outcome, &target, &how);
+            assert_eq!(summary.verified, 1, "{says}");
+            assert_eq!(fs::read(at(stays)).expect("read"), before, "{says}");
+            let text = fs::read_to_string(at(missing)).expect("read");
+            assert_eq!(text, "the snapshot's", "{says}");
+            let mode = |path: &Path| fs::metadata(path).expect("stat").mode();
+            assert_eq!(mode(&at(missing)), mode(&source.join("a")), "{says}");
+            assert_eq!(inode(&at(missing)), inode(&at(further)), "{says}");
+            assert_ne!(inode(&at(missing)), inode(&at(stays)), "{says}");
+        }
     }
 }
 

@@ -348,14 +348,13 @@ fn print_restored(
         out.note("nothing in the snapshot matches the patterns");
     }
     if args.verify && !args.dry_run {
-        let what = match summary.lacking {
-            0 => "",
-            _ => "their content is ",
+        let what = match (summary.verified, summary.lacking) {
+            (0, _) => "",
+            (_, 0) => ": as in the snapshot",
+            (_, _) => ": their content is as in the snapshot",
         };
-        out.say(format_args!(
-            "read back {}: {what}as in the snapshot",
-            many(summary.verified, "file")
-        ))?;
+        let files = many(summary.verified, "file");
+        out.say(format_args!("read back {files}{what}"))?;
     }
     Ok(())
 }

@@ -12,11 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::{FirstName, Link};
 use super::{Run, file::create, folding::is_exact, make::Wanted};
-use crate::meta::{Stat, link_target};
+use crate::meta::Stat;
 use crate::restore::apply::{Meta, by_descriptor};
-use crate::restore::times::may_be_same;
+use crate::restore::compare::{has_metadata, looks_as};
+use crate::restore::lacking::{Kinds, MetadataOutcome};
 use crate::tree::{Visit, visit_items};
-use crate::{Entry, Error, Kind, Progress, Result};
+use crate::{Entry, Error, Progress, Result};
 
 impl Run<'_> {
     /// Makes the link, or a copy where the first name is not the restored file: it may be the user's, which stayed, or
@@ -25,7 +26,11 @@ impl Run<'_> {
         self.all.progress.check()?;
         let path = self.window.path_in(link.folder, &link.entry.name);
         let failed = |e: Errno| self.io("link", &path, e);
-        let made = self.with_room(|| self.try_link(link.folder, &link.first, &link.entry));
+        let try_link = |first| {
+            let (folder, entry) = (link.folder, &link.entry);
+            self.with_room(|| self.try_link(folder, first, entry, &link.metadata_outcome))
+        };
+        let made = link.first.as_ref().map_or(Ok(false), try_link);
         let made = made.map_err(failed).and_then(|linked| {
             if linked {
                 return Ok(());
@@ -47,12 +52,15 @@ impl Run<'_> {
     }
 
     /// Makes the link. Returns false where the first name is no file to link to, or the system does not link the two.
+    /// `outcome` notes a link to a file that was there before: its metadata was looked at, and can be read back.
     pub(super) fn try_link(
         &self,
         folder: u32,
         first: &FirstName,
         entry: &Entry,
+        outcome: &MetadataOutcome,
     ) -> Result<bool, Errno> {
+        let was_there = first.was_there;
         if self.all.failed_firsts.has(&first.folder, &first.name) {
             return Ok(false);
         }
@@ -60,7 +68,8 @@ impl Run<'_> {
             return Ok(false);
         };
         let is_exact = is_exact(&first.dir, first.name).unwrap_or(false);
-        if !is_exact || !looks_as(entry, &first) || !self.is_owners(entry, &first) {
+        let is_file = looks_as(entry, &first.fd, &first.stat) && self.is_owners(entry, &first);
+        if !is_exact || !is_file || was_there && !self.has_metadata(entry, &first) {
             return Ok(false);
         }
         let Some(dir) = self.folder_for(folder, entry.kind, entry.size)? else {
@@ -71,7 +80,13 @@ impl Run<'_> {
         let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
         match made {
             Ok(None) => Ok(true),
-            Ok(Some(((), place))) => place.put(&dir, &entry.name).map(|()| true),
+            Ok(Some(((), place))) => {
+                place.put(&dir, &entry.name)?;
+                if was_there {
+                    outcome.set(Kinds::default());
+                }
+                Ok(true)
+            }
             // The names lie on two file systems, the file has as many names as allowed, files of its kind cannot have
             // two, or its name leads elsewhere by now.
             Err(
@@ -117,6 +132,12 @@ impl Run<'_> {
         let expected = self.all.applier.uid_of(&entry.owner);
         let owners = &self.all.shown_owners;
         expected.is_none_or(|expected| owners.are_of(first.dir.as_fd(), &first.stat, expected))
+    }
+
+    /// Whether a first name that was there before has the snapshot's metadata still.
+    fn has_metadata(&self, entry: &Entry, first: &First<'_>) -> bool {
+        let there = (&*first.dir, &first.fd, &first.stat);
+        has_metadata(there, entry, self.all.applier, &self.all.times)
     }
 
     fn copy(&self, link: &Link, path: &[u8]) -> Result<()> {
@@ -209,21 +230,6 @@ impl First<'_> {
         }
         let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
         Err(Errno::STALE)
-    }
-}
-
-/// Whether the file looks as the snapshot says of `entry`.
-fn looks_as(entry: &Entry, first: &First<'_>) -> bool {
-    let there = &first.stat;
-    if there.kind != entry.kind || !may_be_same(entry.mtime, there.mtime) {
-        return false;
-    }
-    match entry.kind {
-        Kind::File => there.size == entry.size,
-        Kind::Symlink => link_target(&first.fd, b"").is_ok_and(|target| target == entry.target),
-        Kind::CharDevice | Kind::BlockDevice => there.rdev == entry.rdev,
-        Kind::Fifo | Kind::Socket => true,
-        Kind::Dir => false,
     }
 }
 

@@ -23,10 +23,8 @@ impl Run<'_> {
             metadata_outcome,
         } = special;
         let meta = Meta::of(entry);
-        if first
-            .as_ref()
-            .is_some_and(|first| matches!(self.try_link(*folder, first, entry), Ok(true)))
-        {
+        let try_link = |first| self.try_link(*folder, first, entry, metadata_outcome);
+        if let Some(Ok(true)) = first.as_ref().map(try_link) {
             return;
         }
         let made = self.with_room(|| {
