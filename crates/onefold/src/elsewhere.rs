@@ -197,7 +197,6 @@ mod tests {
         for (line, part) in [
             ("onefold rewrite --exclude x", "restic has: not yet"),
             ("onefold -r x recover", "restic has: not yet"),
-            ("onefold help mount", "onefold dump"),
             ("onefold cache --cleanup", "no cache"),
             ("onefold self-update", "installed"),
             ("onefold generate --man x", "completions"),

@@ -175,7 +175,7 @@ mod tests {
             ("onefold prune repo", "--repo FOLDER"),
             ("onefold restore latest out", "--target"),
             ("onefold cat foo", "there are config, snapshot"),
-            ("onefold frobnicate", "there are init, backup, "),
+            ("onefold frobnicate", "there are init, doctor, backup, "),
         ] {
             let (error, arguments) = error(line);
             let text = explain(&error, &arguments).unwrap_or_else(|| panic!("{line}"));
