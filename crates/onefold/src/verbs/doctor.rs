@@ -56,7 +56,7 @@ mod of_bucket {
                 Ok(Exit::Ok)
             }
             Verdict::Unshared => Err(Error::Failed(
-                "this store cannot be shared: for one machine alone, `onefold init --single-writer`".into(),
+                "this store cannot be shared: a repository needs another one".into(),
             )),
             Verdict::Bad => Err(Error::Failed("a repository cannot work there".into())),
         }

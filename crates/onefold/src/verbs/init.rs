@@ -68,7 +68,7 @@ pub struct Choices {
 
     /// Of a bucket: one machine alone uses the repository, so that a store will do that several cannot share (see
     /// `onefold doctor`). Another machine that is to go on with it says --take-over
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub single_writer: bool,
 }
 
@@ -139,8 +139,10 @@ fn make_like(
         None => Repository::init(place, &options, secret.as_ref()),
     };
     match place.folder() {
-        Some(_) if choices.single_writer => {
-            return Err(Error::Usage("--single-writer is for buckets (s3:…)".into()));
+        _ if choices.single_writer => {
+            return Err(Error::Usage(
+                "--single-writer is not offered yet: its locks would lie in one user's cache folder, where a prune of another user, or a sync, does not see them. Use a store that `onefold doctor` finds fit to be shared".into(),
+            ));
         }
         Some(place) => make_in_folder(choices, place, init)?,
         None if choices.group().is_some() => {

@@ -116,6 +116,7 @@ fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Ex
     let log = args.log.as_deref().map(open_log).transpose()?;
     let repository = repository::open(global, "a mount")?;
     let folder = std::path::absolute(&args.folder).map_err(|e| Error::io("name the folder", e))?;
+    refuse_folder(&folder, repository::place(global)?.folder())?;
     let options = vfs::Options {
         filter: args.filter.filter()?,
         name_of: Box::new(|time| when::local(time).replace(' ', "_").replace(':', "-")),
@@ -153,6 +154,24 @@ fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Ex
     }
     wait(&mounted, &vfs, out);
     Ok(Exit::Ok)
+}
+
+/// Refuses what is no folder, and a folder that holds the repository: the mount would hide it.
+fn refuse_folder(folder: &Path, repository: Option<&Path>) -> Result<()> {
+    let name = folder.display();
+    let real = std::fs::canonicalize(folder).map_err(|e| Error::io(format!("mount {name}"), e))?;
+    if !real.is_dir() {
+        return Err(Error::Usage(format!(
+            "{name} is no folder: snapshots are shown in an existing folder"
+        )));
+    }
+    let holds = repository.and_then(|place| std::fs::canonicalize(place).ok());
+    if holds.is_some_and(|place| place.starts_with(&real)) {
+        return Err(Error::Usage(format!(
+            "{name} holds the repository, which a mount would hide: name another folder"
+        )));
+    }
+    Ok(())
 }
 
 fn warn(what: &str, log: Option<&File>) {

@@ -139,7 +139,13 @@ fn a_place_that_is_none_is_said_to_be_none() {
         &rig,
         &["snapshots", "--repo", "s3:bucket"],
         2,
-        &["not supported yet", "./s3:bucket"],
+        &["a host and no bucket", "s3://BUCKET/PREFIX"],
+    );
+    says(
+        &rig,
+        &["snapshots", "--repo", "b2:bucket"],
+        2,
+        &["not supported yet", "./b2:bucket"],
     );
     says(&rig, &["backup", "nowhere"], 1, &["nowhere does not exist"]);
     says(&rig, &["backup", ""], 2, &["a path is empty"]);
@@ -240,7 +246,7 @@ fn words_of_other_programs_and_an_unreplaced_tilde_are_explained() {
     ] {
         says(&rig, args, 2, &[word]);
     }
-    let json = rig.run(["mount", "x", "--json"]).ends(2).err;
+    let json = rig.run(["rewrite", "x", "--json"]).ends(2).err;
     let json: serde_json::Value = serde_json::from_str(&json).expect("a line of JSON");
     assert_eq!(json["code"], 2);
     assert!(!rig.path("~").exists());

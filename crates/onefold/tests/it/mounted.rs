@@ -400,6 +400,15 @@ fn in_the_background_it_ends_when_it_is_unmounted() {
     assert!(names(&rig.path("mnt")).is_empty());
     let missing = rig.run(["mount", "nowhere"]).ends(1);
     assert!(missing.err.contains("nowhere"), "{}", missing.err);
+    rig.write("plain", b"x");
+    let refused = rig.run(["mount", "plain"]).ends(2);
+    assert!(refused.err.contains("no folder"), "{}", refused.err);
+    let refused = rig.run(["mount", "."]).ends(2);
+    assert!(
+        refused.err.contains("holds the repository"),
+        "{}",
+        refused.err
+    );
     let wrong = rig
         .command(["mount", "mnt"])
         .env("ONEFOLD_PASSWORD", "no")

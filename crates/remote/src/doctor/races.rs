@@ -14,7 +14,7 @@ const ROUNDS: usize = 8;
 /// Who takes part in a race.
 const RACERS: usize = 16;
 
-const SHARED: &str = "use one machine at a time (--single-writer), or another store. Known to let several win: SeaweedFS before its change 8801, versitygw before 1.8.0; \
+const SHARED: &str = "use another store. Known to let several win: SeaweedFS before its change 8801, versitygw before 1.8.0; \
      Garage has no conditional writes as far as is known";
 
 /// That a condition that does not hold is refused, and one that holds is not.

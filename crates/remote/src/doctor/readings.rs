@@ -14,7 +14,7 @@ const MANY: usize = 1_001;
 /// Objects that are put at once.
 const AT_ONCE: usize = 16;
 
-const WEAK: &str = "a store whose readings and lists are late cannot be shared: use one machine at a time (--single-writer). NetApp StorageGRID is such a one unless its buckets are set to \
+const WEAK: &str = "a store whose readings and lists are late cannot be shared: use another store. NetApp StorageGRID is such a one unless its buckets are set to \
      strong consistency";
 
 /// Reading after each kind of change.

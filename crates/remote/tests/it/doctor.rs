@@ -45,7 +45,7 @@ fn a_store_that_lets_several_win_cannot_be_shared() {
             finding
                 .remedy
                 .as_ref()
-                .is_some_and(|it| it.contains("--single-writer"))
+                .is_some_and(|it| it.contains("another store"))
         );
     }
 }
