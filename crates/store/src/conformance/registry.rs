@@ -249,12 +249,17 @@ pub fn lose_no_root_in_a_race((place, other): &(Place, Place)) {
         let (id, stored) = root(1_000 + race);
         let (published, there) = std::thread::scope(|scope| {
             let publishing = scope.spawn(|| pin.publish(&id, &stored));
-            other.registry.revoke(pin.name()).unwrap();
+            let revoked = other.registry.revoke(pin.name()).unwrap();
             let there = listed(&*other.objects).contains(&id);
-            (publishing.join().unwrap(), there)
+            (publishing.join().unwrap(), (revoked, there))
         });
+        let (revoked, there) = there;
         match published {
-            Ok(_) => assert!(there, "race {race}: acknowledged after it was revoked"),
+            Ok(_) => assert!(
+                there,
+                "race {race}: acknowledged, and not there for who revoked: {revoked:?}, later {}",
+                listed(&*other.objects).contains(&id)
+            ),
             Err(error) => assert!(matches!(error, Error::PinLost { .. }), "{error}"),
         }
     }
