@@ -167,7 +167,7 @@ pub struct Global {
 
     /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone, and
     /// does no more
-    #[arg(long, global = true, hide = true)]
+    #[arg(long, global = true)]
     pub take_over: bool,
 
     /// Wait so long for another prune or repair to end, such as 30s, 5m, 2h

@@ -209,7 +209,7 @@ mod tests {
                 "no cache",
             ),
             ("onefold check --host x", "all snapshots are checked"),
-            ("onefold init --from-repo x", "--chunker"),
+            ("onefold init --from-repo x", "--like"),
             ("onefold list index", "stats --mode raw-data"),
             ("onefold cat masterkey", "onefold key list"),
             ("onefold -r x cat tree latest", "onefold ls SNAPSHOT"),

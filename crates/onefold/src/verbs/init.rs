@@ -66,9 +66,8 @@ pub struct Choices {
     #[arg(long)]
     pub group_writable: bool,
 
-    /// Of a bucket: one machine alone uses the repository, so that a store will do that several cannot share (see
-    /// `onefold doctor`). Another machine that is to go on with it says --take-over
-    #[arg(long, hide = true)]
+    /// Not offered yet: a bucket's repository that one machine alone uses, on a store that several cannot share
+    #[arg(long)]
     pub single_writer: bool,
 }
 

@@ -220,8 +220,8 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     assert!(second.err.contains(&device), "{}", second.err);
     assert!(rig.run(["volume", "list"]).ends(0).out.contains(&device));
     unmount();
+    // Afterwards another test may have the same device, so the list says nothing of this one.
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
-    assert!(!rig.run(["volume", "list"]).ends(0).out.contains(&device));
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
 
     let (device, process) = attach();
