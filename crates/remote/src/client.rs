@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use crate::answer::{self, Failure};
 use crate::http::Traffic;
 use crate::patience::{Patience, Pause};
+use crate::registers::Tags;
 
 /// Threads that move bytes, for all threads of the engine.
 const RUNTIME_THREADS: usize = 2;
@@ -37,6 +38,7 @@ pub(crate) struct Client {
     pub traffic: Arc<Traffic>,
     pub entropy: Entropy,
     pub pause: Pause,
+    pub tags: Tags,
 }
 
 /// What one attempt came to.
@@ -64,6 +66,7 @@ impl Client {
             traffic,
             entropy,
             pause,
+            tags: Tags::default(),
         })
     }
 

@@ -107,6 +107,7 @@ impl Trials<'_> {
         races::conditions(self)?;
         races::create(self)?;
         races::replace(self)?;
+        races::versions(self)?;
         if extent == Extent::Full {
             readings::pages(self)?;
             clocks::speed(self)?;

@@ -1,6 +1,13 @@
 //! Registers as objects: a version is an object's entity tag, and a conditional request compares it.
+//!
+//! Always holds: the bytes and the version that a reading gives belong together. A server that keeps tags apart from bytes
+//! (versitygw with `--sidecar`) may answer with the tag of a write that is under way and the bytes before it; a swap on
+//! that tag would undo the write. Nearly all stores use the MD5 of the bytes as tag, which shows such an answer.
+
+use std::sync::OnceLock;
 
 use bytes::Bytes;
+use md5::{Digest, Md5};
 use object_store::{PutMode, UpdateVersion};
 use onefold_io::ErrorKind;
 use onefold_store::objects::OBJECT_BYTES_MAX;
@@ -9,6 +16,10 @@ use onefold_store::{Error, Result};
 
 use crate::answer::{self, Failure};
 use crate::client::Client;
+
+/// Readings after which a tag that is not the MD5 of its bytes counts as another kind of tag. With the pauses between
+/// them this is some seconds, and a write takes milliseconds.
+const READINGS_MAX: usize = 6;
 
 /// The folder of locks' registers.
 pub(crate) const LOCK_FOLDER: &str = "locks";
@@ -25,17 +36,23 @@ fn mode(expect: &Expect) -> PutMode {
 
 impl Registers for Client {
     fn read(&self, name: &str) -> Result<Option<Register>> {
-        let (bytes, about) = match Client::get(self, name, None, OBJECT_BYTES_MAX) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            got => got?,
-        };
-        let age_s = self.traffic.age_s(about.last_modified.timestamp());
-        let version = Version(about.e_tag.ok_or_else(|| without_tag(name))?);
-        Ok(Some(Register {
-            bytes,
-            version,
-            age_s,
-        }))
+        let mut patience = self.patience();
+        let mut readings = 1;
+        loop {
+            let Some(found) = self.read_once(name)? else {
+                return Ok(None);
+            };
+            if self.tags.fit(&found.version.0, &found.bytes) {
+                self.tags.note(&found.version.0, &found.bytes);
+                return Ok(Some(found));
+            }
+            if readings == READINGS_MAX || !patience.wait(0) {
+                self.tags.note(&found.version.0, &found.bytes);
+                return Ok(Some(found));
+            }
+            readings += 1;
+            tracing::info!("read {name}: its version and its bytes do not fit: read again");
+        }
     }
 
     /// No two writes have the same bytes, so what stands there after an answer that was lost tells whether it was done.
@@ -44,7 +61,11 @@ impl Registers for Client {
         let mut patience = self.patience();
         loop {
             let (failure, words) = match Client::put(self, name, &bytes, mode(expect)) {
-                Ok(tag) => return tag.map(Version).ok_or_else(|| without_tag(name)),
+                Ok(tag) => {
+                    let tag = tag.ok_or_else(|| without_tag(name))?;
+                    self.tags.note(&tag, &bytes);
+                    return Ok(Version(tag));
+                }
                 Err(failed) => failed,
             };
             let asked_s = match failure {
@@ -77,6 +98,50 @@ impl Registers for Client {
     fn remove(&self, name: &str) -> Result<()> {
         Client::delete(self, name)
     }
+}
+
+impl Client {
+    /// What one request finds.
+    pub(crate) fn read_once(&self, name: &str) -> Result<Option<Register>> {
+        let (bytes, about) = match Client::get(self, name, None, OBJECT_BYTES_MAX) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            got => got?,
+        };
+        let age_s = self.traffic.age_s(about.last_modified.timestamp());
+        let version = Version(about.e_tag.ok_or_else(|| without_tag(name))?);
+        Ok(Some(Register {
+            bytes,
+            version,
+            age_s,
+        }))
+    }
+}
+
+/// What a store's tags are made of: the MD5 of the bytes, or something that tells nothing of them, as where the store
+/// encrypts by keys of its own.
+#[derive(Default, Debug)]
+pub(crate) struct Tags {
+    /// Not set again once it is: all tags of a store are of one kind, and a reading that mixes versions proves nothing.
+    are_md5: OnceLock<bool>,
+}
+
+impl Tags {
+    /// Whether the tag can be that of these bytes.
+    fn fit(&self, tag: &str, bytes: &[u8]) -> bool {
+        self.are_md5.get() == Some(&false) || is_md5(tag, bytes)
+    }
+
+    /// Learns from a tag and bytes that belong together.
+    fn note(&self, tag: &str, bytes: &[u8]) {
+        self.are_md5.get_or_init(|| is_md5(tag, bytes));
+    }
+}
+
+fn is_md5(tag: &str, bytes: &[u8]) -> bool {
+    let digest = Md5::digest(bytes);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    tag.trim_matches('"')
+        .eq_ignore_ascii_case(&digits.collect::<String>())
 }
 
 fn without_tag(name: &str) -> Error {

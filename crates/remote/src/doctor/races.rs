@@ -1,5 +1,7 @@
 //! Whether conditions are kept, alone and where many write at once.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use bytes::Bytes;
 use object_store::{PutMode, UpdateVersion};
 use onefold_store::objects::ObjectStore;
@@ -7,6 +9,7 @@ use onefold_store::registry::registers::Registers;
 use onefold_store::{Error, Result};
 
 use super::{Trials, Verdict};
+use crate::answer::{self, Failure};
 use crate::client::Client;
 
 /// Races of each kind.
@@ -14,6 +17,13 @@ const ROUNDS: usize = 8;
 /// Who takes part in a race.
 const RACERS: usize = 16;
 
+/// Writes while others read.
+const SWAPS: usize = 64;
+/// Who reads meanwhile.
+const READERS: usize = 4;
+
+const TORN: &str = "use another store, or another way to keep tags: versitygw does so with --sidecar, and not with extended \
+     attributes of the file system";
 const SHARED: &str = "use another store. Known to let several win: SeaweedFS before its change 8801, versitygw before 1.8.0; \
      Garage has no conditional writes as far as is known";
 
@@ -67,6 +77,76 @@ fn swap(tag: &str) -> PutMode {
         e_tag: Some(tag.to_owned()),
         version: None,
     })
+}
+
+/// One replaces an object again and again while others read it: nobody may get a version with the bytes before it.
+pub(super) fn versions(trials: &mut Trials<'_>) -> Result<()> {
+    const TRIAL: &str = "version and bytes";
+    let name = trials.name("version");
+    let [one, other] = trials.connections;
+    let first = Bytes::from(bytes_of(0));
+    ObjectStore::put(one, &name, &[&first])?;
+    let is_done = AtomicBool::new(false);
+    let (written, read) = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| scope.spawn(|| read_until(other, &name, &is_done)))
+            .collect();
+        let written = replace_often(one, &name);
+        is_done.store(true, Relaxed);
+        let joined = readers.into_iter().map(|reader| reader.join());
+        let read: Result<Vec<_>> = joined
+            .map(|read| read.expect("a reader does not panic"))
+            .collect();
+        (written, read)
+    });
+    let (tags, read) = (written?, read?.concat());
+    let is_torn = |(tag, bytes): &(String, Vec<u8>)| {
+        tags.iter()
+            .position(|written| written == tag)
+            .is_some_and(|at| !(at..tags.len()).any(|at| bytes_of(at) == *bytes))
+    };
+    match read.iter().filter(|found| is_torn(found)).count() {
+        0 => {
+            let seen = format!("{} readings beside {SWAPS} writes fit", read.len());
+            trials.tell(TRIAL, Verdict::Good, seen);
+        }
+        torn => {
+            let seen = format!(
+                "{torn} of {} readings gave a version with the bytes before it",
+                read.len()
+            );
+            trials.tell_with(TRIAL, Verdict::Unshared, seen, Some(TORN));
+        }
+    }
+    Ok(())
+}
+
+fn bytes_of(write: usize) -> Vec<u8> {
+    format!("write {write:04}").into_bytes()
+}
+
+/// The tags of all writes, in order.
+fn replace_often(client: &Client, name: &str) -> Result<Vec<String>> {
+    let mut tags = Vec::new();
+    for write in 0..=SWAPS {
+        let bytes = Bytes::from(bytes_of(write));
+        match client.put(name, &bytes, PutMode::Overwrite) {
+            Ok(tag) => tags.push(tag.unwrap_or_default()),
+            Err((Failure::NoAnswer(_) | Failure::Conflict, _)) => tags.push(String::new()),
+            Err((failure, words)) => return Err(answer::error("write", name, failure, words)),
+        }
+    }
+    Ok(tags)
+}
+
+fn read_until(client: &Client, name: &str, is_done: &AtomicBool) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut read = Vec::new();
+    while !is_done.load(Relaxed) || read.is_empty() {
+        if let Some(found) = client.read_once(name)? {
+            read.push((found.version.0, found.bytes));
+        }
+    }
+    Ok(read)
 }
 
 /// Many put one name at once.

@@ -72,5 +72,5 @@ fn no_root_is_lost_in_a_race_where_one_request_in_ten_fails() {
         truncated: 100,
     };
     fake.fail_at_random(rates, 5);
-    conformance::lose_no_root_in_a_race(&(one, other));
+    conformance::lose_no_root_in_a_race(&(one, other), 200);
 }

@@ -28,7 +28,7 @@ fn a_store_that_keeps_conditions_is_good() {
     fake.tell_the_time();
     let found = examined(&fake);
     assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
-    assert_eq!(found.len(), 10);
+    assert_eq!(found.len(), 11);
 }
 
 #[test]
@@ -61,6 +61,16 @@ fn a_store_that_ignores_conditions_cannot_be_shared() {
         finding.seen.contains("a name that was taken"),
         "{finding:?}"
     );
+}
+
+#[test]
+fn a_store_whose_readings_mix_versions_cannot_be_shared() {
+    let fake = Fake::start();
+    fake.tell_the_time();
+    fake.speak(Dialect::TagsBeforeBytes);
+    let found = examined(&fake);
+    let finding = of(&found, "version and bytes");
+    assert_eq!(finding.verdict, Verdict::Unshared, "{finding:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use onefold_remote::{Options, Remote};
 use onefold_store::registry::registers::Expect;
 use onefold_store::{Error, Place, forgotten};
 
-use crate::fake::{Fake, Fault};
+use crate::fake::{Dialect, Fake, Fault};
 use crate::fixture::{connect, location, options, place};
 
 const NAME: &str = "containers/ab/ab00000000000001";
@@ -254,4 +254,21 @@ fn an_age_is_by_the_stores_own_clock() {
         .expect("it is there")
         .age_s;
     assert_eq!(age, Some(3600));
+}
+
+#[test]
+fn a_version_is_never_read_with_the_bytes_before_it() {
+    let fake = Fake::start();
+    fake.speak(Dialect::TagsBeforeBytes);
+    let [one, other] = [1, 2].map(|seed| connect(&fake.endpoint(), "p", seed).registers());
+    let name = "sessions/0123456789abcdef";
+    let first = one.write(name, &Expect::Absent, b"active").unwrap();
+    let second = one
+        .write(name, &Expect::Version(first), b"committing")
+        .unwrap();
+    let found = other.read(name).unwrap().expect("it was written");
+    assert_eq!(
+        (&found.bytes[..], found.version),
+        (&b"committing"[..], second)
+    );
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
+use md5::{Digest, Md5};
 use onefold_io::Random;
 
 use super::BUCKET;
@@ -17,6 +18,8 @@ pub struct Object {
     bytes: Bytes,
     tag: String,
     modified_unix_s: i64,
+    /// What the next reading gives with the tag, where that is written first.
+    before: Option<Bytes>,
 }
 
 pub struct Bucket {
@@ -197,10 +200,17 @@ impl Bucket {
                 .push((self.requests.len() as u64 + 2, unconditional));
             return with_tag(answer(200, Bytes::new()), &self.next_tag());
         }
+        let is_tag_first = self.dialect == Dialect::TagsBeforeBytes;
+        let tag = match is_tag_first {
+            true => md5_tag(&asked.body),
+            false => self.next_tag(),
+        };
+        let before = self.objects.remove(key).filter(|_| is_tag_first);
         let object = Object {
             bytes: asked.body.clone(),
-            tag: self.next_tag(),
+            tag,
             modified_unix_s: self.now_unix_s,
+            before: before.map(|before| before.bytes),
         };
         let done = with_tag(answer(200, Bytes::new()), &object.tag);
         self.objects.insert(key.to_owned(), object);
@@ -209,14 +219,15 @@ impl Bucket {
 
     fn next_tag(&mut self) -> String {
         self.versions += 1;
-        format!("\"{:032x}\"", self.versions)
+        format!("\"version-{}\"", self.versions)
     }
 
-    fn get(&self, key: &str, asked: &Asked) -> Response<Bytes> {
-        let Some(object) = self.objects.get(key) else {
+    fn get(&mut self, key: &str, asked: &Asked) -> Response<Bytes> {
+        let Some(object) = self.objects.get_mut(key) else {
             return refusal(404, "NoSuchKey");
         };
-        let len = object.bytes.len();
+        let all = object.before.take().unwrap_or(object.bytes.clone());
+        let len = all.len();
         let (status, range) = match asked
             .header("range")
             .and_then(|it| it.strip_prefix("bytes="))
@@ -227,7 +238,7 @@ impl Bucket {
         let Some((from, to)) = range else {
             return refusal(416, "InvalidRange");
         };
-        let bytes = object.bytes.slice(from..to);
+        let bytes = all.slice(from..to);
         let content_len = bytes.len();
         let body = if asked.method == "HEAD" {
             Bytes::new()
@@ -297,6 +308,12 @@ fn bounds(range: &str, len: usize) -> Option<(usize, usize)> {
         _ => return None,
     };
     (from < to).then_some((from, to))
+}
+
+fn md5_tag(bytes: &[u8]) -> String {
+    let digest = Md5::digest(bytes);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    format!("\"{}\"", digits.collect::<String>())
 }
 
 fn date(unix_s: i64) -> String {

@@ -62,4 +62,6 @@ pub enum Dialect {
     LooksThenWrites,
     /// It takes no notice of conditions.
     IgnoresConditions,
+    /// A tag, the MD5 of its bytes, is there a moment before the bytes: the next reading gives it with the bytes before.
+    TagsBeforeBytes,
 }
