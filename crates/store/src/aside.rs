@@ -21,7 +21,7 @@ use crate::{Error, Result};
 /// A container that was set aside.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Aside {
-    /// Whose name it had.
+    /// The container's name before it was set aside.
     pub id: ContainerId,
     /// The name that it has.
     pub object: String,
@@ -133,7 +133,7 @@ pub(crate) fn read_through(
     Ok(())
 }
 
-/// What is stored, as it were with this container under its own name.
+/// Returns the stored objects as if this container had its own name again.
 fn under_its_name(stored: &Stored, aside: &Aside) -> Stored {
     let objects = UnderItsName {
         objects: Arc::clone(&stored.objects),

@@ -174,7 +174,7 @@ impl BlockHeader {
     }
 }
 
-/// That a block's bytes, raw or stored, are no more than there can be: who goes by that allocates no more.
+/// Checks that a block's bytes, raw or stored, are no more than a block can have: only then is room allocated for them.
 pub(crate) fn check_len(len: u64, max: usize, object: &str, offset: u64) -> Result<()> {
     if len <= max as u64 {
         return Ok(());
@@ -212,7 +212,7 @@ pub(crate) fn stored_len(header: &[u8], object: &str, offset: u64) -> Result<usi
     Ok(BlockHeader::decode(header, object, offset)?.stored_len as usize)
 }
 
-/// That a whole stored block is block `number`, with the right length and checksum. Its seal needs a key.
+/// Checks that a whole stored block is block `number`, with the right length and checksum. Its seal needs a key.
 ///
 /// # Errors
 /// Damage, with container, block and offset ([`Error::is_damage`]).
@@ -274,7 +274,7 @@ pub fn find_header(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// What compresses to nothing could else say that it is millions of chunks.
+    /// A small block that compresses to nothing could otherwise claim to hold millions of chunks.
     #[test]
     fn a_block_of_empty_chunks_or_of_too_many_is_damage() {
         let lens = |lens: &[u32]| {

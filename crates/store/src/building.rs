@@ -52,7 +52,7 @@ pub struct Finished {
     pub bytes: Vec<u8>,
     /// Sealed table and footer.
     pub tail: Vec<u8>,
-    /// What it holds.
+    /// Chunks of the container.
     pub table: Table,
     /// Among the containers under way: dropped, it is another's.
     pub _place: Option<Taken>,

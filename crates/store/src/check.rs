@@ -27,7 +27,7 @@ use crate::slots::{self, Slot};
 use crate::sweep::Progress;
 use crate::{ChunkRef, Error, Result, condemned};
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Default, Debug)]
 pub struct CheckReport {
     /// Roots looked at.
@@ -40,8 +40,8 @@ pub struct CheckReport {
     pub chunks_read: u64,
     /// Everything that is not as it was written, in words, in order of discovery.
     pub damage: Vec<Error>,
-    /// What another version of the program made, which says nothing to this one: no damage, but nothing that was
-    /// checked either.
+    /// Objects that another version of the program made. This version cannot judge them: they are no damage, but were
+    /// not checked either.
     pub other_versions: Vec<Error>,
     /// Roots that cannot be read whole.
     pub damaged_roots: Vec<RootId>,
@@ -54,11 +54,11 @@ pub struct CheckReport {
     pub broken: BTreeSet<ContainerId>,
     /// Containers that a repair set aside: no damage, but a repair may take them back.
     pub set_aside: Vec<Aside>,
-    /// What is lost by it.
+    /// Chunks that are lost by the damage.
     pub hurt: Hurt,
 }
 
-/// What is lost: whoever knows files can ask of each reference whether it still leads to its chunk.
+/// Lost containers and chunks: a caller who knows files can ask of each reference whether it still leads to its chunk.
 #[derive(Default, Debug)]
 pub struct Hurt {
     /// Containers that are missing, or that cannot be opened; what can be read of these all the same is `elsewhere`.
@@ -114,7 +114,7 @@ impl Repository {
         let mut listed = self
             .shared
             .containers_past(&mut |error| check.tolerate(Err(error)).map(|_: Option<()>| ()))?;
-        // Of a folder that cannot be listed that was just noted.
+        // The error of a folder that cannot be listed was noted just now.
         let mut is_noted = |error: Error| match error.is_loss() || error.is_other_version() {
             true => Ok(()),
             false => Err(error),
@@ -185,7 +185,7 @@ impl Check<'_> {
         }
     }
 
-    /// What `look` notes of damage a repair mends.
+    /// Runs `look`, and notes that a repair mends the damage that it finds.
     fn mendable<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.report.damage.len();
         let looked = look(self);
@@ -357,8 +357,8 @@ impl Check<'_> {
             let (opened, is_read) = match Opened::read(&self.repository.shared, *id) {
                 // Deleted by a sweep while we looked: nothing refers to it.
                 Err(error) if error.is_not_found() => continue,
-                // What is left of it may be all that is referred to: `search` finds that out. No table of such a one is
-                // believed unread, however little is to be read.
+                // The roots may refer only to the part of the container that is left: `search` finds that out. The
+                // table of such a container is always read, even where little is to be read.
                 Err(error) if error.is_loss() => {
                     let left = self.repository.shared.recover(*id, &error, false)?;
                     self.note(error);

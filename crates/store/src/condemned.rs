@@ -53,7 +53,7 @@ impl ListId {
         }
     }
 
-    /// What else lies in the folder is somebody else's.
+    /// Returns the id of a list's object; `None` for a file of somebody else.
     fn of_object(name: &str) -> Option<Self> {
         let number = name.strip_prefix(CONDEMNED_FOLDER)?.strip_prefix('/')?;
         hex_number(number, 16).map(Self::Sweep)

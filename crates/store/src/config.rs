@@ -1,7 +1,7 @@
-//! The repository's configuration: what never changes after `init`. Specified in FORMAT.md, "Config".
+//! The repository's configuration, which never changes after `init`. Specified in FORMAT.md, "Config".
 //!
-//! It is stored in the clear, twice in one file, and once more inside each key slot, sealed with the master key: what
-//! the clear copy says is believed only where it equals the sealed one.
+//! The configuration is stored in the clear, twice in one file, and once more inside each key slot, sealed with the
+//! master key: the clear copy is believed only where it equals the sealed one.
 
 use onefold_chunk::Chunker;
 use onefold_io::frame::{self, FrameKind};
@@ -22,7 +22,7 @@ pub const CONFIG_OBJECT: &str = "config";
 /// The name of a second such object, read where the first is gone.
 pub const CONFIG_COPY_OBJECT: &str = "config.copy";
 
-/// What is sealed, and how.
+/// Encryption of a repository.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encryption {
     /// Nothing is sealed and fingerprints are unkeyed: for research, and for disks that are encrypted already.
@@ -55,12 +55,12 @@ impl Encryption {
     }
 }
 
-/// What never changes after `init`.
+/// Configuration of a repository; it never changes after `init`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The repository's name, random.
     pub repository: [u8; 16],
-    /// What is sealed.
+    /// Encryption of the stored data and names.
     pub encryption: Encryption,
     /// The chunker of file contents, by name.
     pub chunker: String,
@@ -98,7 +98,7 @@ impl Config {
             .map_err(|error| Error::Option(error.to_string()))
     }
 
-    /// That a new repository may have this chunker with this mean.
+    /// Checks that a new repository may have this chunker with this mean.
     ///
     /// # Errors
     /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`] or [`LONG_CUT_BYTES_MAX`].

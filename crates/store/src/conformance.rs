@@ -1,6 +1,6 @@
-//! What every implementation of a trait of this crate must do: one suite a trait, which whoever implements it runs in a
-//! test. Each panics where something is not as the trait promises; random operations are compared with a naive twin,
-//! and the seed is printed with what differs.
+//! Conformance suites: the promises of this crate's traits. There is one suite a trait, and every implementation runs
+//! it in a test. Each panics where something is not as the trait promises; random operations are compared with a naive
+//! twin, and the seed is printed with the difference.
 
 mod objects;
 mod registry;

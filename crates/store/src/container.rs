@@ -22,7 +22,7 @@ pub const HEADER: FrameKind = FrameKind {
 /// Header: a frame around id 8, stream 1, reserved 7, salt 16.
 pub const HEADER_BYTES: usize = frame::OVERHEAD_BYTES + 32;
 
-/// What a container holds: file contents or metadata. Restore wants them apart.
+/// Kind of content of a container: file contents or metadata. Restore wants them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamKind {
     /// File contents.
@@ -55,7 +55,7 @@ impl StreamKind {
 pub struct Header {
     /// Its name.
     pub id: ContainerId,
-    /// What it holds.
+    /// Kind of the container's content.
     pub stream: StreamKind,
     /// Makes its sealing key unique.
     pub salt: [u8; SALT_BYTES],

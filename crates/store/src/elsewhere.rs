@@ -1,10 +1,9 @@
-//! Where chunks are that their own container and the index do not give.
+//! Search for chunks that neither their own container nor the index leads to.
 //!
-//! What always holds: all containers are listed and their tables read once a session, whatever the number of chunks
-//! that are asked for; what is kept of it is a filter of all chunks, of some KiB a container. A chunk that is nowhere
-//! costs a look at the filter; one that is somewhere is most often in the container where the one before it was, and
-//! tables are searched for the rest.
-//!
+//! Invariant: all containers are listed and their tables read once a session, whatever the number of chunks that are
+//! asked for; a filter of all chunks is kept of it, of some KiB a container. A chunk that is nowhere costs a look at
+//! the filter; a chunk that is somewhere is most often in the container where the one before it was, and tables are
+//! searched for the rest.
 //! A session lists again when a container that it saw is gone: a repair moves what is good of damaged containers,
 //! whoever reads them. One without a pin (a repository that it may not write) can be swept by others, too, and looks
 //! again after ever more chunks that it did not find. Only containers that are new to it are read. A container that the
@@ -20,15 +19,15 @@ use crate::opened::Opened;
 use crate::repository::Shared;
 use crate::{Error, Result, container};
 
-/// Of the filter for each container: two bytes a chunk where it holds 4,000, and then the filter errs about one in a
-/// thousand chunks.
+/// Bytes of the filter for each container: two bytes a chunk where a container holds 4,000, and then the filter errs
+/// about once in a thousand chunks.
 const FILTER_BYTES_A_CONTAINER: usize = 8 << 10;
 /// 50 million chunks have ten bits each: it errs about one in a hundred.
 const FILTER_BYTES_MAX: usize = 64 << 20;
 /// Chunks in vain, after which it looks again at the latest.
 const PATIENCE_MAX: u32 = 1024;
 
-/// What a session's readers know of all containers.
+/// Knowledge of a session's readers about all containers.
 pub struct Elsewhere {
     is_pinned: bool,
     survey: Option<Survey>,
@@ -48,7 +47,7 @@ impl Elsewhere {
     /// it is looked for only where another does, too. `gone` is a container that was found gone.
     ///
     /// # Errors
-    /// What the device said where a container that may hold the chunk cannot be read.
+    /// The error of the device where a container that may hold the chunk cannot be read.
     pub fn find(
         &mut self,
         shared: &Shared,
@@ -126,7 +125,7 @@ struct Survey {
     patience: u32,
 }
 
-/// What came of a search.
+/// Result of a search.
 #[derive(Default)]
 struct Search {
     found: Option<ContainerId>,

@@ -15,13 +15,13 @@ pub enum Error {
     /// There is no repository here.
     #[error("no repository here: {what}")]
     NoRepository {
-        /// What is missing.
+        /// Name of the missing object.
         what: String,
     },
     /// A repository was to be made where something stands already.
     #[error("cannot make a repository here: {what}")]
     NotEmpty {
-        /// What stands there.
+        /// Name of the object that stands there.
         what: String,
     },
     /// No key slot opens with this password.
@@ -88,10 +88,10 @@ pub enum Error {
         /// Where it was when the reference was made.
         container: ContainerId,
     },
-    /// It would be longer than what can be read again.
+    /// An object would be longer than what can be read again.
     #[error("{what} of {bytes} bytes cannot be stored: at most {bytes_max} can be read again")]
     TooLong {
-        /// What was to be stored.
+        /// Name of the object that was to be stored.
         what: &'static str,
         /// Its length.
         bytes: u64,
@@ -152,7 +152,7 @@ impl Error {
         }
     }
 
-    /// That the system has no thread for `what`.
+    /// The error of a system that has no thread for `what`.
     pub fn no_thread(what: &str, source: &std::io::Error) -> Self {
         Self::Machine(format!(
             "no thread can be started for {what}, this process or its user may have no more: {source}"

@@ -1,9 +1,9 @@
-//! What a dry run would have stored by now, in bounded RAM: exactly up to some half a million chunks, beyond that in a
-//! filter.
+//! Chunks that a dry run would have stored by now, in bounded RAM: exactly up to some half a million chunks, beyond
+//! that in a filter.
 //!
-//! What always holds: a chunk that was added is found. Beyond [`EXACT_MAX`] a chunk that was not may be found too, so
-//! the dry run counts a little less than a real one would store: one chunk in a thousand of eight million, one in 30 of
-//! 16 million.
+//! Invariant: a chunk that was added is found. Beyond [`EXACT_MAX`] a chunk that was not may be found too, so the dry
+//! run counts a little less than a real one would store: one chunk in a thousand of eight million, one in 30 of 16
+//! million.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use onefold_index::filters::BlockedBloom;
 
 use crate::Result;
 
-/// So many new chunks a dry run counts exactly: they take 10 MiB.
+/// New chunks that a dry run counts exactly: they take 10 MiB.
 pub const EXACT_MAX: usize = 1 << 19;
 /// The filter's bytes.
 const FILTER_BYTES: usize = 16 << 20;

@@ -24,10 +24,10 @@ use crate::{Error, Result};
 pub const INDEX_FOLDER: &str = "index";
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
-/// So long a repository that is opened waits for the index's locks: who reads can do without, who writes waits as long
-/// as it takes.
+/// Time that an opened repository waits for the index's locks, in milliseconds: a reader can do without, a writer waits
+/// as long as it takes.
 const READER_WAIT_MS: u64 = 2000;
-/// Of whoever has an index open that has one opener.
+/// Lock of a process that has an index of one opener open.
 const OPENER_LOCK: &str = "opener.lock";
 
 fn is_denied(error: &Error) -> bool {
@@ -69,7 +69,7 @@ impl RepositoryIndex {
         };
         if index.has_many_openers() {
             match index.open_waiting(options, Some(READER_WAIT_MS)) {
-                // Who asked for it must change it.
+                // The user asked for this budget, and must change it.
                 Err(error @ Error::Index(onefold_index::Error::Budget { .. })) => {
                     return Err(error);
                 }

@@ -100,13 +100,13 @@ impl Ingested {
         Ok(self.dir.sync()?)
     }
 
-    /// What the whole frames list, and where they end.
+    /// Returns the containers in the whole frames, and the end of these in the file, in bytes.
     fn read_whole(&self) -> Result<(Vec<ContainerId>, u64)> {
         let disk = match self.dir.open(FILE) {
             Err(error) if is_no_list(&error) => return Ok((Vec::new(), 0)),
             other => other?,
         };
-        // What stands behind so many is no list: it is cut off as a torn end is.
+        // A list that is longer than this is damaged: the rest is cut off as a torn end is.
         read_list(&*disk, OBJECT_BYTES_MAX)
     }
 
@@ -125,7 +125,7 @@ fn is_no_list(error: &onefold_io::Error) -> bool {
 /// How often a list that became shorter while it was read is read anew.
 const READS_MAX: u32 = 4;
 
-/// What the whole frames of at most `bytes_max` bytes list, and where they end.
+/// Returns the containers in the whole frames of at most `bytes_max` bytes, and the end of these.
 fn read_list(disk: &dyn Disk, bytes_max: u64) -> Result<(Vec<ContainerId>, u64)> {
     for _ in 0..READS_MAX {
         let mut bytes = vec![0; disk.len()?.min(bytes_max) as usize];

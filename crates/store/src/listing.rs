@@ -1,4 +1,4 @@
-//! What there is, for people who look: containers with their sizes, and who is at work.
+//! Lists for people: containers with their sizes, and sessions at work.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
@@ -10,7 +10,7 @@ use crate::registry::PinInfo;
 use crate::repository::{Repository, warn_of_loss};
 use crate::{Error, Result};
 
-/// Of a container: the stream that its chunks are of, and these with their lengths in bytes.
+/// Contents of a container: their kind, and the chunks with their lengths in bytes.
 pub type Contents = (StreamKind, Vec<(Fingerprint, u32)>);
 
 impl Repository {
@@ -22,8 +22,8 @@ impl Repository {
         self.shared.container_lengths_past(&mut warn_of_loss)
     }
 
-    /// What a container is of, and its chunks with their lengths in bytes, as they stand in it; `None` where it is
-    /// gone.
+    /// Returns the kind of a container's content, and its chunks with their lengths in bytes, in the container's order;
+    /// `None` where it is gone.
     ///
     /// # Errors
     /// Damage ([`Error::is_damage`]) or another version's container ([`Error::is_other_version`]), when it was read

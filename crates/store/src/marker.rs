@@ -1,4 +1,4 @@
-//! What the roots refer to, followed to where it is: a mark for each chunk of each container.
+//! Marks of the chunks that roots refer to, each with the container where it is now.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = PIECE_MARKS * MARK_BYTES + CHECKSUM_BYTES;
 /// How a reference comes to a container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Way {
-    /// It names it.
+    /// The reference names the container.
     Direct = 0,
     /// By the index, from a container that is gone, or may go.
     Followed = 1,
@@ -56,7 +56,7 @@ pub struct Marks {
     runs: Vec<Range<u64>>,
 }
 
-/// What the roots refer to in one container.
+/// References that roots have to one container.
 pub struct ContainerMarks {
     /// The container.
     pub id: ContainerId,
@@ -131,7 +131,7 @@ impl Marks {
         Ok(())
     }
 
-    /// What a [`Marker`] gives its marks to.
+    /// Returns a function that takes the marks of a [`Marker`].
     pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, Way) -> Result<()> {
         |container, fingerprint, way| self.add(container, fingerprint, way)
     }
@@ -230,10 +230,10 @@ fn merge(
 
 /// One sorted run, read a piece at a time; or what is in RAM.
 struct Source<'a> {
-    /// What is left of it.
+    /// The run and the part of it that is not read yet; `None` for marks in RAM.
     run: Option<(&'a Spilled, Range<u64>)>,
     ready: Cow<'a, [Mark]>,
-    /// Of those that are ready, the next one.
+    /// Number of the next mark in `ready`.
     at: usize,
 }
 

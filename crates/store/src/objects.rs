@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::{Error, Result};
 pub(crate) use twice::{read_twice_at_most, unless_damaged};
 
-/// What all names of unfinished objects begin with; they are never listed.
+/// Beginning of the names of all unfinished objects; they are never listed.
 pub const TEMPORARY_PREFIX: &str = "tmp-";
 
 /// No object but a container is longer, in bytes: the sweep's list would name 16 million containers. What is longer is
@@ -48,14 +48,14 @@ pub trait ObjectStore: Send + Sync {
     /// The object's bytes from `offset` on into `buf`, whole.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::NotFound`], or [`ErrorKind::Short`] where the object ends before; failures of the device.
+    /// Kind [`ErrorKind::NotFound`], or [`ErrorKind::Short`] where the object ends before; failures of the device.
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()>;
 
     /// The object's last bytes, at most `bytes_max` of them, and its whole length in bytes. One request where requests
     /// are dear.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::NotFound`]; failures of the device.
+    /// Kind [`ErrorKind::NotFound`]; failures of the device.
     fn get_tail(&self, name: &str, bytes_max: usize) -> Result<(Vec<u8>, u64)> {
         let len = self.len(name)?;
         let mut tail = vec![0; len.min(bytes_max as u64) as usize];
@@ -147,8 +147,8 @@ pub trait ObjectStore: Send + Sync {
     /// leave both names.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::NotFound`] where there is no `from`, or [`ErrorKind::Exists`] where `to` is taken; failures
-    /// of the device.
+    /// Kind [`ErrorKind::NotFound`] where there is no `from`, or [`ErrorKind::Exists`] where `to` is taken; failures of
+    /// the device.
     fn rename_new(&self, from: &str, to: &str) -> Result<()> {
         let bytes = self.get(from)?;
         self.put_if_absent(to, &[&bytes])?;
@@ -167,7 +167,8 @@ pub trait ObjectStore: Send + Sync {
     /// Failures of the device.
     fn make_folder(&self, folder: &str) -> Result<()>;
 
-    /// What was begun and is not finished, of the living and of the dead. Nothing, where an object is put at once.
+    /// Returns the names of objects that were begun and are not finished, by processes that live or have died. Empty
+    /// where an object is put at once.
     ///
     /// # Errors
     /// Failures of the device.
@@ -175,8 +176,8 @@ pub trait ObjectStore: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Removes such as [`unfinished`](Self::unfinished) named, of which it is known that nobody who lives began them.
-    /// What is finished by now stays.
+    /// Removes unfinished objects that [`unfinished`](Self::unfinished) has named. The caller knows that no living
+    /// process has begun them. Objects that are finished by now stay.
     ///
     /// # Errors
     /// Failures of the device.
@@ -346,7 +347,7 @@ impl ObjectStore for LocalObjects {
         let mut look = |dir: &dyn Dir, last: &str, name| match dir.len_of(last) {
             // Deleted since it was listed.
             Err(error) if error.kind == ErrorKind::NotFound => {}
-            // It is there all the same: whoever opens it hears why.
+            // The object is there all the same: opening it tells the reason.
             len => found.push((name, len.unwrap_or(0))),
         };
         let folder = self.root.open_subdir(prefix)?;

@@ -1,7 +1,7 @@
 //! A container that was opened: its header and descriptors, and how they lead to blocks and chunks.
 //!
-//! What always holds: nothing that a table says leads outside of its container, and no chunk is given that was not
-//! compared with its fingerprint's line.
+//! Invariant: nothing that a table says leads outside of its container, and no chunk is returned that was not compared
+//! with its fingerprint in the table.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub struct Opened {
 
 /// Why bytes cannot be had, to be told again and again.
 struct Loss {
-    /// What the device said, if it did.
+    /// Kind of the device's error, if it was one.
     kind: Option<ErrorKind>,
     what: String,
 }
@@ -100,7 +100,7 @@ impl Opened {
         }
     }
 
-    /// That it may have held more, and why that cannot be read.
+    /// Notes that the container may have held more chunks, and why these cannot be read.
     pub(crate) fn partly(mut self, why: &Error) -> Self {
         let kind = match why {
             Error::Io(error) => Some(error.kind),
@@ -263,7 +263,7 @@ impl Opened {
         slices
     }
 
-    /// That a chunk's content has the fingerprint that the table says.
+    /// Checks that a chunk's content has the fingerprint that the table says.
     ///
     /// # Errors
     /// `Damaged`, with both.

@@ -19,11 +19,11 @@ pub struct Place {
     /// The folder of this machine: the index, and the sweep's working file. All of it is advice or scratch, so it may be
     /// deleted at any time.
     pub own: Arc<dyn Dir>,
-    /// What the objects are best asked for at a time.
+    /// Limits and preferences of the storage, such as requests at once.
     pub ways: Ways,
 }
 
-/// What a place takes at a time.
+/// Limits and preferences of a place's storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ways {
     /// Objects that are stored at once.

@@ -32,7 +32,7 @@ pub trait Names: Clone + Default {
 /// A rule without which the protocol loses data. The model takes each out once and must find the loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
-    /// What stands on a list is never counted on again: it is only ever deleted.
+    /// A container on a list is never counted on again: it is only ever deleted.
     CondemnedForEver,
     /// A session commits by one decision in its register, which fails once the session is revoked.
     CommitByDecision,
@@ -80,7 +80,7 @@ impl Rules {
     }
 }
 
-/// That the driver does what comes next: anything else is a mistake of ours.
+/// Checks that the driver does the next step: any other is a mistake of ours.
 #[track_caller]
 fn expect<S: PartialEq + std::fmt::Debug>(step: S, done: S) {
     assert_eq!(done, step, "the protocol was left");

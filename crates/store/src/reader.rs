@@ -42,7 +42,7 @@ pub struct ChunkReader {
     tables: Cache<ContainerId, Opened>,
     /// By where they begin in their container: of a damaged one, more of its table may come with the next look.
     blocks: Cache<(ContainerId, u64), Vec<u8>>,
-    /// What users made of chunks' bytes.
+    /// Values that users have decoded from chunks' bytes.
     decoded: Cache<(ContainerId, Fingerprint, u32), Decoded>,
     /// For stored blocks that are read together.
     room: Vec<u8>,
@@ -60,11 +60,12 @@ type Decoded = Arc<dyn Any + Send + Sync>;
 pub(crate) const METADATA_CACHE_BYTES: usize = 36 << 20;
 /// Some blocks of data, or one of metadata.
 pub(crate) const DATA_CACHE_BYTES: usize = 16 << 20;
-/// What is read in order, once, needs the last block.
+/// Bytes of the block cache where everything is read in order, once, which needs the last block only.
 pub(crate) const SMALL_CACHE_BYTES: usize = 2 << 20;
-/// Of descriptors, at most; where there is little room for blocks, half as much as for these.
+/// Most bytes of cached descriptors; a reader with a small block cache has half of that cache's size.
 const TABLE_CACHE_BYTES: usize = 8 << 20;
-/// Of values that users made of chunks' bytes, at most: one of the largest recipe chunks, or a hundred usual ones.
+/// Most bytes of cached values that users decoded from chunks: one of the largest recipe chunks, or a hundred usual
+/// ones.
 const DECODED_CACHE_BYTES: usize = 4 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
@@ -91,8 +92,8 @@ impl ChunkReader {
         })
     }
 
-    /// What `decode` makes of the chunk's bytes, which it gives with the heap bytes that it takes. The last such values
-    /// are kept, so a chunk that many refer to is decoded once. For each chunk there is one type of value.
+    /// Returns the value that `decode` makes of the chunk's bytes; `decode` returns it with its heap bytes. The last
+    /// values are kept, so a chunk that many refer to is decoded once. For each chunk there is one type of value.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -137,7 +138,7 @@ impl ChunkReader {
         };
         match self.read_from(chunk.container, &chunk.fingerprint) {
             Ok(Some(data)) => return Ok(data),
-            // Of one of which only a part can be read, that is why.
+            // The container can be read in part only: this is the reason why the chunk is lost.
             Ok(None) => {
                 let recovered = self.shared.recovered(chunk.container);
                 lost = recovered.and_then(|opened| opened.loss()).unwrap_or(lost);
@@ -223,12 +224,12 @@ impl ChunkReader {
         Ok(missing)
     }
 
-    /// Chunks that a container does not give, from where the index says that they are now, as
-    /// [`read_container`](Self::read_container) does: those that a sweep has moved lie side by side, and one by one
-    /// they would cost a block each. What does not come may be asked for by [`read`](Self::read).
+    /// Reads chunks that a container does not give from the containers that the index names now, as
+    /// [`read_container`](Self::read_container) does: chunks that a sweep has moved lie side by side, and reading one
+    /// by one would cost a block for each. Chunks that are still missing may be asked for by [`read`](Self::read).
     ///
     /// # Errors
-    /// What `visit` returns, and what the index says but for damage.
+    /// Errors of `visit`, and of the index except damage.
     pub fn read_moved(
         &mut self,
         from: ContainerId,
@@ -238,7 +239,7 @@ impl ChunkReader {
         let mut places = vec![None; wanted.len()];
         let asked = self.shared.index.read().lookup(wanted, &mut places);
         match asked.map_err(Error::from) {
-            // Who reads can do without.
+            // A reader can do without the index.
             Err(error) if error.is_loss() => return Ok(()),
             other => other?,
         }
@@ -275,7 +276,7 @@ impl ChunkReader {
             Err(error) if error.is_loss() => {
                 self.found_damaged.lock().insert(id);
             }
-            // Of one that is damaged, it may be in what is lost.
+            // The chunk may be in the lost part of this damaged container.
             Ok(None) if self.shared.recovered(id).is_some() => {
                 self.found_damaged.lock().insert(id);
             }
@@ -366,14 +367,14 @@ impl ChunkReader {
         let mut found = [None];
         let asked = self.shared.index.read().lookup(&[*fingerprint], &mut found);
         if let Err(error) = asked.map_err(Error::from) {
-            // Who reads can do without; who writes makes it anew.
+            // A reader can do without the index; a writer makes it anew.
             if !error.is_loss() {
                 return Err(error);
             }
             found = [None];
         }
         let (shared, elsewhere) = (Arc::clone(&self.shared), Arc::clone(&self.elsewhere));
-        // Of one that should give it, the table may list it all the same.
+        // The table of a container that has failed to give the chunk may list it all the same.
         let mut lists = |id: &ContainerId| {
             let is_there = Some(*id) != gone;
             is_there

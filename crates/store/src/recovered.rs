@@ -1,9 +1,9 @@
-//! What can still be read of damaged containers: who restores must not lose 16 MiB to one bad sector, and may not be
+//! Reads what is left of damaged containers: a restore must not lose 16 MiB to one bad sector, and its user may not be
 //! able to repair.
 //!
-//! The table is taken where footer and seal bear it out, whatever the header is; else the container is searched for
-//! blocks, and their chunks are fingerprinted again. What always holds: a container is searched once, while others who
-//! want it wait; every chunk that a table made so lists was read; RAM is one block and the tables that are kept.
+//! The table is taken where footer and seal confirm it, whatever the header is; else the container is searched for
+//! blocks, and their chunks are fingerprinted again. Invariant: a container is searched once, while others who want it
+//! wait; every chunk in a table that was made so was read; RAM is one block and the tables that are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const LOST_PAGES_MAX: usize = 1024;
 /// How often a container that the device did not give whole is opened anew.
 const LOOKS_MAX: u32 = 16;
 
-/// What all readers of a repository know of damaged containers.
+/// Knowledge of all readers of a repository about damaged containers.
 pub struct Recovered {
     tables: Cache<ContainerId, Opened>,
     /// Those of which nothing can be read.
@@ -71,8 +71,8 @@ impl Shared {
         *looks <= LOOKS_MAX
     }
 
-    /// What can be read of the container that `why` keeps from being opened; `None` where nothing can. The first who
-    /// asks tells so, unless a warning is not wanted.
+    /// Returns what is left of the container that cannot be opened because of `why`; `None` where nothing is. The first
+    /// call for a container logs a warning, unless the caller wants none.
     ///
     /// # Errors
     /// Failures of the device as a whole, and what another version made.
@@ -112,7 +112,7 @@ impl Shared {
         Ok(Some(recovered.tables.put(id, opened, bytes)))
     }
 
-    /// What was known of a container that is gone is forgotten.
+    /// Forgets the findings about a container that is gone.
     pub(crate) fn forget_recovered(&self, id: ContainerId) {
         self.recovered.lock().tables.forget(&id);
     }

@@ -1,4 +1,5 @@
-//! Who is at work in a repository: sessions, which sweeps see and wait for, and locks, which one holds at a time.
+//! Activity in a repository: sessions, which sweeps see and wait for, and locks, each of which has one holder at a
+//! time.
 //!
 //! Always holds, of every implementation: a session whose [`Pin`] was revoked puts no root any more, and a session that
 //! put one was not revoked before. So no root ever stands there that a sweep, which revoked or waited, did not count.
@@ -126,12 +127,12 @@ impl std::fmt::Display for ListId {
     }
 }
 
-/// What a session has come to, as others see it.
+/// State of a session, as others see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PinState {
-    /// It works, and may put a root.
+    /// The session works, and may put a root.
     Active,
-    /// It has decided that this root is there. Whoever sees that may put the root, too.
+    /// The session has decided that this root is there. Everybody who sees that may put the root, too.
     Committing(RootId),
 }
 
@@ -140,9 +141,9 @@ pub enum PinState {
 pub struct Living {
     /// Its name: 16 hexadecimal digits.
     pub name: String,
-    /// What it says of itself.
+    /// The session's description of itself.
     pub info: PinInfo,
-    /// What it has come to.
+    /// State of the session.
     pub state: PinState,
     /// Lists of the condemned that it has read.
     pub seen: Vec<ListId>,
@@ -152,18 +153,18 @@ pub struct Living {
     pub is_stale: bool,
 }
 
-/// What became of a session that was to be revoked.
+/// Result of revoking a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Revoked {
-    /// It can put no root any more.
+    /// The session can put no root any more.
     Revoked,
-    /// It had committed: this root is there now.
+    /// The session had committed: this root is there now.
     Committed(RootId),
-    /// It is not there: it has ended, with or without a root, or was revoked before.
+    /// The session is not there: it has ended, with or without a root, or was revoked before.
     Ended,
 }
 
-/// What one does at a time.
+/// A kind of work that only one process does at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lock {
     /// To make a repository.
@@ -210,14 +211,14 @@ pub const PIN: FrameKind = FrameKind {
     version: 1,
 };
 
-/// What a session says of itself to whoever waits for it.
+/// Description of a session for those who wait for it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PinInfo {
     /// The process.
     pub process: u32,
     /// Its machine.
     pub host: String,
-    /// What it does, in a word.
+    /// Work of the session, in a word.
     pub activity: String,
 }
 
@@ -255,7 +256,7 @@ impl PinInfo {
         Ok((info, holds))
     }
 
-    /// Of a session that has not said anything yet, or nothing that reads.
+    /// Returns the description of a session that has not described itself yet, or not readably.
     pub(crate) fn unknown() -> Self {
         Self {
             activity: "a session".into(),

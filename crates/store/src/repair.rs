@@ -25,7 +25,7 @@ use crate::slots::{self, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
 use crate::{Error, Result, condemned};
 
-/// What a repair did, and what is beyond it.
+/// Results of a repair, and the damage that is left.
 #[derive(Default, Debug)]
 pub struct RepairReport {
     /// Small objects written anew from their second copy: the configuration, key slots.
@@ -36,8 +36,7 @@ pub struct RepairReport {
     pub made_folders: Vec<String>,
     /// Why containers were left alone that another version of the program made, by all that can be read of them.
     pub other_versions: Vec<Error>,
-    /// What was found to be wrong with containers: the first place of damage of each, and each region that the device
-    /// does not give.
+    /// Errors found in containers: the first place of damage of each, and each region that the device does not give.
     pub found: Vec<Error>,
     /// Damaged containers that were replaced.
     pub replaced_containers: Vec<ContainerId>,
@@ -51,7 +50,7 @@ pub struct RepairReport {
     pub still_aside: Vec<(Aside, Error)>,
     /// Chunks saved from those that were replaced or set aside.
     pub saved_chunks: u64,
-    /// What a check finds after it: damage that is left, and what is lost.
+    /// Findings of a check after the repair: damage that is left, and lost chunks.
     pub left: CheckReport,
 }
 

@@ -40,11 +40,11 @@ const AT_ONCE_MAX: usize = 16;
 pub struct SyncOptions {
     /// Deletes what the source does not have.
     pub delete: bool,
-    /// What others see while they wait.
+    /// Description of the session that others see while they wait.
     pub info: PinInfo,
 }
 
-/// What was done.
+/// Counts of a synchronisation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SyncReport {
     /// Objects that were copied.
@@ -259,7 +259,7 @@ impl Copying<'_> {
             verify_container(id, &bytes).map(|()| bytes)
         })?;
         match is_there {
-            // Of another length: half of it.
+            // The object there has another length: it is a part of a copy that was interrupted.
             true => self.to.put(name, &[&bytes])?,
             false => match self.to.put_if_absent(name, &[&bytes]) {
                 Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {}
@@ -327,8 +327,8 @@ fn listed(objects: &dyn ObjectStore, folder: &str) -> Result<Vec<String>> {
     }
 }
 
-/// That a container is whole, as far as that can be told without a key: frames, and the checksums of all blocks and of
-/// the table.
+/// Checks that a container is whole, as far as that can be told without a key: frames, and the checksums of all blocks
+/// and of the table.
 ///
 /// # Errors
 /// Damage ([`Error::is_damage`]), or another version's container ([`Error::is_other_version`]).

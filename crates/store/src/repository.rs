@@ -213,7 +213,7 @@ impl Repository {
         Ok(!slots::listed(&*objects_in(place))?.is_empty())
     }
 
-    /// What never changes after `init`.
+    /// Returns the configuration, which never changes after `init`.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
@@ -223,17 +223,17 @@ impl Repository {
         &self.shared.options
     }
 
-    /// What its place takes at a time.
+    /// Returns the limits and preferences of the repository's place, such as requests at once.
     pub fn ways(&self) -> Ways {
         self.shared.place.ways
     }
 
-    /// What fingerprints chunks; cheap to copy into threads.
+    /// Returns the function that fingerprints chunks; it is cheap to copy into threads.
     pub fn fingerprinter(&self) -> Fingerprinter {
         self.shared.keys.fingerprinter()
     }
 
-    /// What digests whole files, if the repository has a secret key.
+    /// Returns the function that digests whole files, if the repository has a secret key.
     pub fn digester(&self) -> Option<Digester> {
         self.shared.keys.digester()
     }
@@ -315,7 +315,7 @@ impl Repository {
         let listed = match kind {
             SessionKind::Backup => shared.containers()?,
             SessionKind::Read | SessionKind::Pinned => shared.containers_past(&mut warn_of_loss)?,
-            // It refers to nothing anew.
+            // This kind of session refers to nothing anew.
             SessionKind::Held => Vec::new(),
         };
         if let Some(ingested) = ingested {
@@ -380,8 +380,8 @@ impl Repository {
         })
     }
 
-    /// What the fingerprint index takes: RAM, and on disk, in bytes. One that is not open is opened for it; the RAM is
-    /// `None` where that cannot be done: another may have it, or the place may not be written.
+    /// Returns the size of the fingerprint index: in RAM and on disk, in bytes. A closed index is opened for it; the
+    /// RAM is `None` where that cannot be done: another process may have it, or the place may not be written.
     ///
     /// # Errors
     /// [`Error::Io`]: the index's folder cannot be listed.
@@ -409,7 +409,7 @@ impl Repository {
         // A sweep waits for it: what is told last of a chunk is not to be what is just being deleted.
         let session = self.session(SessionKind::Pinned)?;
         let shared = &self.shared;
-        // What others throw away meanwhile is begun anew.
+        // An index that others throw away meanwhile is begun anew.
         let mut is_new = false;
         shared.with_index(|index| match std::mem::replace(&mut is_new, true) {
             true => Ok(()),
@@ -443,7 +443,7 @@ fn objects_in(place: impl IntoPlace) -> Arc<dyn ObjectStore> {
     place.into_place(&Entropy::system()).objects
 }
 
-/// Who gives a password means what is stored to be sealed by it.
+/// Refuses a password for a repository that is not encrypted: its user expects that data is sealed by it.
 fn refuse_secret(secret: Option<&Secret>) -> Result<()> {
     secret.map_or(Ok(()), |_| {
         let what = "a password is given, and the repository says that nothing is encrypted";
@@ -451,8 +451,8 @@ fn refuse_secret(secret: Option<&Secret>) -> Result<()> {
     })
 }
 
-/// What never was encrypted has no key slots: its configuration was changed, so that what is stored next would be in
-/// the clear.
+/// Refuses key slots in a repository that says it was never encrypted: its configuration was changed, so that data
+/// stored next would be in the clear.
 fn refuse_slots(objects: &dyn ObjectStore) -> Result<()> {
     let slots = slots::listed(objects)?.len();
     if slots == 0 {

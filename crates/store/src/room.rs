@@ -2,14 +2,14 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// So many places.
+/// A fixed number of places.
 pub struct Room(Sender<()>, Receiver<()>);
 
 /// Places that were taken. Dropped, it gives them back.
 pub struct Taken(Receiver<()>, usize);
 
 impl Room {
-    /// That many, all of them free.
+    /// Makes `places` free places.
     pub fn new(places: usize) -> Self {
         let (sender, receiver) = bounded(places);
         Self(sender, receiver)

@@ -24,7 +24,7 @@ pub const ROOT: FrameKind = FrameKind {
 };
 /// The longest root, in bytes: with its frame and its seal it is an object that can be read again.
 const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
-/// What the name of a forgotten root ends in: readers may hold it.
+/// End of the name of a forgotten root: readers may hold it.
 const FORGOTTEN_SUFFIX: &str = "-forgotten";
 /// The folder of all roots.
 pub const ROOT_FOLDER: &str = "snapshots";
@@ -118,13 +118,13 @@ impl Seen {
         !self.0.insert(chunk.fingerprint)
     }
 
-    /// What it refers to could not be given after all.
+    /// Notes that the chunk's references could not be given after all.
     pub fn forget(&mut self, chunk: &ChunkRef) {
         self.0.remove(&chunk.fingerprint);
     }
 }
 
-/// What keeps chunks alive: its user tells the store what a root refers to.
+/// The roots that keep chunks alive: their user tells the store which chunks each refers to.
 pub trait Roots {
     /// Gives every reference of the root `id`, whose bytes are `root`, to `visit`: chunks of its metadata and of
     /// contents. What was `seen` refers to need not be given again.
@@ -213,7 +213,7 @@ pub(crate) fn put(objects: &dyn ObjectStore, id: &RootId, stored: &[u8]) -> Resu
 pub(crate) fn forget(objects: &dyn ObjectStore, id: &RootId) -> Result<()> {
     match objects.rename_new(&id.object(), &id.forgotten_object()) {
         Err(error) if error.is_not_found() => Ok(()),
-        // It was forgotten before, and came again; or only to delete helps.
+        // The root was forgotten before, and came again; or there is room only for deleting it.
         Err(Error::Io(error)) if matches!(error.kind, ErrorKind::Exists | ErrorKind::NoSpace) => {
             objects.delete(&id.object())
         }

@@ -1,11 +1,11 @@
-//! What can be saved of a damaged container: it is searched for blocks from its header to its end, a window at a time.
-//! Where the device does not give it, pages of it are asked for one by one; those that do not come count as zeros, and
-//! are never asked for again.
+//! Saves what is left of a damaged container: blocks are searched for from its header to its end, a window at a time.
+//! Where the device fails to give the container's bytes, pages of it are read one by one; lost pages count as zeros,
+//! and are never read again.
 //!
-//! What always holds: bytes count when two readings running gave them alike, both of the device as far as the system
-//! lets that be said; every chunk that is given stood in a block whose seal holds; RAM is one window and one block,
-//! whatever the object's length. What is read in vain is bounded: somebody may have made a container of which every
-//! byte seems to begin a block.
+//! Invariants: bytes count when two readings in a row gave the same bytes, both of the device as far as the system lets
+//! that be said; every chunk that is returned stood in a block whose seal holds; RAM is one window and one block,
+//! whatever the object's length. Reading in vain is bounded: somebody may have made a container of which every byte
+//! seems to begin a block.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,14 +23,14 @@ use crate::objects::ObjectStore;
 use crate::repository::Shared;
 use crate::{Error, Result};
 
-/// So much is searched at once.
+/// Bytes of a container that are searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// So many times a container's bytes may be read behind what only seemed to begin a block. Damage alone leads to some
-/// blocks with a wrong length, each of them shorter than the container.
+/// Times that a container's bytes may be read behind false beginnings of blocks. Damage alone leads to some blocks with
+/// a wrong length, each of them shorter than the container.
 const VAIN_READS_MAX: u64 = 64;
-/// So often bytes are read for two readings running that are alike.
+/// Most readings of a range until two in a row give the same bytes.
 const READINGS_MAX: u32 = 4;
-/// What a device fails to give is some sectors: pages around them are given up whole.
+/// Unit in which unreadable parts are given up, in bytes: a device fails to give some sectors, and pages around them.
 const PAGE_BYTES: u64 = 4096;
 
 /// A damaged container that can be unsealed.
@@ -39,9 +39,10 @@ pub struct Salvage<'a> {
     /// Bytes of the object, as far as there are any.
     len: u64,
     footer: Option<Footer>,
-    /// What header and footer say, where they differ both, until a block shows which of them is right.
+    /// Header and footer's copy of it, with their sealers. Where both are readable and differ, both stay until a block
+    /// shows which of them is right.
     headers: Vec<(Header, Sealer)>,
-    /// What is looked at, and where it begins.
+    /// Bytes of the container that are being searched; they begin at `window_at`.
     window: Vec<u8>,
     window_at: u64,
     /// Bytes that may still be read in vain.
@@ -56,17 +57,17 @@ pub struct Salvage<'a> {
 pub struct Block {
     /// Where it begins in the container.
     pub start: u64,
-    /// What it says that its number is.
+    /// Number of the block, as its header says.
     pub number: u32,
     /// Bytes after its header.
     pub stored_len: u32,
     /// Its raw bytes, with their trailer.
     pub raw: Vec<u8>,
-    /// Of its chunks, in bytes.
+    /// Lengths of the block's chunks, in bytes.
     pub lens: Vec<u32>,
 }
 
-/// What begins at a place.
+/// A finding of the search at a place of the container.
 enum Found {
     Nothing,
     Block(Block),
@@ -130,8 +131,8 @@ impl Medium<'_> {
         Ok(())
     }
 
-    /// What the device gave alike twice running. Where it never does, it does not give it: what is saved, and what is
-    /// given up, hangs on no one reading.
+    /// Reads until two readings in a row give the same bytes. Bytes that differ at every reading count as unreadable,
+    /// so no result depends on a single reading.
     fn read_alike(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut before = None;
         for _ in 0..READINGS_MAX {
@@ -147,7 +148,7 @@ impl Medium<'_> {
         Err(error.at(offset).into())
     }
 
-    /// What did not come, in bytes of the object, neighbours together.
+    /// Returns the ranges that could not be read, in bytes of the object; neighbouring pages are one range.
     fn lost(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for page in &self.lost {
@@ -169,7 +170,7 @@ impl<'a> Salvage<'a> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
             Err(error) if error.is_unreadable() => return Ok(None),
-            // What stands there is no file.
+            // The name is there, but leads to something that is no file.
             Err(error) if error.is_damage() && !error.is_not_found() => return Ok(None),
             other => other?,
         };
@@ -218,12 +219,12 @@ impl<'a> Salvage<'a> {
         }))
     }
 
-    /// What the container's header says, or its footer.
+    /// Returns the container's header, or the footer's copy of it.
     pub fn header(&self) -> &Header {
         &self.headers[0].0
     }
 
-    /// What either says, where they differ.
+    /// Returns the header and the footer's copy of it, where they differ; else one of them.
     pub fn headers(&self) -> impl Iterator<Item = &Header> {
         self.headers.iter().map(|(header, _)| header)
     }
@@ -233,7 +234,7 @@ impl<'a> Salvage<'a> {
         self.footer.as_ref()
     }
 
-    /// What the device did not give, in bytes of the container, as far as it was asked for.
+    /// Returns the ranges that the device did not give, in bytes of the container, as far as they were read.
     pub fn unreadable(&self) -> Vec<Range<u64>> {
         self.medium.lost()
     }
@@ -313,7 +314,7 @@ impl<'a> Salvage<'a> {
         Ok(None)
     }
 
-    /// What the window shows from `at` on: a header's bytes at least, which the container must have there.
+    /// Returns the window's bytes from `at` on, at least as many as a header has. The container must have these.
     fn window(&mut self, at: u64) -> Result<&[u8]> {
         let end = self.window_at + self.window.len() as u64;
         if at < self.window_at || at + BLOCK_HEADER_BYTES as u64 > end {
@@ -337,7 +338,7 @@ impl<'a> Salvage<'a> {
             return Ok(Found::Nothing);
         }
         if header.stored_len as usize > BLOCK_STORED_BYTES_MAX {
-            // It is not read, so that nothing says that it is none.
+            // The block is not read, so nothing proves that it is no block.
             self.strange_at.get_or_insert(start);
             return Ok(Found::Nothing);
         }
@@ -378,7 +379,7 @@ impl<'a> Salvage<'a> {
             }
             break;
         }
-        // It was read twice. Asking costs, too, however short the block.
+        // The bytes were read twice. Each request has a cost of its own, however short the block.
         let cost = 2 * (end - start).max(PAGE_BYTES);
         self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
         Ok(Found::Nothing)

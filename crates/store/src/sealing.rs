@@ -1,4 +1,4 @@
-//! What happens behind a writer: blocks are compressed and sealed, whole containers stored and made known to the index.
+//! Work behind a writer: blocks are compressed and sealed, whole containers stored and made known to the index.
 //!
 //! Always holds: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers
 //! go round.

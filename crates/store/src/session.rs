@@ -28,7 +28,7 @@ use crate::room::Taken;
 use crate::writer::ChunkWriter;
 use crate::{ChunkRef, Error, Result};
 
-/// What a session is for; others see it while they wait.
+/// Purpose of a session; others see it while they wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionKind {
     /// Writes chunks.
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// What fingerprints chunks.
+    /// Returns the function that fingerprints chunks.
     pub fn fingerprinter(&self) -> Fingerprinter {
         self.state.shared.keys.fingerprinter()
     }
@@ -179,10 +179,10 @@ impl Session {
 /// The machine of a session that has begun its work.
 pub(crate) type Granted = protocol::Session<Sorted<ContainerId>, Sorted<ListId>>;
 
-/// What a session's writers and threads share.
+/// State that a session's writers and threads share.
 pub struct SessionState {
     shared: Arc<Shared>,
-    /// What the session may refer to: containers that were listed after it became visible, less the condemned.
+    /// Containers that the session may refer to: those that were listed after it became visible, less the condemned.
     granted: Granted,
     /// Containers that came up since, in the index or from this session, and exist.
     newer: Mutex<HashSet<ContainerId>>,
@@ -191,11 +191,12 @@ pub struct SessionState {
     /// In a dry run: what would be stored by now, and what is stored where no index can be opened.
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
-    /// What the index had been told of when somebody first asked.
+    /// Containers that the index knew when this was first asked.
     indexed: OnceLock<Vec<ContainerId>>,
-    /// Of the index, when the session began.
+    /// Times that the index had forgotten everything when the session began.
     times_forgotten: u64,
-    /// Of use once a chunk is missing. What a sweep moves from now on stays where it was until this session ends.
+    /// Search for chunks that are missing from their container. Chunks that a sweep moves from now on stay in their old
+    /// container, too, until this session ends.
     elsewhere: Arc<Mutex<Elsewhere>>,
     /// Containers that did not give one of their chunks to a reader of this session, whatever the index says of them.
     found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
@@ -387,7 +388,8 @@ impl SessionState {
             loop {
                 let seen = index.times_forgotten();
                 if seen > known {
-                    // It was told of all containers, in any order. What a sweep moves is to be known where it is now.
+                    // The new index was told of all containers, in any order. Of a chunk that a sweep has moved, it
+                    // must know the new container.
                     self.shared.tell(index, &told)?;
                     known = seen;
                 }

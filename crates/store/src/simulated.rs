@@ -21,16 +21,16 @@ use crate::place::{Place, Ways};
 use crate::registry::lease::LeaseRegistry;
 use world::World;
 
-/// What goes wrong, each as a number of requests in 10,000.
+/// Faults, each as a number of requests in 10,000.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
     /// Nothing is done, and no answer comes.
     pub refused: u32,
-    /// What was asked for is done, and no answer comes.
+    /// The request is carried out, and no answer comes.
     pub answer_lost: u32,
     /// Nothing is done and no answer comes; some requests later it is done all the same.
     pub late: u32,
-    /// What was asked for is done, and some requests later once more.
+    /// The request is carried out, and once more some requests later.
     pub doubled: u32,
     /// A reading of a part of an object says that the object ends early.
     pub short: u32,
@@ -72,7 +72,7 @@ impl SimStore {
         self.world.lock().kill(self.process);
     }
 
-    /// What goes wrong from now on.
+    /// Makes requests fail like this from now on.
     pub fn inject(&self, faults: Faults) {
         self.world.lock().faults = faults;
     }

@@ -1,4 +1,5 @@
-//! What the chunker of file contents learnt of the data, for the next backup. Specified in FORMAT.md, "Sketch".
+//! Statistics of the data that the chunker of file contents has gathered, for the next backup. Specified in FORMAT.md,
+//! "Sketch".
 //!
 //! Advice: without it, or with an older one, chunks are cut otherwise and some are stored once more; nothing else
 //! depends on it. It is replaced whole, so of two backups that end at the same time the last one's stays.

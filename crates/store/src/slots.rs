@@ -65,7 +65,7 @@ pub(crate) fn unwrap(
     Ok(Some((opened.master, config)))
 }
 
-/// That the slot was made so by somebody who had the master key.
+/// Checks that the slot was made so by somebody who had the master key.
 ///
 /// # Errors
 /// [`Error::Damaged`] of `object`: its label, date and cost are anybody's.

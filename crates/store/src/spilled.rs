@@ -73,7 +73,7 @@ impl Spilled {
             Place::Named(disk) => disk.read_at(&mut bytes, start)?,
             Place::Nameless(file) => file.read_at(&mut bytes, start).map_err(Error::Temporary)?,
         }
-        // Of nothing, nothing.
+        // An empty piece has no bytes.
         let Some((piece, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
             return Ok(Vec::new());
         };

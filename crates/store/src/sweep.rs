@@ -32,7 +32,7 @@ use crate::{Result, condemned, forgotten};
 use choose::Candidate;
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
 
-/// Of containers that are rewritten at once where there is little room, in bytes: one, and a little.
+/// Bytes of containers that are rewritten at once where there is little room: one container, and a little.
 const ROUND_BYTES_MIN: u64 = 20 << 20;
 
 impl Repository {
@@ -54,7 +54,7 @@ impl Repository {
                     "no space left to sweep: the index makes room, and only whole containers go"
                 );
                 match self.forget_index() {
-                    // It is gone, but a new one does not even get a file: none is needed.
+                    // The index is gone, but there is no room even for an empty file of a new one: none is needed.
                     Err(error) if error.is_no_space() => tracing::warn!("{error}"),
                     other => other?,
                 }
@@ -65,7 +65,7 @@ impl Repository {
                     rewrite_bytes_max: Some(0),
                     ..options.clone()
                 };
-                // It writes nothing, so its session need not tell the index what it missed, which is all.
+                // This sweep writes nothing, so its session need not tell the new index of all containers.
                 let report = self.sweep_once(SessionKind::Read, roots, &whole_only, observer)?;
                 self.rewrite_in_rounds(roots, options, report, observer)
                     .and_then(|report| {
@@ -101,7 +101,7 @@ impl Repository {
                 Ok(more) => {
                     left = left.saturating_sub(more.compacted_bytes);
                     report.add(&more);
-                    // What is left has little to give, or a session holds it.
+                    // The other candidates have little to give, or a session holds them.
                     if more.compacted_containers == 0 || more.freed_bytes == 0 {
                         return Ok(report);
                     }
@@ -135,8 +135,8 @@ impl Repository {
         Ok(sweep.report)
     }
 
-    /// What a sweep would do now. It only reads, so it waits for nobody: beside another sweep it tells of a moment in
-    /// between.
+    /// Reports what a sweep would do now. A look only reads, so it waits for nobody: beside another sweep it tells of a
+    /// moment in between.
     fn look(
         &self,
         roots: &dyn Roots,
@@ -216,7 +216,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// What earlier sweeps condemned and did not delete, sorted.
+    /// Returns the containers that earlier sweeps condemned and did not delete, sorted.
     fn inherited(&self) -> &[ContainerId] {
         self.protocol.inherited().as_slice()
     }

@@ -1,9 +1,9 @@
-//! Which containers hold much that another container holds, too: two backups that run at once may both store what
-//! neither of them can see of the other yet.
+//! Finds containers much of whose chunks another container holds, too: two backups that run at once may both store
+//! chunks that neither of them can see of the other yet.
 //!
-//! What always holds: a sample of what roots refer to in each container is looked up, the first references and then
-//! fewer and fewer, some seventy of two thousand; RAM is some bytes a container. Being called a twin is advice: it
-//! makes the sweep ask the index for each reference.
+//! Invariant: a sample of the references into each container is looked up, the first ones and then fewer and fewer,
+//! some seventy of two thousand; RAM is some bytes a container. Being called a twin is advice: it makes the sweep ask
+//! the index for each reference.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use onefold_index::{ContainerId, Location};
 
 use crate::ChunkRef;
 
-/// Of each container's references so many are looked up at first, and then half as many each time their number has
-/// doubled.
+/// References into each container that are looked up at first; after that, half as many each time the number of
+/// references has doubled.
 const FIRST: u32 = 16;
 /// Looked up at once.
 const BATCH: usize = 512;
 
-/// What the sample says so far.
+/// Samples of the containers.
 #[derive(Default)]
 pub struct Twins {
     samples: HashMap<ContainerId, Sample>,
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Of 2,000 references into a container those that are elsewhere, too; whether so it is called a twin.
+    /// Whether a container is called a twin where some of the 2,000 references into it are elsewhere, too.
     fn is_twin(share: f64, is_elsewhere: impl Fn(u32) -> bool) -> bool {
         let mut twins = Twins::default();
         for number in 0..2_000_u32 {

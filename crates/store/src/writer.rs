@@ -16,14 +16,14 @@ use crate::sealing::{BlockJob, Packing, Sealing};
 use crate::session::SessionState;
 use crate::{ChunkRef, Error, Result};
 
-/// What a writer did. Bytes are of chunks, before compression; `stored_bytes` is what containers took on disk.
+/// Counts of a writer. Bytes are those of chunks, before compression; `stored_bytes` is the size of containers on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct WriteStats {
     /// Chunks given.
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of those, chunks that were not stored yet.
+    /// Chunks among these that were not stored yet.
     pub new_chunks: u64,
     /// Their bytes.
     pub new_bytes: u64,
@@ -62,14 +62,14 @@ pub struct Given<'a> {
     pub is_steady: bool,
 }
 
-/// What became of it.
+/// Result of writing a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// It was stored already.
+    /// The chunk was stored already.
     Known(ChunkRef),
-    /// It is stored now.
+    /// The chunk is stored now.
     New(ChunkRef),
-    /// It is not stored, and its bytes are no longer those that were fingerprinted.
+    /// The chunk is not stored, and its bytes are no longer those that were fingerprinted.
     Lost,
 }
 
@@ -78,7 +78,7 @@ pub enum Written {
 pub struct ChunkWriter {
     session: Arc<SessionState>,
     stream: StreamKind,
-    /// What is to be compressed, and what is not.
+    /// The block of chunks to compress, and the block of the others.
     open: [OpenBlock; 2],
     container: Option<OpenContainer>,
     sealing: Sealing,
@@ -113,8 +113,8 @@ struct OpenContainer {
     blocks: u32,
     chunks: u32,
     raw_bytes: u64,
-    /// Of those, bytes of chunks that are a block each: how many are stored is known late, and each is a large part of
-    /// a container.
+    /// Bytes of chunks that are a block each, a part of `raw_bytes`: their stored size is known late, and each is a
+    /// large part of a container.
     long_bytes: u64,
 }
 
@@ -243,7 +243,7 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// What was written so far; `stored_bytes` and `containers` lag behind what is being sealed.
+    /// Returns the counts so far; `stored_bytes` and `containers` do not include containers that are being sealed.
     pub fn stats(&self) -> WriteStats {
         let (stored_bytes, containers) = *self.sealing.stored.lock();
         WriteStats {
@@ -284,7 +284,7 @@ impl ChunkWriter {
         {
             return Ok(Some(location.container));
         }
-        // It may have come up before in this very batch.
+        // The chunk may have come up before in this very batch.
         match self.fresh.get(fingerprint) {
             Some(container) => Ok(Some(*container)),
             None => self.session.pending(fingerprint),

@@ -13,7 +13,7 @@ pub enum CheckDepth {
     Data {
         /// Which part of the containers.
         part: u32,
-        /// Of how many.
+        /// Number of parts in all.
         of: u32,
     },
     /// Structure, and the content of every block in some containers, chosen at random.

@@ -25,7 +25,7 @@ pub struct References<'a> {
 /// References of one batch: 32 MiB.
 const BATCH_REFERENCES: usize = 2 << 20;
 
-/// What [`References::finish`] gives: beginnings of the fingerprints that lead nowhere, and containers that could not
+/// Results of [`References::finish`]: beginnings of the fingerprints that lead nowhere, and containers that could not
 /// be read.
 type Found = (HashSet<u64>, Vec<(ContainerId, Error)>);
 

@@ -19,7 +19,7 @@ const FOLDERS: [&str; 5] = [
     LOCKS_FOLDER,
     INDEX_FOLDER,
 ];
-/// What each new file system of the ext family has.
+/// Folder that each new file system of the ext family has.
 const OF_THE_DISK: &str = "lost+found";
 
 /// The objects that are there, all of them of a repository that was never complete.
@@ -62,7 +62,7 @@ fn is_left_over(root: &dyn Dir, entry: &DirEntry) -> Result<bool> {
     })
 }
 
-/// Of what lies in the folder of slots: a slot, or one that was not finished.
+/// Whether the thing in the folder of slots is a slot, or a slot that was not finished.
 fn is_slot(entry: &DirEntry) -> bool {
     let name = &entry.name;
     !entry.is_dir && (hex_number(name, 16).is_some() || name.starts_with(TEMPORARY_PREFIX))

@@ -3,9 +3,9 @@
 use super::ObjectStore;
 use crate::Result;
 
-/// What was `read` of the object `name`, unless that is damaged: then what `again` reads of it, for which the device is
-/// asked once more. A bit may have flipped on the way from there, in a cable or in RAM, and nothing is told as damaged,
-/// given up or deleted for that.
+/// Returns the result of `read` for the object `name`, unless it is damage: then the result of `again`, for which the
+/// device is read once more. A bit may have flipped on the way from the device, in a cable or in RAM: that must not
+/// make an object count as damaged, or be given up or deleted.
 pub(crate) fn unless_damaged<T>(
     objects: &dyn ObjectStore,
     name: &str,

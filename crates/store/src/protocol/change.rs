@@ -3,7 +3,7 @@
 
 use super::{Rule, Rules, expect};
 
-/// What a change of roots does next.
+/// Next step of a change of roots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ChangeStep {
     /// Take the lock of those who change roots, and do what was decided in it and is not done.
@@ -38,7 +38,7 @@ impl Change {
         }
     }
 
-    /// What it does next.
+    /// Returns the next step.
     pub fn next(&self) -> ChangeStep {
         self.step
     }
@@ -49,7 +49,8 @@ impl Change {
         self.step = ChangeStep::Choose;
     }
 
-    /// It is known which roots to put and which to remove. What the new ones refer to is referred to by the old ones.
+    /// Notes that the roots to put and to remove are known. Every chunk that the new ones refer to is referred to by
+    /// the old ones.
     pub fn chosen(&mut self) {
         expect(self.step, ChangeStep::Choose);
         self.step = match self.rules.hold(Rule::DecideChangesLocked) {

@@ -2,7 +2,7 @@
 
 use super::{Names, Rule, Rules, expect};
 
-/// What a session does next.
+/// Next step of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SessionStep {
     /// Become visible to sweeps.
@@ -47,7 +47,7 @@ impl<C: Names, L: Names> Session<C, L> {
         }
     }
 
-    /// What it does next.
+    /// Returns the next step.
     pub fn next(&self) -> SessionStep {
         self.step
     }
@@ -68,7 +68,7 @@ impl<C: Names, L: Names> Session<C, L> {
         &self.live
     }
 
-    /// It is visible.
+    /// Notes that the session is visible to sweeps.
     pub fn begun(&mut self) {
         expect(self.step, SessionStep::Begin);
         self.step = SessionStep::ReadLists;
@@ -104,7 +104,7 @@ impl<C: Names, L: Names> Session<C, L> {
         };
     }
 
-    /// It is decided that the root counts, durably.
+    /// Notes the durable decision that the root counts.
     pub fn committed(&mut self) {
         expect(self.step, SessionStep::Commit);
         self.step = SessionStep::PutRoot;
@@ -116,13 +116,13 @@ impl<C: Names, L: Names> Session<C, L> {
         self.step = SessionStep::End;
     }
 
-    /// It was revoked, fails, or has no root to put: whatever it stored counts for nothing.
+    /// Notes that the session was revoked, fails, or has no root to put: everything that it stored counts for nothing.
     pub fn given_up(&mut self) {
         (self.read, self.condemned, self.live) = (L::default(), C::default(), C::default());
         self.step = SessionStep::Over;
     }
 
-    /// It is visible no longer.
+    /// Notes that the session is not visible any more.
     pub fn ended(&mut self) {
         expect(self.step, SessionStep::End);
         self.given_up();

@@ -11,7 +11,7 @@ pub enum Look {
     Second,
 }
 
-/// What a sweep does next.
+/// Next step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SweepStep {
     /// Take the lock of sweeps.
@@ -46,7 +46,7 @@ pub enum SweepStep {
     Over,
 }
 
-/// What a sweep decided and copied.
+/// Decision of a sweep about containers, after it has copied what still lives in them.
 pub struct Verdict<C> {
     /// Containers that are dead, or of which all that lives was copied.
     pub condemned: C,
@@ -84,7 +84,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         }
     }
 
-    /// What it does next.
+    /// Returns the next step.
     pub fn next(&self) -> SweepStep {
         self.step
     }
@@ -94,7 +94,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         &self.lists
     }
 
-    /// What stands on those: it is counted on by nobody.
+    /// Returns the containers on the lists of earlier sweeps: nobody refers to them anew.
     pub fn inherited(&self) -> &C {
         &self.inherited
     }
@@ -114,12 +114,12 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         &self.new
     }
 
-    /// What this sweep's own list names.
+    /// Returns the containers on this sweep's own list.
     pub fn condemned(&self) -> &C {
         &self.condemned
     }
 
-    /// What it deletes.
+    /// Returns the containers that this sweep deletes.
     pub fn going(&self) -> &C {
         &self.going
     }
@@ -130,7 +130,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         self.step = SweepStep::Begin;
     }
 
-    /// It is visible.
+    /// Notes that the sweep is visible to others.
     pub fn begun(&mut self) {
         expect(self.step, SweepStep::Begin);
         self.step = SweepStep::RevokeOthers;
@@ -195,7 +195,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         };
     }
 
-    /// What becomes of the containers; what lives of those that go is durable elsewhere.
+    /// Notes the decision about the containers; everything that lives in containers that go is durable elsewhere.
     pub fn judged(&mut self, verdict: Verdict<C>) {
         expect(self.step, SweepStep::Judge);
         self.condemned = verdict.condemned.minus(&self.inherited);
@@ -272,7 +272,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         SweepStep::End
     }
 
-    /// It is visible no longer, or failed: what it condemned stays condemned.
+    /// Notes that the sweep is not visible any more, or has failed: the containers on its list stay condemned.
     pub fn over(&mut self) {
         *self = Self::new(self.rules);
         self.step = SweepStep::Over;

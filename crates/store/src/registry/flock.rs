@@ -101,9 +101,9 @@ impl FlockRegistry {
     }
 }
 
-/// What a session says of itself, and the roots that it holds.
+/// A session's description of itself, and the roots that it holds.
 type Said = (PinInfo, Vec<RootId>);
-/// What sessions say, by their names.
+/// Descriptions of this process's sessions, by session name.
 type OwnSessions = Arc<Mutex<HashMap<String, Said>>>;
 
 struct FlockPin {
@@ -133,7 +133,7 @@ impl Pin for FlockPin {
     }
 
     fn publish(&self, root: &RootId, stored: &[u8]) -> Result<bool> {
-        // What is known to be in vain is not shown to others.
+        // A root that is known to be in vain is not shown to others.
         self.confirm()?;
         let is_new = roots::put(&*self.objects, root, stored)?;
         self.confirm().inspect_err(|error| {
@@ -295,7 +295,7 @@ fn active(name: String, (info, holds): Said) -> Living {
     }
 }
 
-/// What a living session says of itself, as far as it has written that yet: until then it holds nothing, and is waited
+/// Reads a living session's description of itself. Before the session has written that, it holds nothing, and is waited
 /// for.
 fn said_by(dir: &dyn Dir, name: &str) -> Said {
     let read = || -> Result<Said> {

@@ -53,7 +53,7 @@ struct Core {
     objects: Arc<dyn ObjectStore>,
     entropy: Entropy,
     clock: Clock,
-    /// Who has not changed for so long, in milliseconds, is stale.
+    /// Time without a change after which a register's writer is stale, in milliseconds.
     stale_ms: u64,
     /// When each register was first seen in the version that it has.
     seen: Mutex<HashMap<String, (Version, u64)>>,
@@ -154,7 +154,7 @@ impl Registry for LeaseRegistry {
                         continue;
                     }
                 },
-                // It may be a later version's: whoever must not wait revokes it.
+                // The register may be of a later version: a process that must not wait revokes the session.
                 Err(error) => {
                     tracing::warn!("{error}");
                     let session = Session {
@@ -250,7 +250,7 @@ impl Core {
         })
     }
 
-    /// What the register holds, asked for again where the answer is lost.
+    /// Reads the register; reads again where the answer is lost.
     fn read(&self, object: &str) -> Result<Option<Register>> {
         let mut read = self.registers.read(object);
         for _ in 1..TRIES {
@@ -394,7 +394,8 @@ impl Pin for LeasePin {
 impl Drop for LeasePin {
     fn drop(&mut self) {
         let own = &mut *self.own.lock();
-        // What was revoked tells why for a day; what is decided and not done is others' to do.
+        // The register of a revoked session tells the reason for a day. The root of a committed session is for others
+        // to put.
         if own.is_own() && matches!(own.state(), State::Active(_)) {
             let _ = self.core.registers.remove(own.object());
             own.ended();

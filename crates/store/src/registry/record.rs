@@ -1,7 +1,7 @@
-//! What stands in the registers of sessions and locks. Specified in FORMAT.md, "Register".
+//! Contents of the registers of sessions and locks. Specified in FORMAT.md, "Register".
 //!
-//! Always holds: no two writes of a register have the same bytes, since each has its writer's random nonce and a beat
-//! that only grows. So whoever finds its own bytes there knows that it wrote them.
+//! Invariant: no two writes of a register have the same bytes, since each has its writer's random nonce and a beat that
+//! only grows. So a process that finds its own bytes there knows that it wrote them.
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
@@ -22,11 +22,11 @@ pub struct Record {
     pub nonce: [u8; 16],
     /// Grows with each write of that writer.
     pub beat: u64,
-    /// What the session or the lock has come to.
+    /// State of the session or the lock.
     pub state: State,
 }
 
-/// What a session or a lock has come to.
+/// State of a session or a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
     /// A session that works.
@@ -43,12 +43,12 @@ pub enum State {
     Decided(Change),
 }
 
-/// What a session says of itself.
+/// A session's description of itself.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Session {
     /// Lists of the condemned that it has read.
     pub seen: Vec<ListId>,
-    /// Whose it is.
+    /// Process, machine and work of the session.
     pub info: PinInfo,
     /// Roots that it reads.
     pub holds: Vec<RootId>,

@@ -5,33 +5,33 @@ use crate::Result;
 /// Registers under slash-separated names. Each one is linearizable: a write or a reading takes effect at one moment
 /// between its call and its return, and all of them in one order.
 pub trait Registers: Send + Sync {
-    /// What the register holds; `None` where there is none.
+    /// Returns the register; `None` where there is none.
     ///
     /// # Errors
-    /// Of kind `Unavailable` where the store does not answer; failures of the device.
+    /// Kind `Unavailable` where the store does not answer; failures of the device.
     fn read(&self, name: &str) -> Result<Option<Register>>;
 
-    /// Writes the register, if it is as `expect` says. Gives its new version.
+    /// Writes the register, if it is as `expect` says. Returns its new version.
     ///
     /// # Errors
-    /// Of kind `Exists` where it is not as expected, which may be for a write of the caller's own whose answer was lost.
-    /// Of kind `Unavailable`: it may have been written, or be written later, or never.
+    /// Kind `Exists` where the register is not as expected: a write of the caller's own, whose answer was lost, may be
+    /// the reason. Kind `Unavailable`: the register may have been written, or be written later, or never.
     fn write(&self, name: &str, expect: &Expect, bytes: &[u8]) -> Result<Version>;
 
     /// Names below `folder`, in order of name: all that were written before this was called and not removed.
     ///
     /// # Errors
-    /// Of kind `Unavailable`; failures of the device.
+    /// Kind `Unavailable`; failures of the device.
     fn list(&self, folder: &str) -> Result<Vec<String>>;
 
     /// Removes a register, whatever it holds; one that is not there is no error.
     ///
     /// # Errors
-    /// Of kind `Unavailable`: it may go later, or never.
+    /// Kind `Unavailable`: the register may go later, or never.
     fn remove(&self, name: &str) -> Result<()>;
 }
 
-/// What a register held when it was read.
+/// State of a register when it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Register {
     /// Its bytes.
@@ -46,11 +46,11 @@ pub struct Register {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Version(pub String);
 
-/// What a register must be for a write to take effect.
+/// State that a register must have for a write to take effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Expect {
     /// There is none.
     Absent,
-    /// It has this version.
+    /// The register has this version.
     Version(Version),
 }

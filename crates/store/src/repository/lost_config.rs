@@ -1,9 +1,9 @@
-//! A repository whose configuration is lost, in the file and in its copy. Each key slot of an encrypted one seals a
-//! third.
+//! Opens a repository whose configuration is lost, in the file and in its copy. Each key slot of an encrypted
+//! repository seals a third copy.
 //!
-//! What always holds: a configuration is taken from a slot only if the password opens that slot and the key in it opens
-//! what is stored. Another repository's slot may lie there, with the same password: with its configuration nothing
-//! could be read any more.
+//! Invariant: a configuration is taken from a slot only if the password opens that slot and the key in it opens a
+//! snapshot. Another repository's slot may lie there, with the same password: with its configuration nothing could be
+//! read any more.
 
 use onefold_keys::{Keys, Secret};
 use zeroize::Zeroizing;
@@ -16,7 +16,8 @@ use crate::roots::{self, ROOT_FOLDER};
 use crate::slots::{self, SLOT_FOLDER};
 use crate::{Error, Result};
 
-/// What is said where neither is there, and a repository is: what `init` leaves that was interrupted holds nothing.
+/// Returns the error of a repository without its configuration and the copy. An interrupted `init` leaves neither
+/// snapshots nor containers, and is no repository.
 pub(super) fn is_missed(objects: &dyn ObjectStore) -> Result<Option<Error>> {
     for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {
         let listed = match objects.list(folder) {
@@ -71,7 +72,7 @@ pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<C
     }
 }
 
-/// That the key in the slot opens a snapshot, if there are any.
+/// Checks that the key in the slot opens a snapshot, if there are any.
 fn proves(objects: &dyn ObjectStore, master: &Zeroizing<[u8; 32]>, slot: &str) -> Result<()> {
     let listed = match objects.list(ROOT_FOLDER) {
         Err(error) if error.is_not_found() => Vec::new(),

@@ -1,4 +1,4 @@
-//! What a repository is made and opened with.
+//! Options for making and opening a repository.
 
 use onefold_index::IndexKind;
 use onefold_keys::{Entropy, KdfCost};
@@ -7,14 +7,14 @@ use crate::compression::Compression;
 use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
 use crate::registry::PinInfo;
 
-/// What a new repository is made with.
+/// Options of a new repository.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
     /// The chunker of file contents, by name.
     pub chunker: String,
     /// Its mean, in bytes.
     pub chunk_bytes_mean: u32,
-    /// What is sealed.
+    /// Encryption of the stored data.
     pub encryption: Encryption,
     /// The fingerprint index: `ram`, or one of `indexes`, as `NAME` or `NAME:key=value,…`.
     pub index: String,
@@ -62,7 +62,7 @@ pub struct OpenOptions {
     pub container_bytes: usize,
     /// Raw bytes a block, where the compression's own choice is not wanted.
     pub block_bytes: Option<usize>,
-    /// What sessions say of themselves.
+    /// The sessions' description of themselves.
     pub pin: PinInfo,
     /// Names and salts.
     pub entropy: Entropy,

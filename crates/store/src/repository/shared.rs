@@ -1,4 +1,4 @@
-//! What everybody who works on an opened repository shares, and how the index is asked and told.
+//! State that everybody who works on an opened repository shares, and access to the index.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::{Error, Result, condemned};
 /// How often an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
 const REBUILDS_MAX: usize = 8;
 
-/// What reading a container takes: the objects, and what opens them.
+/// Everything that is needed to read a container: the objects, and the keys that open them.
 pub struct Stored {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) keys: Keys,
@@ -30,7 +30,7 @@ pub struct Stored {
     pub(crate) tail_bytes: usize,
 }
 
-/// What all sessions, readers and writers of an opened repository share.
+/// State that all sessions, readers and writers of an opened repository share.
 pub struct Shared {
     pub(crate) place: Place,
     pub(crate) stored: Stored,
@@ -98,9 +98,9 @@ impl Shared {
         Ok(all)
     }
 
-    /// Asks or tells the index. One whose files turn out to be damaged, or gone, or more than this process may open, is
-    /// begun anew from the containers, then asked again: damage to it costs time only, in the middle of a session too.
-    /// So `ask` may run several times, but for the first upon an index that knows every stored container.
+    /// Asks or tells the index. An index whose files turn out to be damaged, or gone, or more than this process may
+    /// open, is begun anew from the containers, then asked again: damage to it costs time only, in the middle of a
+    /// session too. So `ask` may run several times, and from the second time on the index knows every stored container.
     pub(crate) fn with_index<T>(
         &self,
         mut ask: impl FnMut(&mut RepositoryIndex) -> Result<T>,

@@ -26,7 +26,7 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
                 let missed = lost_config::is_missed(objects)?;
                 Err(missed.unwrap_or(Error::NoRepository { what }))
             }
-            // Of a file that is there, what is wrong with it.
+            // The damage of a file that is there counts, not the missing one.
             Err(copy) if error.is_not_found() || copy.is_other_version() => Err(copy),
             Err(_) => Err(error),
         },
@@ -40,7 +40,7 @@ fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
     Config::decode(twice.payload, name, twice.offset)
 }
 
-/// What a password opened.
+/// Result of opening a key slot with a password.
 pub(crate) struct Unlocked {
     pub(crate) master: Zeroizing<[u8; 32]>,
     /// The name of the slot that it opened.
@@ -81,7 +81,7 @@ pub(crate) fn unlock(
                     is_wrong = true;
                     tried.insert(name.clone());
                 }
-                // What replaces it was there before it went, but perhaps not when slots were listed.
+                // The slot that replaces it was there before it went, but perhaps not when slots were listed.
                 Err(error) if error.is_not_found() => gone = Some(error),
                 // Another's, of a later version perhaps: it says nothing of this password.
                 Err(error) if error.is_other_version() => {
@@ -124,7 +124,7 @@ pub(super) fn cheapest_first<'a>(
     names
 }
 
-/// What is in the slot; of one that takes long, that is said before.
+/// Opens the slot with the password. A slot that takes long is announced first.
 pub(super) fn try_slot(
     slot: &Slot,
     name: &str,

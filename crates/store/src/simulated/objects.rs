@@ -21,7 +21,7 @@ impl SimStore {
         }
     }
 
-    /// What `of` takes of an object.
+    /// Reads an object, and returns the result of `of` on its bytes.
     fn look<T>(&self, name: &str, of: impl FnOnce(&mut World, &[u8]) -> Result<T>) -> Result<T> {
         let world = &mut *self.world.lock();
         world.read(self.process, name)?;
@@ -132,7 +132,7 @@ impl ObjectStore for SimStore {
         self.change(name, Change::Delete(name.into()))
     }
 
-    /// What is there is durable.
+    /// Every object that is there is durable.
     fn keep(&self, _names: &[String]) -> Result<()> {
         Ok(())
     }

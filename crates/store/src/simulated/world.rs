@@ -1,4 +1,4 @@
-//! What is stored in a simulated object store, and what becomes of each request.
+//! State of a simulated object store, and the fate of each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) enum Change {
     MakeFolder(String),
 }
 
-/// What a change came to.
+/// Outcome of a change.
 pub(super) enum Outcome {
     Done,
     /// A register's new version.

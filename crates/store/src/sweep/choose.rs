@@ -1,7 +1,7 @@
-//! Which containers are worth rewriting.
+//! Chooses the containers that are worth rewriting.
 //!
-//! What always holds: those that give back most of their bytes come first; what is not rewritten is counted as left
-//! unused.
+//! Invariant: containers that give back most of their bytes come first; the dead bytes of the others are counted as
+//! left unused.
 
 use onefold_index::ContainerId;
 
@@ -39,11 +39,11 @@ pub struct Candidate {
     pub live: Live,
     /// Its bytes.
     pub stored: u64,
-    /// It was condemned before: what lives of it is to be rescued.
+    /// Whether the container was condemned before: chunks in it that still live are to be rescued.
     pub is_condemned: bool,
     /// An estimate of those that nothing refers to.
     pub dead_bytes: u64,
-    /// Of its chunks' bytes, those that are referred to.
+    /// Share of the chunks' bytes that is referred to.
     pub share: f64,
 }
 

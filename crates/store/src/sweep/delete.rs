@@ -1,7 +1,7 @@
-//! How what a sweep judged comes to be deleted: the list is put, sessions are waited for, roots are looked at once more,
-//! and then containers go.
+//! Deletes the containers that a sweep has decided on: the list is put, sessions are waited for, roots are looked at
+//! once more, and then containers go.
 //!
-//! What always holds: the machine ([`protocol::Sweep`](crate::protocol::Sweep)) says what comes next.
+//! Invariant: the machine ([`protocol::Sweep`](crate::protocol::Sweep)) says which step comes next.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ impl Sweep<'_> {
             self.remove_lists_of_the_gone()?;
             return session.finish();
         }
-        // What was copied is to be found where it is now.
+        // The index must lead to the new copies.
         session.checkpoint()?;
         if self.protocol.next() == SweepStep::PutList {
             self.put_list(&session)?;
@@ -78,7 +78,7 @@ impl Sweep<'_> {
     fn put_list(&mut self, session: &Session) -> Result<()> {
         let shared = &self.repository.shared;
         let condemned = self.protocol.condemned().as_slice().to_vec();
-        // What is known to be in vain is not put: whatever stands on a list costs a rewriting.
+        // A list that is known to be in vain is not put: everything on a list costs a rewriting.
         session.confirm_not_overtaken()?;
         let number = shared.options.entropy.try_u64()?;
         condemned::put(&*shared.objects, number, &condemned)?;
@@ -216,7 +216,7 @@ impl Sweep<'_> {
                 let is_waited_for = waited_for
                     .as_ref()
                     .is_none_or(|all| all.contains(&one.name));
-                // What a reader holds is marked.
+                // Chunks that a reader holds are marked.
                 let is_reader = !one.holds.is_empty();
                 !is_own && is_waited_for && !is_reader && !self.is_known_to(one)
             });

@@ -16,7 +16,7 @@ use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::{Result, container};
 
-/// What becomes of the containers.
+/// Decision about the containers.
 #[derive(Default)]
 pub(super) struct Verdict {
     pub(super) dead: Vec<ContainerId>,
@@ -24,7 +24,7 @@ pub(super) struct Verdict {
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// What the roots refer to.
+/// Marks of all chunks that the roots refer to.
 struct Marked {
     marks: Marks,
     /// Referred to, and nowhere as far as the index knows.
@@ -33,7 +33,7 @@ struct Marked {
     twins: Vec<ContainerId>,
 }
 
-/// What becomes of references into containers that may go, for their chunks may be elsewhere, too.
+/// Treatment of references into containers that may go: their chunks may be elsewhere, too.
 #[derive(Clone, Copy)]
 enum Leaving<'a> {
     /// Those that were condemned; and containers are looked for of which such a share is stored elsewhere.
@@ -304,7 +304,7 @@ struct Judge<'a> {
     repository: &'a Repository,
     reader: &'a mut ChunkReader,
     options: &'a SweepOptions,
-    /// What was condemned before.
+    /// Containers that were condemned before.
     condemned: &'a Sorted<ContainerId>,
     report: &'a mut SweepReport,
     verdict: Verdict,

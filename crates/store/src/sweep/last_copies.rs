@@ -1,11 +1,11 @@
-//! Whether what is to go is the last good copy of what roots refer to elsewhere: two containers may hold a chunk, and
-//! the one that is referred to may be damaged.
+//! Whether a container that is to go has the last good copy of a chunk that roots refer to in another container: two
+//! containers may hold a chunk, and the one that is referred to may be damaged.
 //!
-//! What always holds: before a container goes, each chunk of it that roots refer to in another one is read and verified
-//! there; where that fails, the container stays. RAM is the same whatever there is: a filter of some millions of chunks
-//! of what goes, and so many references at a time. What has no other copy costs two looks at a table. Where more goes
-//! than the filter holds, references are sifted first, by one look at all of them (`sift`); only where there is no room
-//! for that, each such million costs a look at all of them.
+//! Invariant: before a container goes, each chunk of it that roots refer to in another one is read and verified there;
+//! where that fails, the container stays. RAM does not grow with the repository: it is a filter of some millions of
+//! chunks that go, and a bounded list of references. A reference to a chunk that has no other copy costs two looks at a
+//! table. Where more chunks go than the filter holds, references are sifted first, by one look at all of them (`sift`);
+//! only where there is no room for that, each filter's worth of chunks costs a look at all of them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -22,8 +22,9 @@ use crate::Result;
 use crate::marks::{ContainerMarks, Marks};
 use crate::reader::ChunkReader;
 
-/// Of the filter for each chunk that goes: it errs about one in two thousand. Were it fuller, nearly all references of
-/// a large repository would be looked for, and the tables of what goes read again for every [`SUSPECTS`] of them.
+/// Bytes of the filter for each chunk that goes: it errs about once in two thousand. With a fuller filter nearly all
+/// references of a large repository would be looked for, and the tables of containers that go would be read again for
+/// every [`SUSPECTS`] of them.
 const FILTER_BYTES_A_CHUNK: usize = 2;
 const FILTER_BYTES_MAX: usize = 16 << 20;
 /// Chunks of what goes that are in the filter at once.
@@ -36,7 +37,7 @@ const SUSPECTS: usize = 1 << 17;
 struct Limits {
     /// Chunks of what goes.
     chunks_at_once: u64,
-    /// So few references are looked for in all that goes, without a filter.
+    /// Most references that are looked for in all containers that go, without a filter.
     few: u64,
 }
 
@@ -67,8 +68,8 @@ struct LastCopies<'a> {
     staying: &'a mut HashSet<ContainerId>,
 }
 
-/// Of the containers that are to go, those that must not: one that is referred to should hold a chunk of theirs, and
-/// does not give it.
+/// Returns the containers that were to go and must not: a container that is referred to should hold one of their
+/// chunks, and does not give it.
 pub(super) fn last_copies(
     reader: &mut ChunkReader,
     verdict: &Verdict,
@@ -329,7 +330,7 @@ mod tests {
         Repository::open(dir, options, None).unwrap()
     }
 
-    /// What two sessions that run at once store of the same chunks.
+    /// Stores the same chunks by two sessions that run at once; returns the references of each.
     fn stored_twice(repository: &Repository) -> [Vec<ChunkRef>; 2] {
         let sessions = [(); 2].map(|()| repository.session(SessionKind::Backup).unwrap());
         let mut writers = sessions
@@ -353,7 +354,7 @@ mod tests {
         refs
     }
 
-    /// So many marks that they are spilled: of `refs`, and of what is nowhere.
+    /// Makes marks of `refs` and of a million chunks that are nowhere, so that they are spilled.
     fn many_marks(device: &SimDir, refs: &[ChunkRef]) -> Marks {
         let mut marks = Marks::new(device).unwrap();
         for one in refs {

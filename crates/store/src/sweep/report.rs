@@ -1,9 +1,9 @@
-//! What a sweep is told, and what it tells.
+//! Options of a sweep, and its report.
 
 use super::choose::Candidate;
 use crate::registry::PinInfo;
 
-/// What the sweep may do.
+/// Options of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepOptions {
     /// Only look and report: as a reader, who needs no room and no right to write.
@@ -22,7 +22,7 @@ pub struct SweepOptions {
 /// How much may be left unused.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Unused {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// This share of what is stored then, below 1.
     Share(f64),
@@ -55,7 +55,7 @@ impl Default for SweepOptions {
 /// How far something long has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What is done now, in a word or two.
+    /// Current stage, in a word or two.
     pub stage: &'static str,
     /// Items of the stage that are done.
     pub done: u64,
@@ -80,7 +80,7 @@ pub trait SweepObserver {
     }
 }
 
-/// What a sweep found and did. Bytes are of containers as stored.
+/// Counts of a sweep. Bytes are those of containers as stored.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SweepReport {
     /// Containers there were, and their bytes.
@@ -108,7 +108,7 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    /// Of one that was to be rewritten and stays as it is.
+    /// Takes back the counts of a container that was to be rewritten and stays as it is.
     pub(super) fn leave(&mut self, candidate: &Candidate) {
         self.compacted_containers -= 1;
         self.compacted_bytes -= candidate.stored;

@@ -1,10 +1,9 @@
-//! Of all references those that may be to what goes, by one look at each.
+//! Picks the references that may lead to chunks that go, by one look at all references.
 //!
-//! A filter in RAM holds some millions of chunks of what goes, and there may be any number. So these and the references
-//! are put on shelves by the beginnings of their fingerprints, in the sweep's working file, and then each shelf has a
-//! filter of its own. What always holds: every reference to a chunk that goes comes out, and few others do; RAM is one
-//! filter, and a piece for each shelf. It takes 8 bytes of the file for each chunk that goes, and 16 for each
-//! reference.
+//! A filter in RAM holds some millions of chunks that go, and there may be any number. So these chunks and the
+//! references are put on shelves by the beginnings of their fingerprints, in the sweep's working file, and then each
+//! shelf has a filter of its own. Invariant: every reference to a chunk that goes comes out, and few others do; RAM is
+//! one filter, and a piece for each shelf. The file takes 8 bytes for each chunk that goes, and 16 for each reference.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ use crate::spilled::{CHECKSUM_BYTES, Spilled, is_full, seal};
 
 /// With more, each filter errs more often: of two billion chunks that go.
 const SHELVES_MAX: u64 = 256;
-/// So much of a shelf is written at once.
+/// Bytes of a shelf that are written at once.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// References that came out.
@@ -31,7 +30,7 @@ pub(super) struct Sifted {
     pub(super) references: u64,
 }
 
-/// What gives the prefixes of all chunks that go, or all references.
+/// Function that visits the prefixes of all chunks that go, or all references.
 pub(super) type Each<'a, T> = &'a mut dyn FnMut(&mut dyn FnMut(T) -> Result<()>) -> Result<()>;
 
 /// Sifts references by chunks that go: of so many, at most `at_once` are in a filter. `None` where there is no room.
@@ -108,7 +107,7 @@ struct Shelf<const NUMBERS: usize> {
     entries: u64,
     /// Where its pieces lie in the file.
     pieces: Vec<Range<u64>>,
-    /// What is not written yet.
+    /// Entries that are not written yet.
     ready: Vec<[u64; NUMBERS]>,
 }
 
@@ -177,7 +176,7 @@ mod tests {
     const GOING: u64 = 50_000;
     const REFERENCES: u64 = 200_000;
 
-    /// Of each ten chunks that go one is referred to.
+    /// Scattered numbers; a tenth of the chunks that go are referred to.
     fn scattered(i: u64) -> u64 {
         mix64(i + 1)
     }

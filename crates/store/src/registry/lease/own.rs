@@ -62,7 +62,7 @@ impl Own {
         Ok(is_own.then_some(register.version))
     }
 
-    /// What the session says of itself.
+    /// Returns the session's description of itself.
     pub fn session(&self) -> Session {
         match &self.record.state {
             State::Active(session) | State::Committing(_, session) => session.clone(),
@@ -90,7 +90,7 @@ impl Own {
         &self.object
     }
 
-    /// What its writer wrote last.
+    /// Returns the state that was written last.
     pub fn state(&self) -> &State {
         &self.record.state
     }
