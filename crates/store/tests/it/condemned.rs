@@ -1,5 +1,5 @@
-//! What is condemned is only ever deleted: what still lives of it is rescued first, lists of several sweeps stand beside
-//! each other, and the one list of versions before is taken over.
+//! Condemned containers are only ever deleted: chunks that still live in them are rescued first, lists of several
+//! sweeps stand beside each other, and the one list of versions before is taken over.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn what_a_session_referred_to_before_it_was_condemned_is_rescued_and_then_goes()
         "it waits for nobody: {report:?}"
     );
     let root = put(session, &refs);
-    // It stands on a list and is needed: nobody else may count on it meanwhile.
+    // The container stands on a list and is needed: nobody else may count on it meanwhile.
     let sound = [(root, scene.data.clone())];
     assert_sound(&scene.open(4), &sound, &"condemned");
     let (again, stats) = back_up(&scene.open(5), &scene.data).unwrap();

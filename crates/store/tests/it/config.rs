@@ -69,7 +69,7 @@ fn encryption_cannot_be_switched_off_beside_key_slots() {
     );
 }
 
-/// It would count for nothing, and what is stored would be in the clear.
+/// The password would count for nothing, and stored data would be in the clear.
 #[test]
 fn a_password_where_nothing_is_encrypted_is_refused() {
     let dir: Arc<dyn Dir> = Arc::new(SimDir::new(1));

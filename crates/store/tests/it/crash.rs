@@ -14,7 +14,7 @@ use crate::scale::{apart, scale};
 
 pub type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
 
-/// What had been acknowledged when the device had passed this many points.
+/// Roots that had been acknowledged when the device had passed this many points.
 struct Acknowledged {
     points: u64,
     roots: Roots,
@@ -272,7 +272,7 @@ fn what_is_put_there_while_a_repository_is_made_stays() {
     let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
     let failing = Failing::default();
     let theirs = Arc::clone(&dir);
-    // That folder is looked into after the one that it is in was listed.
+    // The locks' folder is listed after the folder that it is in.
     failing.once_listed("/locks", move || drop(theirs.create("notes").unwrap()));
     init(&Guarded::writable(&dir, &failing), Encryption::None).unwrap();
     assert!(dir.open("notes").is_ok());

@@ -31,7 +31,7 @@ struct Stored {
     roots: Vec<(RootId, Vec<Vec<u8>>)>,
 }
 
-/// Of the second key slot.
+/// Password of the second key slot.
 fn another_secret() -> Secret {
     Secret::new("another")
 }

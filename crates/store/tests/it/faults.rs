@@ -10,7 +10,7 @@ use onefold_store::{Encryption, Error, Result};
 use crate::crash::{Roots, assert_recovers};
 use crate::fixture::{back_up, chunks, init, open, sweep};
 
-/// What was acknowledged by the time the device first said no.
+/// Works until the device fails; returns the roots that were acknowledged by then.
 fn work_until_it_fails(device: &SimDir) -> (Roots, Option<Error>) {
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
     let mut roots: Roots = Vec::new();

@@ -1,4 +1,4 @@
-//! What the tests share: small repositories, chunks, and roots that are plain lists of references.
+//! Fixtures of the tests: small repositories, chunks, and roots that are plain lists of references.
 
 use std::sync::Arc;
 

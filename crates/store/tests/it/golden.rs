@@ -184,7 +184,7 @@ fn golden_repositories_read_and_are_still_written_so() {
     }
 }
 
-/// What lives only while something runs: a session's file, the sweep's list, the index's.
+/// Files that live only while something runs: a session's, the sweep's list, the index's.
 fn passing() -> BTreeMap<String, Vec<u8>> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     let objects = LocalObjects::new(Arc::clone(&dir), Entropy::seeded(1));
@@ -210,7 +210,7 @@ fn passing() -> BTreeMap<String, Vec<u8>> {
     made
 }
 
-/// What lives in registers and lists on object storage only.
+/// Objects that live in registers and lists on object storage only.
 fn remote() -> BTreeMap<String, Vec<u8>> {
     let stored = b"sixteen bytes...".to_vec();
     let root = NewRoot {

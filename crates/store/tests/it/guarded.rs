@@ -5,12 +5,12 @@ use std::sync::Arc;
 use onefold_io::{Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result};
 use parking_lot::Mutex;
 
-/// What fails, by the end of its path, and how often it is opened before it does.
+/// Paths that fail to open, by their ends, each with the error and the number of openings before it.
 #[derive(Clone, Default)]
 pub struct Failing(Arc<Mutex<Vec<(String, ErrorKind, u32)>>>, Meanwhile);
 
-/// What happens when a folder whose path ends so has been listed, or before such a file is opened, until it says that
-/// it is done.
+/// Action to run when a folder whose path ends so has been listed, or before such a file is opened, until it returns
+/// true.
 type Meanwhile = Arc<Mutex<Option<(String, Box<dyn FnMut() -> bool + Send>)>>>;
 
 impl Failing {

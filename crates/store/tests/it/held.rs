@@ -36,7 +36,7 @@ fn forget(repository: &Repository, roots: &[RootId]) {
     lock.replace(None, &[], roots).unwrap();
 }
 
-/// What the reader reads of a root that it holds.
+/// Reads the chunks of a root that the reader holds.
 fn read_held(repository: &Repository, root: &RootId) -> onefold_store::Result<Vec<Vec<u8>>> {
     let refs = decode_root(&repository.held_root(root)?);
     let session = repository.session(SessionKind::Held)?;

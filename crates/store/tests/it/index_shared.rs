@@ -42,7 +42,7 @@ fn who_reads_does_not_wait_for_the_indexs_lock_and_who_writes_does() {
     assert!(restore(&repository, &root).unwrap() == data);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| back_up(&repository, &data).unwrap());
-        // It is there once its session can be seen.
+        // The backup has begun once its session can be seen.
         let sessions = dir.open_subdir("sessions").unwrap();
         while sessions.list().unwrap().is_empty() {
             std::thread::yield_now();
@@ -185,7 +185,7 @@ fn an_index_of_more_files_than_can_be_opened_fails_nobody() {
     );
 }
 
-/// Of the index nothing is there, and there is no room for one.
+/// There is no index, and no room for one.
 #[test]
 fn a_sweep_on_a_full_disk_needs_no_index() {
     let device = SimDir::new(1);

@@ -35,7 +35,7 @@ fn a_damaged_key_hides_no_others_and_the_last_good_one_stays() {
     open(&dir, 1, 3).unwrap();
 }
 
-/// It may have been made for a machine with more memory; here it asks for no lanes at all.
+/// The key may have been made for a machine with more memory; here it asks for no lanes at all.
 #[test]
 fn a_key_that_cannot_be_derived_keeps_no_other_from_opening() {
     let device = SimDir::new(1);
@@ -70,7 +70,7 @@ fn a_repair_restores_no_key_that_is_just_being_removed() {
     repository.repair(&Lists, &mut Hasty).unwrap();
 }
 
-/// What a desktop or a synchronizing program leaves there.
+/// A desktop or a synchronizing program leaves such files.
 #[test]
 fn a_file_that_is_no_key_is_nobodys_damage_and_a_damaged_key_can_be_removed() {
     let dir: Arc<dyn Dir> = Arc::new(onefold_io::MemDir::new());
@@ -140,7 +140,7 @@ fn a_key_whose_label_date_or_cost_somebody_forged_is_told_and_shown_as_that() {
         .add_key(&other, "host", KdfCost::LEAST, 5)
         .unwrap();
     assert_eq!(repository.keys().unwrap().len(), 2);
-    // Of memory, passes, lanes, salt, date and label.
+    // Offsets of memory, passes, lanes, salt, date and label.
     for at in [1, 4, 8, 12, 28, 37] {
         let device = device.fork();
         let path = format!("keys/{id}");

@@ -1,5 +1,5 @@
-//! What another version of the program made is no damage: whoever meets it says so, and neither a repair nor a sweep
-//! touches it. And what stands where nothing may stand is damage.
+//! Objects of another version of the program are no damage: every command that meets them reports it, and neither a
+//! repair nor a sweep touches them. Such an object in an impossible place is damage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ fn a_codec_of_a_later_version_is_left_alone() {
         };
         device.damage(&path, edit).unwrap();
         assert_left_alone(&device, &dir, &path, Past::SweepAndRepair);
-        // What else is wrong with it makes nothing of it fair game.
+        // Further damage to such an object is no reason to change or delete it.
         let last = |bytes: &mut Vec<u8>| *bytes.last_mut().expect("not empty") ^= 1;
         device.damage(&path, last).unwrap();
         let repository = open(&dir, 1, 4).unwrap();
@@ -259,7 +259,7 @@ fn root(device: &SimDir) -> (String, Vec<u8>) {
     roots.next().expect("a root")
 }
 
-/// What the only root refers to, and the container of the first.
+/// Returns the references of the only root, and the container of the first.
 fn references(device: &SimDir, dir: &Arc<dyn Dir>) -> (Vec<ChunkRef>, String) {
     let (name, _) = root(device);
     let id = RootId::parse(&name["snapshots/".len()..]).expect("a root's name");

@@ -134,7 +134,7 @@ fn a_root_of_a_process_that_dies_is_there_whole_or_not_at_all() {
         store.inject(Faults::default());
         let context = format!("request {dies_in}: {put:?}");
         let decided = decided(&store);
-        // Who has committed is helped, and what is left of the dead goes.
+        // The root of a session that has committed is put by others, and the registers of dead processes go.
         sweep(&store, &other).unwrap();
         sweep(&store, &other).unwrap();
         let roots = other.roots().unwrap();

@@ -65,7 +65,8 @@ fn what_a_sweep_has_moved_comes_a_container_at_a_time() {
 fn what_a_repair_saves_is_found_by_who_began_before_it() {
     let (device, root, _) = stored_with(Encryption::Aes256Gcm);
     let first = &containers(&device)[0];
-    // What a device does not give is set aside, at once; what is damaged waits for the sessions that may refer to it.
+    // A container that a device does not give is set aside at once; a damaged one waits for the sessions that may refer
+    // to it.
     let bad = HEADER_BYTES as u64 + 50;
     device.spoil(first, bad..bad + 1).unwrap();
     let opened = |seed| {

@@ -1,4 +1,4 @@
-//! What is written comes back, across writers, sessions and openings.
+//! Written chunks come back, across writers, sessions and openings.
 
 use std::sync::Arc;
 
@@ -261,7 +261,7 @@ fn a_chunk_that_changed_since_it_was_fingerprinted_is_lost() {
     init(&dir, Encryption::Aes256Gcm).unwrap();
     let repository = open(&dir, 1, 1).unwrap();
     let mut data = chunks(1, 3);
-    // What changes is as long as before.
+    // The changed chunks are as long as before.
     data.iter_mut().for_each(|chunk| chunk.truncate(300));
     back_up(&repository, &data[..1]).unwrap();
     let session = repository.session(SessionKind::Backup).unwrap();

@@ -127,7 +127,7 @@ impl Dir for Asleep {
 
 type Roots = Vec<(RootId, Vec<Vec<u8>>)>;
 
-/// What is stored at first: a root of half of what is in its containers, and what is in no root any more.
+/// Stores a root that refers to half of the chunks in its containers; no root refers to the others any more.
 fn stored() -> (Arc<dyn Dir>, Roots) {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::new());
     init(&dir, Encryption::None).unwrap();
@@ -156,7 +156,7 @@ fn go_on(dir: &Arc<dyn Dir>, roots: &Arc<Mutex<Roots>>, rewrites: bool) {
         }
     };
     sweep(&repository).unwrap();
-    // What lives is referred to by more roots, or is not.
+    // The chunks that live are referred to by more roots, or are not.
     let more = if rewrites { 20 } else { 0 };
     let data: Vec<_> = chunks(2, 40).into_iter().chain(chunks(1, more)).collect();
     let (root, _) = back_up(&repository, &data).unwrap();

@@ -50,7 +50,7 @@ fn what_no_root_refers_to_goes_and_the_rest_stays() {
     );
     assert!(containers(&repository) < before);
     assert_sound(&repository, &[(kept_root, kept)], &"swept");
-    // What is gone is stored again when it comes again.
+    // Chunks that are gone are stored again when they come again.
     let (_, stats) = back_up(&repository, &gone).unwrap();
     assert_eq!(stats.new_chunks, 60);
 }
@@ -206,7 +206,7 @@ impl Drop for Raised<'_> {
 const ROUNDS: u64 = 12;
 const ROUNDS_MAX: u64 = 2000;
 
-/// What writer number `writer` stores in a round: much that the other stores, too, and some that goes with its root.
+/// Returns the chunks of a writer in a round: many that the other stores, too, and some that go with their root.
 fn data_of(writer: u64, round: u64) -> Vec<Vec<u8>> {
     let shared = chunks(round % 3, 40).into_iter();
     let own = chunks(10 + writer, 10).into_iter();

@@ -1,4 +1,5 @@
-//! What two backups that run at once store twice, a sweep stores once; and no copy goes while the other cannot be read.
+//! Two backups that run at once may store the same chunks twice: a sweep stores them once, and no copy goes while the
+//! other cannot be read.
 
 use std::sync::Arc;
 
@@ -145,7 +146,7 @@ fn no_copy_goes_while_the_other_cannot_be_read() {
     }
 }
 
-/// Of the containers that a root names, the paths.
+/// Returns the paths of the containers that a root names.
 fn named(repository: &Repository, root: &RootId) -> Vec<String> {
     let refs = decode_root(&repository.root(root).unwrap());
     let mut ids: Vec<_> = refs.iter().map(|chunk| chunk.container).collect();
@@ -183,7 +184,7 @@ fn a_copy_that_nothing_refers_to_stays_while_the_one_that_is_referred_to_cannot_
                 .unwrap_or_else(|error| panic!("{context}: {error}"));
             scene.open(3).repair(&Lists, &mut Hasty).unwrap();
             scene.assert_sound(&context);
-            // What was mended needs no other copy any more.
+            // A mended container needs no other copy any more.
             let swept = scene.open(4).sweep(&Lists, &all, &mut Hasty).unwrap();
             scene.assert_sound(&context);
             let again = scene.open(5).sweep(&Lists, &all, &mut Hasty).unwrap();
@@ -198,7 +199,7 @@ fn a_chunk_is_read_where_any_of_its_copies_is_good() {
     let dir: Arc<dyn Dir> = Arc::new(device.clone());
     init_with(&dir, Encryption::Aes256Gcm, "strata").unwrap();
     let repository = open(&dir, 1, 1).unwrap();
-    // So few that nobody has sealed a container when the last begins.
+    // The chunks are so few that nobody has sealed a container when the last backup begins.
     let data = chunks(1, 8);
     let roots = in_lockstep::<3>(&repository, &data);
     let copies = roots.map(|root| named(&repository, &root));

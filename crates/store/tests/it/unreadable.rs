@@ -13,7 +13,7 @@ use crate::fixture::{
     stored_with, sweep,
 };
 
-/// Of so many reads of a repair it is tried that they fail.
+/// Number of a repair's reads of which each is made to fail in turn.
 const READS: u64 = 40;
 
 fn stored() -> (SimDir, RootId, Vec<Vec<u8>>) {
@@ -123,7 +123,7 @@ fn what_is_not_whole_or_has_no_name_to_take_stays_set_aside() {
     }
 }
 
-/// What lies there as a folder is somebody's, and no container.
+/// A folder that lies there belongs to a user, and is no container.
 #[test]
 fn a_folder_that_was_set_aside_is_not_tried() {
     let (device, aside, ..) = set_aside();
@@ -279,7 +279,7 @@ fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
         let refs = decode_root(&repository.root(&root).unwrap());
         let first = refs[0].container;
         let own = refs.iter().filter(|chunk| chunk.container == first).count();
-        // Of its first block and of its last some chunks are referred to, and few between.
+        // The kept chunks are some of the container's first block and of its last, with few between.
         let mut kept = data[..own].to_vec();
         kept.drain(3..own - 3);
         back_up(&repository, &kept).unwrap();
@@ -303,7 +303,7 @@ fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
     }
 }
 
-/// What a person does when the disk reads again.
+/// Renames containers that were set aside back, as a person does when the disk reads again.
 pub fn take_back(dir: &Arc<dyn Dir>, device: &SimDir) {
     for path in containers(device) {
         let Some(name) = path.strip_suffix(ASIDE_SUFFIX) else {

@@ -70,7 +70,7 @@ fn assert_all_comes(device: &SimDir, root: &RootId, data: &[Vec<u8>], context: &
     let refs = decode_root(&repository.root(root).unwrap());
     let lost = refs.iter().filter(|chunk| report.hurt.hurts(chunk));
     assert_eq!(lost.count(), 0, "{context}");
-    // What is not whole is not rewritten, and not deleted.
+    // Damaged containers are not rewritten, and not deleted.
     sweep(&repository).unwrap();
     assert_eq!(containers(device).len(), damaged, "{context}");
 }
@@ -122,7 +122,7 @@ fn a_sector_of_the_footer_that_the_device_does_not_give_costs_the_blocks_in_it_a
     device.spoil(&paths[0], last..last + 1).unwrap();
     let repository = open_again(&device);
     most_come(&repository, &root, data.len());
-    // What did not come is not lost: the device may give it the next time, to who asked before, too.
+    // Bytes that did not come are not lost: the device may give them the next time, to the same reader, too.
     let error = restore(&repository, &root).unwrap_err();
     assert!(error.is_unreadable(), "{error}");
     device.heal();

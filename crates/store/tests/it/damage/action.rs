@@ -1,11 +1,11 @@
-//! What is done to an object, and where.
+//! Damage to an object: the action, and its place.
 
 use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 
-/// What is done to the bytes.
+/// Action on an object's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Flip,
@@ -47,7 +47,8 @@ impl Action {
     }
 }
 
-/// What may stand in the place of `path`: another of its kind, one of another kind, the like of another repository.
+/// Returns objects to put in the place of `path`: another of its kind, an object of another kind, and its counterpart
+/// from another repository.
 pub fn swaps(device: &SimDir, stranger: &SimDir, path: &str) -> Vec<(String, Vec<u8>)> {
     let own = bytes(device, path);
     let first = |of: &SimDir, whose: &str, is_wanted: &dyn Fn(&str) -> bool| {
@@ -101,7 +102,7 @@ pub fn objects(device: &SimDir) -> Vec<String> {
     .collect()
 }
 
-/// What a disk holds.
+/// Returns the content of an object on the device.
 pub fn bytes(device: &SimDir, path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     device
@@ -129,7 +130,7 @@ pub fn damage(device: &SimDir, stranger: &SimDir, path: &str, (action, way): (Ac
     }
 }
 
-/// What somebody keeps in a folder that stands in the place of a file.
+/// Name of a user's file, in a folder that stands in the place of an object.
 pub const SOMEBODYS: &str = "somebodys";
 
 fn make_folder(device: &SimDir, path: &str, holds_a_file: bool) {
@@ -160,7 +161,7 @@ fn edit(bytes: &mut Vec<u8>, action: Action, place: usize) {
         Action::Zero => {
             let end = bytes.len().min(at + 64);
             bytes[at..end].fill(0);
-            // What was zero before is no damage.
+            // Zeros over zeros would be no damage.
             bytes[at] ^= 1;
         }
         Action::Delete | Action::Swap | Action::Unreadable | Action::Folder => {

@@ -45,8 +45,8 @@ fn five_backups() -> (SimDir, Vec<Vec<u8>>) {
     (device, known)
 }
 
-/// What a backup of `data` stores, where `path` is damaged before it or in its middle; everything is sound
-/// afterwards, and the index is whole.
+/// Backs up `data`, and damages `path` before it or in its middle; everything is sound afterwards, and the index is
+/// whole.
 fn back_up_beside_damage(
     device: &SimDir,
     path: &str,

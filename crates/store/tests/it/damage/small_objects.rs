@@ -63,7 +63,7 @@ fn leave_much_behind(
     vec![(root, kept)]
 }
 
-/// What a sweep that died left of its marks.
+/// Leaves the marks of a sweep that died.
 fn leave_marks(dir: &Arc<dyn Dir>, marks: &[u8]) {
     let scratch = dir.subdir("scratch").unwrap();
     let disk = scratch.create("marks").unwrap();
@@ -71,7 +71,7 @@ fn leave_marks(dir: &Arc<dyn Dir>, marks: &[u8]) {
     disk.write_at(&[marks, &sum].concat(), 0).unwrap();
 }
 
-/// What is tried next.
+/// Command that is tried after the damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verb {
     Check,
@@ -117,7 +117,7 @@ impl Living {
         }
     }
 
-    /// What it acknowledges is there.
+    /// Ends the session; everything that it acknowledges is there.
     pub fn end(self) -> Result<(RootId, Vec<Vec<u8>>)> {
         let root = self.session.put_root(&encode_root(&self.refs))?;
         self.session.finish()?;
@@ -132,8 +132,8 @@ fn path_of(device: &SimDir, object: &str) -> String {
     list.unwrap_or_else(|| object.to_owned())
 }
 
-/// What damage to an object keeps from working until it is repaired, and whether a check names it. Of what is damaged
-/// so that it reads well nobody can tell.
+/// Returns the commands that damage to an object keeps from working until it is repaired, and whether a check names the
+/// damage. Damage that reads well cannot be noticed.
 fn hinders(scene: &Scene, object: &str, action: Action, way: usize) -> (&'static [Verb], bool) {
     let is_well = match action {
         Action::Delete => true,
@@ -261,7 +261,7 @@ fn damage_to_small_objects_takes_nothing_whatever_is_tried_next() {
         let scene = Scene::new(encryption);
         for object in ["condemned", "sketch", "sessions", "scratch/marks"] {
             for action in ACTIONS {
-                // Of a pin, that of the stranger's is not there: it has no living session.
+                // The stranger's repository has no pin to swap in: it has no living session.
                 let ways = match object {
                     "sessions" if action == Action::Swap => 1,
                     "sessions" => action.ways(&scene.device, &scene.stranger, "sketch"),

@@ -38,7 +38,7 @@ fn list_paths(device: &SimDir) -> Vec<String> {
     paths
 }
 
-/// Who begins then does not know what is condemned, and counts on it.
+/// A session that begins then does not know the condemned containers, and counts on them.
 #[test]
 fn a_list_that_goes_while_a_sweep_waits_lets_it_delete_nothing() {
     let device = SimDir::new(1);
@@ -129,7 +129,7 @@ fn a_sweep_whose_marks_come_back_otherwise_deletes_nothing() {
         let is_away = [Action::Delete, Action::Folder].contains(&action);
         assert!(was_damaged.get(), "{action:?}");
         match swept {
-            // Who has it open reads it on.
+            // A process that has it open goes on reading it.
             Ok(report) => assert!(
                 is_away && report.deleted_containers > 0,
                 "{action:?}: {report:?}"
