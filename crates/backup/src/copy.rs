@@ -1,9 +1,9 @@
-//! Copying snapshots into another repository, which has keys of its own: chunks are read, verified, fingerprinted anew
+//! Copies snapshots into another repository, which has keys of its own: chunks are read, verified, fingerprinted anew
 //! and written, leaves and recipes made anew.
 //!
-//! What always holds: a snapshot is there only once all that it refers to is stored durably; one that was copied names
-//! the snapshot that it came from (`original`), so that it is copied once. A leaf that snapshots share is made once.
-//! Where both repositories fingerprint alike (`init --like`), a chunk that the destination has is not even read.
+//! Invariant: a snapshot is there only once all that it refers to is stored durably; a copied snapshot names the
+//! snapshot that it came from (`original`), so that it is copied once. A leaf that snapshots share is made once. Where
+//! both repositories fingerprint alike (`init --like`), a chunk that the destination has is not even read.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const WINDOW_ITEMS: usize = 2048;
 /// or so many bytes of them.
 const WINDOW_BYTES: u64 = 12 << 20;
 
-/// What makes two snapshots copies of one.
+/// Properties that are equal in two snapshots only if they are copies of one.
 type Likeness = ([u8; 32], Time, String, Vec<String>, Vec<Vec<u8>>);
 
 /// Copies snapshots of one repository into another.
@@ -53,7 +53,7 @@ pub struct Copier<'a> {
     stats: CopyStats,
 }
 
-/// What was copied.
+/// Counts of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct CopyStats {
     /// Snapshots that were copied.
@@ -62,7 +62,7 @@ pub struct CopyStats {
     pub chunks_read: u64,
     /// Their bytes.
     pub bytes_read: u64,
-    /// Of these, bytes that the destination did not have.
+    /// Part of these bytes that the destination did not have.
     pub bytes_new: u64,
     /// Bytes that the destination grew by.
     pub bytes_stored: u64,
@@ -105,7 +105,7 @@ impl<'a> Copier<'a> {
         })
     }
 
-    /// What was copied so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> CopyStats {
         self.stats
     }
@@ -189,7 +189,7 @@ impl<'a> Copier<'a> {
         for (entry, folder) in leaf.entries.iter_mut().zip(&folders) {
             let content = &mut entry.content;
             if !self.is_like {
-                // It was made with the other's key.
+                // The digest was made with the other repository's key.
                 content.digest = None;
             }
             if content.depth == 0 {

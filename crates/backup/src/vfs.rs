@@ -63,7 +63,7 @@ pub struct Vfs {
     told: Mutex<HashSet<u64>>,
 }
 
-/// What is shown, and how.
+/// Options of the tree.
 pub struct Options {
     /// Which snapshots.
     pub filter: Filter,
@@ -85,9 +85,9 @@ struct Known {
     by_id: HashMap<RootId, Option<Shown>>,
     /// Ids by ordinal, and who uses the snapshot.
     ids: Vec<(RootId, Arc<()>)>,
-    /// What no prune takes away, now.
+    /// Hold that keeps every prune away from the listed snapshots.
     hold: Option<Hold>,
-    /// What it was before: a prune may be reading who is there.
+    /// Hold before the last refresh: a prune may be reading the holds just now.
     hold_before: Option<Hold>,
 }
 
@@ -126,12 +126,12 @@ impl Known {
     }
 }
 
-/// What programs ask of a file first.
+/// Attributes of a file that programs ask for first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attributes {
     /// The number that `Number::encode` makes.
     pub number: u64,
-    /// What it is.
+    /// Kind of the file.
     pub kind: Kind,
     /// The lower twelve mode bits.
     pub mode: u16,
@@ -230,13 +230,13 @@ impl Vfs {
             // Whoever took it away may have deleted something since.
             known.hold = None;
         }
-        // What was let go of a minute ago is nobody's to keep.
+        // Files that programs stopped using a minute ago need no protection any more.
         known.hold_before = None;
         drop(known);
         self.refresh()
     }
 
-    /// What stands of a snapshot in the shelves, if it is to be shown.
+    /// Returns the entries of a snapshot in the shelves, if it is to be shown.
     fn look_at(&self, id: RootId, ids: &mut Vec<(RootId, Arc<()>)>) -> Result<Option<Shown>> {
         let snapshot = match snapshots::load_if_there(&self.repository, id) {
             Ok(Some(named)) => named.snapshot,

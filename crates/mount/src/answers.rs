@@ -1,4 +1,4 @@
-//! What the tree says, in the kernel's words.
+//! Translates the tree's answers into the kernel's terms.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use onefold_backup::{Error, Kind, Time};
 
 /// Bytes of a block, in which the kernel counts.
 const BLOCK_BYTES: u64 = 512;
-/// What programs are told to read at once, in bytes.
+/// Bytes that programs are advised to read at once.
 const READ_BYTES: u32 = 128 << 10;
 
 /// For the attributes of a file.

@@ -15,7 +15,7 @@ use crate::tree::Snapshots;
 /// Threads that take requests.
 const THREADS: usize = 4;
 
-/// Who may look into the folder.
+/// Users who may look into the folder.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
     /// All users of the machine, not only the one who mounts.
@@ -89,7 +89,7 @@ impl Mounted {
     /// Unmounts. False: it is in use, and stays.
     ///
     /// # Errors
-    /// It cannot be unmounted for another reason.
+    /// The folder cannot be unmounted, for another reason.
     pub fn unmount(&self) -> io::Result<bool> {
         self.unmount_with(MntFlags::empty(), &["-u"])
     }
@@ -97,7 +97,7 @@ impl Mounted {
     /// Takes the folder away at once; whoever has a file of it open still reads that until this process ends.
     ///
     /// # Errors
-    /// It cannot be unmounted.
+    /// The folder cannot be unmounted.
     pub fn detach(&self) -> io::Result<()> {
         self.unmount_with(MntFlags::MNT_DETACH, &["-u", "-z"])
             .map(drop)
@@ -110,7 +110,7 @@ impl Mounted {
         match umount2(&self.folder, flags) {
             Ok(()) => Ok(true),
             Err(Errno::EBUSY) => Ok(false),
-            // Who is not root has a program for it, which has mounted, too.
+            // A user who is not root has a helper program for it, which has mounted, too.
             Err(Errno::EPERM) => self.unmount_by(by_program),
             Err(error) => Err(error.into()),
         }

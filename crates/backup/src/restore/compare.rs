@@ -83,7 +83,7 @@ pub struct Comparing<'a> {
     reader: Option<ChunkReader>,
 }
 
-/// What [`Comparing::compare_all`] calls on its way.
+/// Functions that [`Comparing::compare_all`] calls on its way.
 pub struct Callbacks<'a> {
     /// Called with the number of bytes before they are compared; an error ends the comparison.
     pub step: &'a dyn Fn(u64) -> Result<()>,

@@ -36,7 +36,7 @@ pub struct ExistingNames<'a> {
     last: LastFolder,
 }
 
-/// What the target has for a name of a file with several names.
+/// Finding in the target about one name of a file with several names.
 pub enum NameInTarget {
     /// Something stays under the name itself.
     Stays,

@@ -145,9 +145,9 @@ pub struct FirstName {
 
 /// Place of a name among the names of its file.
 pub enum NamePlace {
-    /// It is written.
+    /// The content is written under this name.
     First,
-    /// It is linked to the first one.
+    /// The name is linked to the first one.
     Further(FirstName),
     /// Something in the target stays under it: no other name is linked to that unless it is the snapshot's file.
     Stays,

@@ -17,9 +17,9 @@ use crate::{Content, Result, Slice};
 const PIECES_MAX: usize = 1024;
 /// Reads that are no further apart than this, in bytes, are in order: the kernel sends some side by side.
 const ORDER_BYTES: u64 = 1 << 20;
-/// What is asked for ahead of the first read in order, in bytes; twice as much with each that follows.
+/// Bytes that are read ahead after the first read in order; twice as many after each that follows.
 const AHEAD_BYTES_MIN: u64 = 512 << 10;
-/// What is asked for ahead at most, in bytes.
+/// Most bytes that are read ahead.
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 /// Nothing is read ahead of files up to this size: the kernel asks for all of it at once.

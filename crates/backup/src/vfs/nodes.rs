@@ -1,4 +1,4 @@
-//! What is asked of the tree: names, attributes, folders, contents.
+//! Answers about the tree: names, attributes, folders, contents.
 
 use std::iter::successors;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Listed<'a> {
     pub name: &'a [u8],
     /// The file's number.
     pub number: u64,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
     /// Where the listing goes on behind it.
     pub next: u64,
@@ -138,7 +138,7 @@ impl Vfs {
         is_there.then(|| self.of_folder(number, self.options.now))
     }
 
-    /// Of a folder that no snapshot has.
+    /// Returns the attributes of a folder that no snapshot has.
     fn of_folder(&self, number: u64, time: Time) -> Attributes {
         let (uid, gid) = self.options.owner;
         Attributes {
@@ -196,7 +196,7 @@ impl Vfs {
         if content.depth == 0 {
             return Ok(content.items.iter().map(of_item).sum());
         }
-        // What has one has no holes.
+        // A file with a digest has no holes.
         if content.digest.is_some() {
             return Ok(entry.size);
         }
@@ -214,7 +214,7 @@ impl Vfs {
         Ok(bytes)
     }
 
-    /// What a link says; `None` where the number is of no link.
+    /// Returns the target of a symbolic link; `None` where the number is of no link.
     ///
     /// # Errors
     /// The leaf cannot be read.

@@ -21,7 +21,7 @@ const REST_MAX: u64 = (1 << REST_BITS) - 1;
 /// Snapshots that numbers can tell apart.
 pub const SNAPSHOTS_MAX: usize = 1 << SNAPSHOT_BITS;
 
-/// What a number means.
+/// Meaning of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Number {
     /// A folder of folders, or a link in one.
@@ -81,7 +81,7 @@ impl Number {
         }
     }
 
-    /// What the number means, if it is one.
+    /// Returns the meaning of the number, if it has one.
     pub fn decode(number: u64) -> Option<Self> {
         let snapshot = (number >> REST_BITS & (SNAPSHOTS_MAX as u64 - 1)) as u32;
         let rest = number & REST_MAX;

@@ -25,7 +25,7 @@ pub struct Shown {
     pub tags: Vec<String>,
 }
 
-/// What stands in a shelf under a name.
+/// A thing in a shelf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Child {
     /// Another shelf.
@@ -90,13 +90,13 @@ impl Shelves {
         }
     }
 
-    /// What stands in a shelf under a name.
+    /// Returns the number of the thing that a shelf has under a name.
     pub fn child(&self, shelf: u64, name: &[u8]) -> Option<Number> {
         let (place, child) = self.shelves.get(&shelf)?.children.get(name)?;
         Some(number_of(*place, child))
     }
 
-    /// What a link says; `None` where the number is that of a shelf or of nothing.
+    /// Returns the target of a symbolic link; `None` where the number is that of a shelf or of nothing.
     pub fn target(&self, number: u64) -> Option<&[u8]> {
         self.links.get(&number).map(Vec::as_slice)
     }
