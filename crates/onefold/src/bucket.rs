@@ -53,7 +53,7 @@ impl Bucket {
     /// Tries whether the store does what it must.
     ///
     /// # Errors
-    /// It cannot be reached, or not be written.
+    /// The store cannot be reached, or not be written.
     pub fn examine(&self, extent: Extent, each: &mut dyn FnMut(&Finding)) -> Result<Vec<Finding>> {
         Ok(doctor::examine(
             &self.location,

@@ -82,8 +82,8 @@ pub struct Global {
     #[command(flatten)]
     pub password: PasswordOptions,
 
-    /// What protects the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made
-    /// [default: aes256gcm]; any other that is opened is refused
+    /// Protection of the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made
+    /// [default: aes256gcm]; a repository with another one is refused
     #[arg(
         long,
         value_name = "NAME",

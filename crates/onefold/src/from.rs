@@ -41,7 +41,7 @@ pub struct FromArgs {
     pub password: FromPassword,
 }
 
-/// What opens the other repository.
+/// Password of the other repository.
 #[derive(Args, Debug, Default)]
 pub struct FromPassword {
     /// File whose first line is the other repository's password

@@ -16,9 +16,9 @@ use crate::{human, patterns};
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Leaving out")]
 pub struct LeaveOut {
-    /// What matches: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading / (repeatable; the
-    /// last match decides, ! takes back; patterns of --iexclude count behind those of --exclude, and those of files
-    /// behind both). A path that is given itself is read whatever the patterns say of it
+    /// Paths to leave out: a name or glob (*, ?, **, [a-z]) at any depth, or from the root with a leading /
+    /// (repeatable; the last match decides, ! takes back; patterns of --iexclude count behind those of --exclude, and
+    /// those of files behind both). A path that is given itself is read whatever the patterns say of it
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 
@@ -50,7 +50,7 @@ pub struct LeaveOut {
     #[arg(long, value_name = "NAME")]
     pub ignore_file: Vec<OsString>,
 
-    /// What lies on other file systems than the paths given
+    /// Leave out other file systems than those of the paths given
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
 }

@@ -16,8 +16,8 @@ use crate::bucket::Bucket;
 use crate::cli::Global;
 use crate::error::{Error, Result};
 
-/// What the group of a repository may do is what it may do with the first of these that is there. restic goes by its
-/// `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
+/// Objects whose mode tells what the group of a repository may do; the first of these that is there counts. restic goes
+/// by its `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
 const SHARED_AS: [&str; 3] = [CONFIG_OBJECT, CONFIG_COPY_OBJECT, CONTAINER_FOLDER];
 
 /// Where a repository is, or is to be.
@@ -124,7 +124,7 @@ impl Site {
         outer.map(Path::to_path_buf)
     }
 
-    /// What the members of the group of the repository's folder may do there; `None` where there is no folder.
+    /// Returns the rights of the group in the repository's folder; `None` where there is no folder.
     ///
     /// # Errors
     /// Failures of the folder.

@@ -38,7 +38,7 @@ use crate::{group, machine, repository, when};
 #[derive(clap::Args, Debug)]
 #[command(mut_args(listed_by_init))]
 pub struct Args {
-    /// What to back up
+    /// Files and folders to back up
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
 
@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, value_name = "SNAPSHOT")]
     pub parent: Option<OsString>,
 
-    /// What makes snapshots one series: a list of host, paths, tags
+    /// Words that snapshots of one series share: a list of host, paths, tags
     #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
     pub group_by: GroupBy,
 

@@ -25,9 +25,9 @@ pub struct Args {
 /// Object to print.
 #[derive(Subcommand, Debug)]
 pub enum What {
-    /// What was chosen when the repository was made
+    /// The repository's settings, which were chosen when it was made
     Config,
-    /// What a snapshot says of itself
+    /// The description of a snapshot
     Snapshot {
         /// Beginning of an id, or "latest"
         #[arg(value_name = "SNAPSHOT")]

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
 
-    /// What a folder comes as
+    /// Format of a folder's archive
     #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
     pub archive: Archive,
 

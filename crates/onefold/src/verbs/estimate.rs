@@ -24,7 +24,7 @@ use crate::progress::{Doing, Meter};
 /// and size, and the ratio gets an error bar (95 %, about 1 % at most). Nothing is stored and no password is needed.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What to read
+    /// Files and folders to read
     #[arg(value_name = "PATH", required_unless_present_any = ["merge", "stdin"])]
     pub paths: Vec<OsString>,
 

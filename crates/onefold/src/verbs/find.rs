@@ -29,7 +29,7 @@ use crate::{paths, patterns, repository, when};
 /// paths.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What to find
+    /// Names, patterns or ids to find
     #[arg(value_name = "PATTERN", required = true)]
     pub patterns: Vec<OsString>,
 

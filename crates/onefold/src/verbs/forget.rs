@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What makes snapshots one series, to which the rules apply: a list of host, paths, tags
+    /// Words that snapshots of one series share, to which the rules apply: a list of host, paths, tags
     #[arg(short, long, value_name = "WORDS", default_value = "host,paths", value_parser = group::parse)]
     pub group_by: GroupBy,
 

@@ -13,7 +13,7 @@ use crate::{json, repository};
 /// List names of what the repository holds
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Of what
+    /// Kind of objects to list
     #[arg(value_name = "WHAT")]
     pub what: What,
 }

@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long)]
     pub recursive: bool,
 
-    /// What to sort by
+    /// Order of the entries
     #[arg(short, long, value_name = "ORDER", default_value = "name")]
     pub sort: Order,
 

@@ -90,7 +90,7 @@ fn start(out: &Out) -> Result<Exit> {
         tell(&mounted, out)?;
         return Ok(Exit::Ok);
     }
-    // It has said why.
+    // The child process has printed the reason.
     let status = child.wait().map_err(fail)?;
     Ok(Exit::of_code(status.code()))
 }

@@ -35,22 +35,22 @@ pub struct Args {
     #[command(flatten)]
     pub typed: Typed,
 
-    /// What to repair
+    /// Part of the repository to repair
     #[arg(value_name = "WHAT", default_value = "all")]
     pub what: What,
 
-    /// Of `repair snapshots`: beginnings of ids, or "latest"; without, all that the filters let through
+    /// For `repair snapshots`: beginnings of ids, or "latest"; without, all that the filters let through
     #[arg(value_name = "SNAPSHOT")]
     pub snapshots: Vec<OsString>,
 
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// Of `repair snapshots`: drop the snapshots that new ones replace
+    /// For `repair snapshots`: drop the snapshots that new ones replace
     #[arg(long)]
     pub forget: bool,
 
-    /// Of `repair snapshots`: only say what would be done
+    /// For `repair snapshots`: only say what would be done
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 }

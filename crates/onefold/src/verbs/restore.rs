@@ -75,8 +75,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What to do with files and folders that are there already; folders that only lead to what is chosen stay as they
-    /// are
+    /// How to treat files and folders that are there already; folders that only lead to what is chosen stay as they are
     #[arg(long, value_name = "WHEN", default_value = "always")]
     pub overwrite: When,
 

@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// What to count
+    /// The quantity to count
     #[arg(long, value_name = "MODE", default_value = "restore-size")]
     pub mode: Mode,
 }
@@ -38,7 +38,7 @@ pub struct Args {
 /// Kind of statistics.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// What restoring each snapshot would write
+    /// Bytes and files that restoring each snapshot would write
     RestoreSize,
     /// Different chunks, and, of all snapshots, what the repository takes on disk
     RawData,

@@ -43,9 +43,9 @@ pub struct Args {
     #[arg(long, requires = "data")]
     pub overwrite: bool,
 
-    /// What keeps the data and its metadata: log survives any crash; inram and inram-saved are the report's engine with
-    /// all metadata in RAM. inram loses what was written since the last save or detach when the machine fails;
-    /// inram-saved saves at each flush, which takes time
+    /// Engine that keeps the data and its metadata: log survives any crash; inram and inram-saved are the report's
+    /// engine with all metadata in RAM. inram loses what was written since the last save or detach when the machine
+    /// fails; inram-saved saves at each flush, which takes time
     #[arg(long, value_name = "NAME", default_value = "log")]
     pub backend: String,
 

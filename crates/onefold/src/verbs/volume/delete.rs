@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(value_name = "DEPOT")]
     pub depot: PathBuf,
 
-    /// It is meant: all data of the depot is lost
+    /// Confirm that all data of the depot is to be lost
     #[arg(long)]
     pub yes: bool,
 }

@@ -16,7 +16,7 @@ use crate::out::Out;
 
 /// Show what a structure of a depot says
 ///
-/// It is read as it lies on the disk, whoever has the depot open. What is damaged says why it cannot be read.
+/// The structure is read as it lies on the disk, whoever has the depot open. Damage is explained.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Folder of the depot
@@ -35,9 +35,9 @@ pub struct Args {
 /// A structure.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// What never changes
+    /// The settings, which never change
     Config,
-    /// What recovery begins with
+    /// The beginning of a recovery
     Manifest,
     /// All zones that hold something
     Zones,

@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The depot's log begins anew beyond this many bytes.
 const LOG_BYTES_MAX: u64 = 1 << 20;
 
-/// What happens when a depot fills.
+/// Options for a depot that fills.
 #[derive(clap::Args, Clone, Debug)]
 pub struct WhenFilling {
     /// A write that needs space when none is left fails at once (fail), or waits for some first (wait:60s)
@@ -61,7 +61,7 @@ struct State {
 }
 
 impl Watch {
-    /// Of what is named; a raw file is never looked at.
+    /// Watches the depot that is named; a raw file is never looked at.
     pub fn new(named: &Named, what: &WhenFilling) -> Self {
         Self {
             depot: named.depot.clone().unwrap_or_default(),

@@ -70,7 +70,7 @@ impl Named {
     /// Opens the depot or raw file; `name` is that of a raw file's device, `ram_bytes` the budget of a depot.
     ///
     /// # Errors
-    /// It is in use, damaged, or not there; the budget is too small.
+    /// The depot or file is in use, damaged, or not there; or the budget is too small.
     pub fn open(
         &self,
         name: &str,
