@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::rig::{Random, Rig};
 use crate::untested::has;
 
-/// What Python's zipfile, which checks every sum, reads of an archive: name, mode, length and first bytes of each
-/// entry.
+/// Returns name, mode, length and first bytes of each entry of an archive, as Python's zipfile, which checks every sum,
+/// reads them.
 fn read_by_python(rig: &Rig, archive: &str) -> Option<Vec<String>> {
     const READ: &str = r#"
 import sys, zipfile

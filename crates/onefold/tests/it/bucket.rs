@@ -78,7 +78,7 @@ fn every_step_of_a_repositorys_life_works_in_a_bucket() {
         let ran = machine.run(&["backup", "source", "--json"]).ends(0);
         stored.push((id_of(&ran), machine.source(), files(&machine.source())));
     }
-    // What one machine stored, another reads.
+    // Each machine reads the snapshots that the other stored.
     for (id, source, was) in &stored {
         assert!(other.restored(id, source) == *was, "{id}");
     }

@@ -1,4 +1,4 @@
-//! What a shell proposes, and what the help lists: the names that there are, and files where a file is meant.
+//! Proposals of a shell, and lists in the help: the names that there are, and files where a file is meant.
 
 use std::process::Command;
 
@@ -6,11 +6,11 @@ use onefold_papers::KINDS;
 
 use crate::rig::{Ran, Rig};
 
-/// What bash proposes behind these words, of which the last is begun.
+/// Returns the words that bash proposes behind these words, of which the last is begun.
 fn proposed(rig: &Rig, words: &[&str]) -> Vec<String> {
     let script = rig.run(["completions", "bash"]).ends(0).out;
     rig.write("script", script.as_bytes());
-    // What it sets for bash's own completing cannot be had outside of that, which it says.
+    // The script also sets options of bash's own completing, which fails outside of that with a message.
     let run = r#"source ./script; COMP_WORDS=(onefold "$@"); COMP_CWORD=$#
         _onefold onefold "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}" 2> /dev/null
         printf '%s\n' "${COMPREPLY[@]}""#;

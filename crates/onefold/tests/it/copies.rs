@@ -42,7 +42,7 @@ fn copy(rig: &Rig, args: &[&str]) -> Ran {
     ran(on_copy(rig, &[&["copy", "--json"], args].concat()))
 }
 
-/// What the copy's snapshots restore, oldest first.
+/// Restores all snapshots of the copy, oldest first.
 fn restored(rig: &Rig, password: &str) -> Vec<Files> {
     let with_password = |args: &[&str]| {
         let mut command = on_copy(rig, args);
@@ -85,7 +85,7 @@ fn a_copy_restores_the_same_and_is_made_once() {
         (&0.into(), &0.into())
     );
     ran(on_copy(&rig, &["check", "--read-data"])).ends(0);
-    // Of each generation what is shared is stored once.
+    // Chunks that several snapshots share are stored once.
     let stored = |folder: PathBuf| files(&folder).values().map(Vec::len).sum::<usize>() as f64;
     let (own, copied) = (
         stored(rig.repo().join("containers")),
@@ -185,7 +185,7 @@ fn a_replica_is_the_repository_again_and_takes_no_other_writer() {
         assert_ne!(refused.code, Some(0), "{writes:?}");
         assert!(refused.err.contains("replica"), "{}", refused.err);
     }
-    // What goes in the source stays, until it is to go.
+    // Snapshots that go in the source stay in the copy, until they are to go.
     rig.run(["forget", &ids.remove(0), "--prune"]).ends(0);
     sync(&rig, &[]).ends(0);
     assert_eq!(restored(&rig, PASSWORD).len(), 3);

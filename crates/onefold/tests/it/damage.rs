@@ -121,7 +121,7 @@ fn what_forgetting_a_damaged_snapshot_would_free_is_told_before_it_is_done() {
     assert_eq!(rig.restored(&id, "s"), files(&rig.path("s")));
 }
 
-/// What the index says to be stored is not referred to by who found it damaged.
+/// A backup that found chunks damaged does not refer to them, though the index has them.
 #[test]
 fn a_backup_that_cannot_read_the_listing_before_stores_its_own() {
     let rig = Rig::new();

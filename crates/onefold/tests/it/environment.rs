@@ -83,7 +83,7 @@ fn no_password_and_a_password_are_not_asked_for_at_once() {
     with(&rig, &[("ONEFOLD_PASSWORD", "")], init).ends(0);
 }
 
-/// What a repository says of itself nobody seals where nothing is sealed: somebody may have rewritten it.
+/// The configuration of an unencrypted repository has no seal: somebody may have rewritten it.
 #[test]
 fn a_password_for_a_repository_without_encryption_is_refused_unless_that_is_meant() {
     let rig = Rig::open();

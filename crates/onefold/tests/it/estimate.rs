@@ -145,7 +145,7 @@ fn little_ram_makes_a_sketch_with_an_error_bar() {
     let more = Random(8).bytes(6_000_000);
     fs::write(rig.path("src/more"), &more).expect("write");
     fs::write(rig.path("src/again"), &more).expect("write");
-    // Of chunks as long as data that looks random has them, a few would do.
+    // The default chunker would make long chunks of this random-looking data, so few that all fit into the RAM.
     let chunker = ["--chunkers", "sieve"];
     let args = [
         &["estimate", "src", "--sizes", "512", "--ram", "8k"],

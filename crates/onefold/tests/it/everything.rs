@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, Xat
 
 use crate::rig::{Random, Rig, seeded};
 
-/// What must be the same of an inode, whatever its kind.
+/// Properties of an inode that must come back, whatever its kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Look {
     mode: u32,

@@ -170,7 +170,7 @@ fn the_repository_alone_is_no_source_and_1() {
     fs::create_dir(rig.path("new")).expect("make");
     rig.run(["backup", "-r", "new", "--init", "new"]).ends(1);
     assert!(!rig.path("new/config").exists());
-    // What is refused is none of the snapshot's paths: it stays of the same series.
+    // A refused source is none of the snapshot's paths: the snapshot stays of the same series.
     rig.backup("s");
     rig.run(["backup", "s", "repo"]).ends(3);
     let list = rig.run(["snapshots", "--json"]).ends(0).last();
@@ -270,7 +270,7 @@ fn locked_is_11() {
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("locked");
     let ran = rig.run(["prune"]).ends(11);
     assert!(ran.err.contains("locked"), "{}", ran.err);
-    // Who writes nothing of it waits for nobody.
+    // A verb that writes nothing waits for nobody.
     rig.run(["prune", "--dry-run"]).ends(0);
     rig.write("s/a", b"a");
     let id = rig.backup("s");

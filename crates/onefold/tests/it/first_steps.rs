@@ -1,5 +1,4 @@
-//! What goes wrong in somebody's first hour: each mistake is told before it makes what has to be found and removed
-//! later.
+//! Mistakes of somebody's first hour: each is reported before it makes files that have to be found and removed later.
 
 use std::fs;
 

@@ -67,7 +67,7 @@ fn a_full_target_ends_a_restore_with_14() {
     assert!(ran.err.contains("space"), "{}", ran.err);
 }
 
-/// What fits is restored, and nobody reads the same line for each path of thousands.
+/// Files that fit are restored, and nobody reads the same line for each path of thousands.
 #[test]
 fn a_full_target_is_told_in_few_lines() {
     let rig = Rig::open();

@@ -35,13 +35,13 @@ fn three_snapshots(rig: &Rig) -> ([String; 3], PathBuf) {
     rig.write("s/copy", &[&random.bytes(30_000)[..], &new[..]].concat());
     rig.write("s/fresh", &random.bytes(20_000));
     let third = rig.backup("s");
-    // Of what the second backup stored, data is more than metadata.
+    // The second backup stored more data than metadata.
     let bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
     let data = added.into_iter().max_by_key(bytes).expect("a container");
     ([first, second, third], data)
 }
 
-/// What a check or repair names.
+/// Returns the snapshots and files that a check or a repair names.
 fn named(ran: &Ran) -> Named {
     let mut named = Named::new();
     for line in ran.lines() {
@@ -55,7 +55,7 @@ fn named(ran: &Ran) -> Named {
     named
 }
 
-/// What cannot be read, file by file.
+/// Returns the files that cannot be dumped, by snapshot.
 fn unreadable(rig: &Rig, snapshots: &[String]) -> Named {
     let mut named = Named::new();
     for snapshot in snapshots {
@@ -112,7 +112,7 @@ fn destroyed(destroy: impl Fn(&PathBuf)) {
     assert_eq!(unreadable(&rig, &snapshots), Named::new());
 }
 
-/// What is lost of `new` as its dump has it: all else is as it was, and zeros stand for the rest.
+/// Returns how many bytes of `whole` are lost in `dumped`: zeros stand for them, and all else is equal.
 fn lost_bytes(dumped: &[u8], whole: &[u8]) -> usize {
     assert_eq!(dumped.len(), whole.len());
     let differ = dumped.iter().zip(whole).filter(|(dumped, whole)| {

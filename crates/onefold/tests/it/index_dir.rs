@@ -18,7 +18,7 @@ fn the_index_lies_where_it_was_asked_for_and_may_be_deleted() {
     with(&["backup", "src"]).ends(0);
     assert_eq!(own(), before, "nothing is written to the repository's own");
     assert!(!files(&folder).is_empty());
-    // What is known is found by that index, and by one that is made anew: it is not stored again.
+    // Known chunks are found by that index, and by one that is made anew: they are not stored again.
     let stored = || -> usize {
         let containers = files(&rig.repo().join("containers"));
         containers.values().map(Vec::len).sum()

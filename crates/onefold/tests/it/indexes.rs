@@ -17,7 +17,7 @@ fn write_sources(rig: &Rig, seed: u64) {
     }
 }
 
-/// What a backup said that it stored anew, in bytes.
+/// Backs up `source`; returns the bytes that were stored anew.
 fn added(rig: &Rig, source: &str) -> u64 {
     let summary = rig.run(["backup", source, "--json"]).ends(0).last();
     summary["data_added"].as_u64().expect("a number")

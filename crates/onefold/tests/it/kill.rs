@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::rig::{Files, Ran, Rig, change, files, id_of, seeded};
 use crate::scale::scale;
 
-/// What `forget` keeps.
+/// Snapshots that `forget` keeps.
 const KEPT: usize = 3;
 
 /// Half of the rounds are with encryption, where opening takes most of the time.

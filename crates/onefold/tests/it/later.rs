@@ -1,4 +1,4 @@
-//! What a later version of the program made: every verb says so, and none takes it for damage.
+//! Objects of a later version of the program: every verb reports them, and none takes them for damage.
 
 use std::fs;
 

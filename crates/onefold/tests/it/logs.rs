@@ -1,5 +1,5 @@
-//! What stands in a log to which both standard output and standard error go, and what a summary says of a backup of
-//! next to nothing.
+//! Content of a log to which both standard output and standard error go, and the summary of a backup of next to
+//! nothing.
 
 use std::fs::File;
 

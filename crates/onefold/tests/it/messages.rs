@@ -1,4 +1,4 @@
-//! What people meet who mistype, or are new: each message says what is wrong, and what to do where that is not plain.
+//! Messages for people who mistype, or are new: each says what is wrong, and what to do where that is not plain.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -57,7 +57,7 @@ fn a_wrong_id_leads_to_the_list() {
     }
     let ids = rig.snapshots();
     let shared = |digit: &char| ids.iter().filter(|id| id.starts_with(*digit)).count() > 1;
-    // Of seventeen, two begin with the same digit.
+    // Seventeen ids have two that begin with the same digit.
     let digit = "0123456789abcdef".chars().find(shared).expect("two");
     says(
         &rig,
@@ -388,7 +388,7 @@ fn a_file_without_an_end_is_refused() {
     assert!(ran.ends(1).err.contains("has more than"));
 }
 
-/// What others say of themselves is text from outside.
+/// Sessions of others describe themselves by text from outside.
 #[test]
 fn a_sessions_name_does_not_reach_the_terminal_as_it_is() {
     use onefold_store::{OpenOptions, PinInfo, Repository, SessionKind};

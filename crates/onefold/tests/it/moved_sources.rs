@@ -36,7 +36,7 @@ fn a_folder_that_was_moved_goes_on_with_its_series() {
         .run(args.into_iter().chain([&belongs[..], "-e", "*.tmp"]))
         .ends(0);
     let summary = ran.last();
-    // That it is the parent's is seen.
+    // The backup sees that the file is the parent's.
     assert_eq!(
         (&summary["files_new"], &summary["files_unmodified"]),
         (&1.into(), &2.into())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::rig::{Files, Random, Rig, files};
 
-/// What stands there.
+/// Thing that stands in the file's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Thing {
     Pipe,

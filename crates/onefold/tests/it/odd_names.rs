@@ -126,7 +126,7 @@ fn an_error_names_all_bytes_of_its_path() {
     );
 }
 
-/// What is damaged is named in full, too: by what finds it, what takes what is left of it, and what mends.
+/// Damaged files are named in full, too: by the verbs that find damage, that salvage, and that repair.
 #[test]
 fn damage_is_told_with_all_bytes_of_the_path() {
     let rig = Rig::open();

@@ -121,7 +121,7 @@ fn a_mount_of_another_user_is_passed_by_where_one_file_system_is_asked_for() {
     let id = id_of(&ran);
     let restore = [&args[..], &[&id, "-t", "back"]].concat();
     as_nobody(&rig, &restore).ends(0);
-    // So is a pattern that means folders alone.
+    // A pattern that means folders alone leaves it out, too.
     assert_eq!(backup(&["-e", "sub/mnt/"]).ends(0).err, "");
 }
 

@@ -1,4 +1,4 @@
-//! What the documentation says of sizes, levels and resuming, of repositories as the program makes them.
+//! Promises of the documentation about sizes, levels and resuming, tried on repositories as the program makes them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What the system refuses: a filter of system calls stands for file systems and machines that lack something.
+//! Refusals of the system: a filter of system calls stands for file systems and machines that lack something.
 
 use std::process::Command;
 
@@ -156,7 +156,7 @@ fn calls_that_are_interrupted_again_and_again_end_as_errors() {
             "{args:?}: {}",
             ran.err
         );
-        // What is opened by its folder: the libraries that the program needs are not.
+        // Only files that are opened by their folder count: the libraries that the program needs are not.
         let opened = for_ever(libc::SYS_openat).map(|call| call.unless(0, libc::AT_FDCWD as u64));
         run_refused(rig.command(args), &opened).ends(1);
     }

@@ -1,5 +1,5 @@
-//! What helps against damage, as it is said last: a check sends to a repair for what that mends, and neither sends to
-//! the other for what is left then.
+//! Advice at the end of a check and a repair: a check sends to a repair for damage that a repair mends, and neither
+//! sends to the other for the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn containers(rig: &Rig) -> Vec<PathBuf> {
     paths.collect()
 }
 
-/// What a check and a repair say, which end with 13.
+/// Returns the messages of a check and of a repair, both of which end with 13.
 #[track_caller]
 fn said(rig: &Rig) -> [String; 2] {
     ["check", "repair"].map(|verb| rig.run([verb]).ends(13).err)
@@ -46,7 +46,7 @@ fn what_a_repair_has_left_is_not_sent_to_a_repair_again() {
         assert!(said.contains("back up the same files again"), "{said}");
         assert!(said.contains("repair snapshots --forget"), "{said}");
     }
-    // What is said does help.
+    // The advice does help.
     rig.run(["repair", "snapshots", "--forget"]).ends(0);
     rig.run(["check"]).ends(0);
 }

@@ -54,7 +54,7 @@ fn a_verbose_backup_tells_of_each_entry() {
         all.iter().find(is_it).expect("a line")["data_size"].as_u64()
     };
     assert!(all.iter().all(|line| line["data_size_in_repo"].is_u64()));
-    // What is stored already is not new.
+    // Content that is stored already is not new.
     assert_eq!((size("/s/a"), size("/s/twin")), (Some(50_000), Some(0)));
 }
 
@@ -143,7 +143,7 @@ fn a_comparison_counts_chunks() {
         "{counts}"
     );
     assert!(added["tree_blobs"].as_u64() >= Some(1), "{counts}");
-    // Of the changed file what differs alone.
+    // Only the difference of the changed file counts.
     let of = |side: &Value| side["bytes"].as_u64().expect("bytes");
     assert_eq!(of(added) - of(removed), 11, "{counts}");
     assert!(of(removed) < 300_000, "{counts}");

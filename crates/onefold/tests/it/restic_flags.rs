@@ -393,7 +393,7 @@ fn the_parent_is_of_the_same_group() {
 fn a_new_inode_alone_may_be_ignored() {
     let rig = Rig::open();
     rig.write("s/a", b"x");
-    // What was written a moment before a backup is read again by the next one.
+    // A file that was written a moment before a backup is read again by the next one.
     let mtime = SystemTime::now() - Duration::from_secs(100);
     let file = fs::File::options().write(true).open(rig.path("s/a"));
     file.expect("opened").set_modified(mtime).expect("set");

@@ -31,13 +31,13 @@ fn find(rig: &Rig, args: &[&str]) -> Value {
         .last()
 }
 
-/// What of `found` has a path with this end.
+/// Returns the first of the found objects whose path has this end.
 fn with_path<'a>(found: &'a Value, end: &str) -> Option<&'a Value> {
     let mut found = found.as_array().expect("a list").iter();
     found.find(|one| one["path"].as_str().is_some_and(|path| path.ends_with(end)))
 }
 
-/// What is found in the container of the data.
+/// Finds the objects in the container of the data.
 fn in_data(rig: &Rig) -> Value {
     let containers = rig.run(["list", "packs"]).ends(0).out;
     let mut all = containers

@@ -1,4 +1,4 @@
-//! What a restore leaves in the target, and what it says.
+//! Files that a restore leaves in the target, and its messages.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

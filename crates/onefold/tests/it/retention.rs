@@ -1,4 +1,4 @@
-//! What `forget` keeps, drops and says, as it is run.
+//! Snapshots that `forget` keeps and drops, and its messages.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What all tests stand on: a place for a repository, the program, and trees of files that change and are compared.
+//! Fixtures of all tests: a place for a repository, the program, and trees of files that change and are compared.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ pub fn program() -> Command {
     command
 }
 
-/// What a run printed, and how it ended.
+/// Output of a run, and its exit code.
 pub struct Ran {
     pub code: Option<i32>,
     pub out: String,

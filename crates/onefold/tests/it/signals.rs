@@ -104,7 +104,7 @@ fn a_signal_ends_a_backup_cleanly() {
     }
     assert_eq!(rig.snapshots(), [kept]);
     rig.run(["check", "--read-data"]).ends(0);
-    // What the interrupted ones stored is not stored again.
+    // Chunks that the interrupted backups stored are not stored again.
     let mut child = rig
         .command(["backup", "--stdin", "--json"])
         .stdin(Stdio::piped())
@@ -232,7 +232,7 @@ fn a_signal_ends_what_works_on_the_repository_at_once() {
 #[test]
 fn a_signal_leaves_no_half_of_a_dump() {
     let rig = Rig::open();
-    // It takes little room, and a while to be written out; a hole would not.
+    // This data takes little room, and a while to be written out; a hole would not.
     let much = ["sh", "-c", "yes onefold | head -c 2147483648"];
     let backup = ["backup", "--stdin-from-command", "--"];
     rig.run(backup.iter().chain(&much)).ends(0);
@@ -379,7 +379,7 @@ fn a_backup_gets_by_with_few_open_files() {
     ran.ends(0);
 }
 
-/// What `nohup` and closing a terminal are for.
+/// `nohup` asks for this, and closing a terminal would end the program without it.
 #[test]
 fn a_hangup_that_is_ignored_ends_nothing() {
     let rig = Rig::open();

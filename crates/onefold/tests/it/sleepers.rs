@@ -75,7 +75,7 @@ fn a_sweep_that_sleeps_before_it_deletes_while_a_backup_commits_deletes_nothing_
     let prune = start(&rig, &["prune", "--wait", "600"]);
     wait_until("a list of the condemned", || is_in(&rig, "condemned"));
     stop(&prune);
-    // It has its lock while it sleeps, and the next one is told.
+    // The prune has its lock while it sleeps, and the next one is refused.
     let other = rig.run(["prune"]).ends(11);
     let words = "another prune or repair is running";
     assert!(other.err.contains(words), "{}", other.err);

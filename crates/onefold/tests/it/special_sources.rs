@@ -50,11 +50,11 @@ fn a_pipe_or_device_that_is_named_is_told_unless_it_is_read() {
         assert_eq!(is_told, name != "s/socket", "{}", ran.err);
         assert!(ran.err.contains(name), "{}", ran.err);
     }
-    // What lies below a folder is an entry, and nobody asked for more.
+    // Pipes and sockets below a folder are entries, and nobody asked for more.
     let id = rig.backup("s");
     let listed = rig.run(["ls", "-l", &id]).ends(0).out;
     assert!(listed.contains("prw") && listed.contains("srw"), "{listed}");
-    // Of a socket nothing can be read, and the others are.
+    // A socket cannot be read, and the others are.
     rig.run(["backup", "s/socket", "--read-special"]).ends(3);
     let ran = rig.run(["estimate", "s/pipe"]).ends(3);
     assert!(ran.err.contains("it is a pipe"), "{}", ran.err);
@@ -79,7 +79,7 @@ fn a_pipe_is_read_as_a_file_among_others_if_that_is_asked_for() {
         assert!(fs::read(below(name)).expect("a file") == bytes, "{name}");
         assert_eq!(fs::read(below("s/f")).expect("a file"), b"beside it");
     }
-    // What is in it by now is read, whatever the parent has.
+    // The pipe's present content is read, whatever the parent has.
     let args = ["backup", "s", "pipe", "--read-special", "--json"];
     let ran = fed(&rig, "pipe", b"another", &args).ends(0);
     assert_eq!(ran.last()["files_changed"], 1);

@@ -192,7 +192,7 @@ fn passwords_come_from_files_commands_and_the_environment() {
     without(&["snapshots", "--password-command", "head -n1 right"]).ends(0);
     without(&["snapshots", "--password-command", "exit 3"]).ends(12);
     without(&["snapshots", "--insecure-no-password"]).ends(12);
-    // What is named beats the environment.
+    // A password file that is named beats the environment.
     rig.run(["snapshots", "-p", "wrong"]).ends(12);
     rig.run(["snapshots", "-p", "missing"]).ends(12);
 }
@@ -374,7 +374,7 @@ fn completions_and_pages_are_written() {
         ] {
             assert!(text.contains(word), "{shell}: {word}");
         }
-        // What changes nothing is not proposed.
+        // Flags without effect are not proposed.
         for word in ["tls-client-cert", "no-extra-verify"] {
             assert!(!text.contains(word), "{shell}: {word}");
         }

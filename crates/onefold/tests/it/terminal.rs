@@ -98,7 +98,7 @@ fn in_a_namespace_of_processes_the_terminal_is_asked_where_there_is_one() {
     assert!(screen.contains("no password was given"), "{screen}");
 }
 
-/// What is written over is never wider than the terminal, and the last line is clean.
+/// A line that is overwritten is never wider than the terminal, and the last line is clean.
 #[test]
 fn progress_fits_the_terminal() {
     let rig = Rig::open();

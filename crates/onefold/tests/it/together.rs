@@ -15,7 +15,7 @@ use crate::scale::scale;
 #[derive(Default)]
 struct Acknowledged {
     all: HashMap<String, (&'static str, Files)>,
-    /// Of each source, which no sweep may drop.
+    /// Newest snapshot of each source, which no sweep may drop.
     newest: HashMap<&'static str, String>,
 }
 
@@ -121,7 +121,7 @@ fn all_at_once(rig: &Rig) {
     assert_all_is_there(rig, acknowledged);
 }
 
-/// What was acknowledged and is kept comes back as it was, the newest of each source among it.
+/// Checks that every acknowledged and kept snapshot comes back as it was, the newest of each source among them.
 fn assert_all_is_there(rig: &Rig, Acknowledged { all, newest }: Acknowledged) {
     rig.run(["check", "--read-data"]).ends(0);
     let listed = rig.snapshots();

@@ -15,7 +15,7 @@ use crate::rig::Rig;
 /// A program that asks once more than was thought is not waited for for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is typed once the screen shows `after`; of a question that is hidden, once nothing is shown of what is typed.
+/// An answer that is typed once the screen shows `after`; a hidden answer must not appear on the screen.
 pub struct Answer {
     after: &'static str,
     is_hidden: bool,

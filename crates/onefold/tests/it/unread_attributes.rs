@@ -11,7 +11,7 @@ use crate::untested::{has, is_root, not_tested};
 
 /// More than a snapshot keeps.
 const TOO_MANY: usize = 70;
-/// What is told of each.
+/// Warning about each such path.
 const TOLD: &str = "its attributes could not be read when it was backed up: they are missing";
 
 /// A repository, and a source in RAM, where files may have so many attributes.
@@ -106,7 +106,7 @@ fn a_restore_tells_which_attributes_its_snapshot_lacks() {
     // A folder that is made on the way lacks what it should have had.
     let ran = scene.restore("made", &["--include", "many", "--json"]);
     assert_eq!(warned(&ran.ends(3)), ["/folder", "/folder/many"]);
-    // What stays as it was lacks nothing, and what is not asked for is not missed.
+    // Files that stay as they were lack nothing, and attributes that are not asked for are not missed.
     for dry in [&[][..], &["--dry-run"]] {
         let args = ["--overwrite", "never", "--include", "many", "--json"];
         let ran = scene.restore("json", &[&args[..], dry].concat()).ends(0);
@@ -165,7 +165,7 @@ fn attributes_that_could_not_be_read_are_flagged_in_lists_archives_and_compariso
     assert_eq!(changes(1, 2, &["--metadata"]), expected);
 }
 
-/// Of what is no file, attributes are reached by way of `/proc`.
+/// The attributes of pipes and links are reached by way of `/proc`.
 #[test]
 fn attributes_are_kept_or_told_as_missing_where_proc_is_not_mounted() {
     if !is_root() || !has("unshare") || !has("umount") {

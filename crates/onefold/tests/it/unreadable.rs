@@ -1,4 +1,4 @@
-//! What a backup could not read is not what a restore deletes.
+//! A restore does not delete files that the backup could not read.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

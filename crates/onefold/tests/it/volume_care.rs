@@ -147,7 +147,7 @@ fn a_depot_that_fills_is_told_once_for_each_threshold() {
         stats["latency_us"]["write"]["count"].as_u64() > Some(0),
         "{stats}"
     );
-    // What is deleted can be written again, while it is served.
+    // Space of deleted data can be written again, while the depot is served.
     let write = format!("write -P 7 0 {}", 8 * MIB);
     succeeds(Command::new("qemu-io").args([
         "-f",

@@ -69,7 +69,7 @@ fn who_waits_for_a_copy_with_retry_lock_prunes_after_it() {
     let holding = Holding::begin(&rig, "true");
     let mut prune = rig.command(["prune", "--retry-lock", "10m"]);
     let mut prune = prune.stderr(Stdio::piped()).spawn().expect("it starts");
-    // It says that it waits.
+    // The prune prints that it waits.
     let mut line = String::new();
     let said = BufReader::new(prune.stderr.as_mut().expect("a pipe")).read_line(&mut line);
     said.expect("it says it");
@@ -121,7 +121,7 @@ fn the_exit_code_is_the_commands() {
     rig.run(["with-lock", "./repo"]).ends(126);
     rig.run(["with-lock"]).ends(2);
     rig.run(["with-lock", "-r", "nowhere", "true"]).ends(10);
-    // What the command is given is the command's, options of ours too.
+    // The command's words are its own, also options that ours has.
     let said = rig.run(["with-lock", "echo", "--help", "-r", "x"]).ends(0);
     assert_eq!(said.out, "--help -r x\n");
     // No password is needed.
@@ -138,7 +138,7 @@ fn the_exit_code_is_the_commands() {
 #[test]
 fn a_signal_ends_the_command_and_only_then_the_lock() {
     let rig = Rig::open();
-    // It takes the signal, and goes on until its input ends: others are kept out all the time.
+    // The command takes the signal, and goes on until its input ends: others are kept out all the time.
     let script = "trap 'echo took it' TERM; echo runs; while ! read line; do :; done; exit 5";
     let mut child = rig
         .command(["with-lock", "sh", "-c", script])
@@ -167,7 +167,7 @@ fn a_signal_ends_the_command_and_only_then_the_lock() {
 #[test]
 fn who_loses_the_lock_while_it_copies_hears_that_the_copy_may_not_be_whole() {
     let rig = Rig::open();
-    // What another machine does that takes this one for dead.
+    // Another machine that takes this one for dead does so.
     for (script, code) in [("rm repo/sessions/*", 1), ("rm repo/sessions/*; exit 9", 9)] {
         let ran = rig.run(["with-lock", "sh", "-c", script]).ends(code);
         assert!(ran.err.contains("copy it again"), "{}", ran.err);
