@@ -38,7 +38,7 @@ const NOT_NOW: [&str; 4] = [
     "RequestTimeout",
 ];
 
-/// What a failed request comes to.
+/// Meaning of a failed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
     /// The object is not there.
@@ -61,7 +61,7 @@ pub(crate) enum Failure {
     Refused,
 }
 
-/// What a failed request comes to, and why in words.
+/// Returns the meaning of a failed request, and the reason in words.
 pub(crate) fn of(error: &object_store::Error) -> (Failure, String) {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     let mut is_of_the_wire = false;

@@ -41,7 +41,7 @@ pub(crate) struct Client {
     pub tags: Tags,
 }
 
-/// What one attempt came to.
+/// Result of one attempt.
 pub(crate) type Attempt<T> = std::result::Result<T, (Failure, String)>;
 
 impl Client {
@@ -134,7 +134,7 @@ impl Client {
     /// The object, or the part of it that `range` names, and what the store says of it.
     ///
     /// # Errors
-    /// Of damage where it is longer than `bytes_max`; failures of the store.
+    /// Damage where the object is longer than `bytes_max`; failures of the store.
     pub fn get(
         &self,
         name: &str,
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    /// What the store says of an object.
+    /// Returns the store's description of an object.
     pub fn head(&self, name: &str) -> Result<ObjectMeta> {
         let key = self.key(name);
         self.ask("stat", name, || self.attempt(self.store.head(&key)))
@@ -249,8 +249,8 @@ impl Client {
         Ok(())
     }
 
-    /// What lies below a folder, or anywhere below the prefix where that is empty, in order of name, with what the store
-    /// says of it.
+    /// Lists the objects below a folder, or anywhere below the prefix where that is empty, in order of name, each with
+    /// the store's description.
     pub fn list(&self, folder: &str) -> Result<Vec<(String, ObjectMeta)>> {
         let below = match (&*self.prefix, folder) {
             ("", "") => None,
@@ -259,7 +259,7 @@ impl Client {
         };
         let mut found: Vec<ObjectMeta> = Vec::new();
         self.ask("list", folder, || {
-            // What was listed before an answer failed to come is not asked for again.
+            // Objects that were listed before an answer failed to come are not asked for again.
             let last = found.last().map(|meta| meta.location.clone());
             let mut listing = match &last {
                 Some(last) => self.store.list_with_offset(below.as_ref(), last),

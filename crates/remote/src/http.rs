@@ -31,9 +31,9 @@ pub use traffic::Counts;
 use traffic::Progress;
 pub(crate) use traffic::Traffic;
 
-/// So long a connection may take to come about.
+/// Longest time that a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// So long an idle connection is kept; stores close them after some 20 seconds to a few minutes.
+/// Time that an idle connection is kept; stores close them after some 20 seconds to a few minutes.
 const IDLE_KEPT: Duration = Duration::from_secs(20);
 /// No answer that tells of an error is longer, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -113,7 +113,7 @@ fn not_sent(error: hyper_util::client::legacy::Error) -> HttpError {
 
 /// The error that an answer other than success is.
 async fn told(status: StatusCode, headers: &HeaderMap, body: Incoming) -> HttpError {
-    // What it says is for people: without it the status is enough.
+    // The answer's text is for people: without it the status is enough.
     let body = Limited::new(body, ERROR_BYTES_MAX).collect().await;
     let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
     let text = String::from_utf8_lossy(&body);
@@ -131,7 +131,8 @@ async fn told(status: StatusCode, headers: &HeaderMap, body: Incoming) -> HttpEr
     HttpError::new(HttpErrorKind::Unknown, answer)
 }
 
-/// What stands in the first element of this name. Errors of stores are short and flat, so nothing more is parsed.
+/// Returns the content of the first element of this name. Errors of stores are short and flat, so nothing more is
+/// parsed.
 fn element(xml: &str, name: &str) -> Option<String> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;

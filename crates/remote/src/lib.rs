@@ -43,7 +43,7 @@ pub use patience::Pause;
 /// The object that names the machine which uses a repository alone; missing where many share it.
 pub const SINGLE_WRITER_OBJECT: &str = "single-writer";
 
-/// What is best asked of a store over a network at a time.
+/// Limits and preferences of a store over a network.
 const WAYS: Ways = Ways {
     puts_at_once: 4,
     gets_at_once: 16,
@@ -52,13 +52,13 @@ const WAYS: Ways = Ways {
     grace_s: 24 * 60 * 60,
 };
 
-/// Who asks, as the store knows them.
+/// Identity of the user, as the store knows it.
 #[derive(Clone, Default)]
 pub enum Credentials {
     /// Whom the environment names.
     #[default]
     Environment,
-    /// Who has these keys.
+    /// The owner of these keys.
     Keys {
         /// The name of the keys.
         id: String,
@@ -70,7 +70,7 @@ pub enum Credentials {
 /// How a bucket is spoken to.
 #[derive(Clone)]
 pub struct Options {
-    /// Who asks.
+    /// Identity of the user.
     pub credentials: Credentials,
     /// Names of sessions, and the chance in pauses.
     pub entropy: Entropy,
@@ -151,7 +151,7 @@ impl Remote {
         self.client.clone()
     }
 
-    /// What went over the wire so far.
+    /// Returns the counts of requests and bytes so far.
     pub fn counts(&self) -> Counts {
         self.client.traffic.counts()
     }

@@ -10,11 +10,11 @@ pub struct Location {
     pub endpoint: Option<String>,
     /// The bucket's name.
     pub bucket: String,
-    /// What all names begin with, without slashes at its ends; may be empty.
+    /// Beginning of all names, without slashes at its ends; may be empty.
     pub prefix: String,
 }
 
-/// What is written in front of every place of this kind.
+/// Beginning of every place of this kind.
 const KIND: &str = "s3:";
 
 impl Location {

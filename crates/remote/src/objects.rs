@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::doctor::DOCTOR_FOLDER;
 use crate::registers::LOCK_FOLDER;
 
-/// What a folder that was made has in it.
+/// Object that marks a folder as made.
 const MADE: &str = "/.made";
 /// Bytes of an object that are compared to know whose it is: a container's header with its random salt, and a small
 /// object whole.
@@ -44,7 +44,7 @@ impl Client {
         }
     }
 
-    /// What lies below `folder`, but for what says that it was made.
+    /// Lists the objects below `folder`, without the mark that it was made.
     fn list_made(&self, folder: &str) -> Result<Vec<(String, ObjectMeta)>> {
         let mut found = self.list(folder)?;
         let all = found.len();
@@ -124,7 +124,7 @@ impl ObjectStore for Client {
         }
         let tail = GetRange::Suffix(bytes_max as u64);
         match Client::get(self, name, Some(tail), bytes_max as u64) {
-            // Of an empty object there is no tail.
+            // An empty object has no tail.
             Err(Error::Io(error)) if error.kind == ErrorKind::Short => {
                 Ok((Vec::new(), self.len(name)?))
             }
@@ -171,7 +171,7 @@ impl ObjectStore for Client {
         Client::delete_all(self, names)
     }
 
-    /// What is there is durable.
+    /// Every object that is there is durable.
     fn keep(&self, _names: &[String]) -> Result<()> {
         Ok(())
     }

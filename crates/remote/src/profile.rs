@@ -13,7 +13,7 @@ use object_store::aws::AwsCredential;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-/// Of a profile, what counts here.
+/// The settings of a profile that count here.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Profile {
     /// Keys, or where they come from; none where the profile says nothing of them.
@@ -79,7 +79,7 @@ fn find(named: Option<&str>, credentials: &str, config: &str) -> Result<Profile,
             "AWS_PROFILE names the profile {name}, and neither ~/.aws/credentials nor ~/.aws/config has it"
         ));
     }
-    // What both have, the file of credentials says.
+    // Values in the file of credentials win.
     let mut values = in_config.unwrap_or_default();
     values.extend(in_credentials.unwrap_or_default());
     let keys = keys(name, &mut values)?;
@@ -114,7 +114,7 @@ fn sections(text: &str) -> Sections {
     let mut sections = Sections::new();
     let mut current = String::new();
     for line in text.lines() {
-        // What is indented belongs to the value above it, which none here is.
+        // An indented line belongs to the value above it, and none of the values here has any.
         if line.starts_with([' ', '\t', '#', ';']) {
             continue;
         }
@@ -138,7 +138,7 @@ pub(crate) struct ProcessKeys {
     kept: Mutex<Option<(Arc<AwsCredential>, Option<Timestamp>)>>,
 }
 
-/// What such a process prints.
+/// Output of such a process.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Printed {

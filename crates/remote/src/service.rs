@@ -58,7 +58,7 @@ pub(crate) fn client(location: &Location, options: &Options) -> Result<Client> {
     Client::new(stores, &location.prefix, traffic, entropy, pause)
 }
 
-/// What the environment says, and where it names no keys, a profile.
+/// Takes the settings of the environment, and of a profile where the environment names no keys.
 fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
     const OF_KEYS: [&str; 4] = [
         "AWS_ACCESS_KEY_ID",
@@ -68,7 +68,7 @@ fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
     ];
     let has_keys = OF_KEYS.iter().any(|name| variable(name).is_some());
     let profile = match profile::of_environment() {
-        // Of a profile that is not needed nobody need hear.
+        // The failure of a profile that is not needed does not matter.
         Err(_) if has_keys => return Ok(builder),
         profile => profile.map_err(Error::Option)?,
     };

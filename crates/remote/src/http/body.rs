@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A request's body.
 pub(crate) struct Outgoing {
     body: HttpRequestBody,
-    /// What is left of the body's last frame.
+    /// Unread bytes of the body's last frame.
     rest: Bytes,
     pause: Pause,
     progress: Progress,

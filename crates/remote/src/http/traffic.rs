@@ -1,4 +1,4 @@
-//! What goes over the wire: counted, limited, and watched for standing still.
+//! Traffic over the network: counted, limited, and watched for standing still.
 
 use std::future::Future;
 use std::pin::pin;
@@ -98,7 +98,7 @@ impl Traffic {
         self.note_answer();
     }
 
-    /// That the store has answered.
+    /// Notes that the store has answered.
     pub(crate) fn note_answer(&self) {
         self.has_answered.store(true, Relaxed);
     }
@@ -164,7 +164,7 @@ impl Progress {
         self.stalled_after
     }
 
-    /// What `future` gives, unless nothing moves for too long.
+    /// Returns the result of `future`, unless nothing moves for too long.
     pub async fn watch<T>(&self, future: impl Future<Output = T>) -> Result<T, HttpError> {
         let mut future = pin!(future);
         loop {
@@ -178,7 +178,7 @@ impl Progress {
     }
 }
 
-/// That nothing has moved for too long.
+/// Returns the error of a connection on which nothing has moved for too long.
 pub(super) fn stalled(after: Duration) -> HttpError {
     let what = format!("no byte has moved for {} seconds", after.as_secs());
     let error = std::io::Error::new(std::io::ErrorKind::TimedOut, what);

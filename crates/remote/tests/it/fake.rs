@@ -1,6 +1,7 @@
 //! A server that speaks the protocol of S3 as far as the client asks, over objects in RAM, and fails as it is told.
 //!
-//! It checks no signatures. Each connection is served by a runtime of its own in a thread that ends with the server.
+//! The server checks no signatures. Each connection is served by a runtime of its own in a thread that ends with the
+//! server.
 
 mod bucket;
 mod faults;
@@ -64,7 +65,7 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    /// What it does wrong to the requests that come from now on, in order; `None` is a request that it does as asked.
+    /// Sets the faults of the requests that come from now on, in order; `None` is a request that is done as asked.
     pub fn fail(&self, faults: impl IntoIterator<Item = Option<Fault>>) {
         self.bucket.lock().faults.extend(faults);
     }
@@ -74,7 +75,7 @@ impl Fake {
         self.bucket.lock().at_random = Some((rates, onefold_io::Random(seed)));
     }
 
-    /// What it takes conditions for.
+    /// Sets the treatment of conditional requests.
     pub fn speak(&self, dialect: Dialect) {
         self.bucket.lock().dialect = dialect;
     }

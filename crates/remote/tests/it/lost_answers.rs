@@ -13,7 +13,7 @@ use crate::fixture::{connect, location, options, place};
 
 const NAME: &str = "containers/ab/ab00000000000001";
 
-/// What can become of a request so that no answer comes, or none that helps.
+/// Faults of a request after which no answer comes, or none that helps.
 const NO_ANSWER: [Fault; 7] = [
     Fault::Refused,
     Fault::AnswerLost,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::untested::not_tested;
 
-/// Who asks.
+/// Name of the user.
 pub const USER: &str = "tester";
-/// What signs.
+/// Secret key, which signs requests.
 pub const SECRET: &str = "open sesame";
 /// The bucket.
 pub const BUCKET: &str = "bucket";
@@ -71,7 +71,7 @@ impl Server {
             buckets,
             _folder: folder,
         };
-        // It says nothing when it is ready: it is when it takes connections.
+        // The server prints nothing when it is ready: it is ready when it takes connections.
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             std::thread::sleep(Duration::from_millis(10));
         }

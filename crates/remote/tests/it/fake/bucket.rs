@@ -1,4 +1,4 @@
-//! What is stored in a fake server's bucket, and what requests do to it.
+//! Contents of a fake server's bucket, and the effects of requests.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub struct Object {
     bytes: Bytes,
     tag: String,
     modified_unix_s: i64,
-    /// What the next reading gives with the tag, where that is written first.
+    /// Old bytes, which the next reading returns with the new tag, where the tag is written first.
     before: Option<Bytes>,
 }
 
@@ -151,7 +151,7 @@ impl Bucket {
         (fault, done)
     }
 
-    /// What is late is done now.
+    /// Carries out the requests that are late.
     pub fn settle(&mut self) {
         for (_, asked) in std::mem::take(&mut self.late) {
             self.carry_out(&asked);

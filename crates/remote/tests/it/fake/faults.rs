@@ -1,23 +1,23 @@
-//! What a fake server does wrong.
+//! Faults of a fake server.
 
 use onefold_io::Random;
 
-/// What becomes of one request.
+/// Fate of one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It is answered with this status and code, and not done.
+    /// The request is answered with this status and code, and not done.
     Status(u16, &'static str),
-    /// It is not done, and no answer comes.
+    /// The request is not done, and no answer comes.
     Refused,
-    /// It is done, and no answer comes.
+    /// The request is done, and no answer comes.
     AnswerLost,
     /// No answer comes; it is done so many requests later.
     Late(u64),
-    /// It is done, and done again so many requests later.
+    /// The request is done, and done again so many requests later.
     Doubled(u64),
-    /// It is done, and the answer's body ends in the middle.
+    /// The request is done, and the answer's body ends in the middle.
     Truncated,
-    /// It is done, and nothing more is heard on that connection.
+    /// The request is done, and nothing more is heard on that connection.
     Stalled,
 }
 
@@ -52,15 +52,15 @@ impl Rates {
     }
 }
 
-/// What a server takes conditions for.
+/// Treatment of conditional requests by a server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Dialect {
     /// Each conditional request is one step.
     #[default]
     Atomic,
-    /// It looks whether the condition holds, and writes two requests later: two can win.
+    /// The server looks whether the condition holds, and writes two requests later: two can win.
     LooksThenWrites,
-    /// It takes no notice of conditions.
+    /// The server takes no notice of conditions.
     IgnoresConditions,
     /// A tag, the MD5 of its bytes, is there a moment before the bytes: the next reading gives it with the bytes before.
     TagsBeforeBytes,
