@@ -16,7 +16,7 @@ pub use zone::zone_table;
 
 use onefold_io::frame::{HEADER_BYTES, OVERHEAD_BYTES, TRAILER_BYTES, crc64};
 
-/// What makes an input's lengths and checksums true again.
+/// Function that makes an input's lengths and checksums true again.
 pub type Mend = Box<dyn Fn(&mut [u8])>;
 
 /// A frame that is all of the input.

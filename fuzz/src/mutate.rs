@@ -28,7 +28,7 @@ const INTERESTING: &[u64] = &[
 
 /// Changes to one input.
 const CHANGES_MAX: u64 = 4;
-/// What tells of the rest stands within so many bytes of an end.
+/// Bytes at each end of an input that describe the rest.
 const ENDS_BYTES: usize = 512;
 /// The same of a page.
 const HEAD_BYTES: usize = 64;

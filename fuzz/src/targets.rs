@@ -18,7 +18,7 @@ mod volume_log;
 use crate::mend::Mend;
 pub use reach::Reach;
 
-/// What is run on each input: how far it came.
+/// Function that runs a decoder on an input, and returns how far the input came.
 pub type Run = Box<dyn Fn(&[u8]) -> Reach>;
 
 /// One decoder under test.
@@ -27,7 +27,7 @@ pub struct Target {
     pub name: String,
     /// Whole inputs, to be changed.
     pub seeds: Vec<Vec<u8>>,
-    /// What makes the checksums of a changed input true again, where there are any.
+    /// Function that makes the checksums of a changed input true again, where there are any.
     pub mend: Option<Mend>,
     /// The input is pages, which stay at their places.
     pub in_pages: bool,
@@ -37,8 +37,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Of a decoder without checksums, or with such as [`mended`](Self::mended) tells. What `run` gives is how far the
-    /// input came: nothing means that there is nothing to stop it.
+    /// Makes a target of a decoder without checksums, or with such as [`mended`](Self::mended) sets. The result of
+    /// `run` is how far the input came: `()` means that nothing stops it.
     fn new<R: Into<Reach>>(
         name: &str,
         seeds: Vec<Vec<u8>>,
@@ -111,8 +111,8 @@ mod tests {
     const FOREIGN: &str = "btree/btree";
     /// Changed inputs of each target.
     const INPUTS: usize = 60;
-    /// Of those that were made to look whole, so many must get past the checksums, and of the others be stopped: one in
-    /// five.
+    /// Inputs that must get past the checksums, of those that were made to look whole, and inputs that must be stopped,
+    /// of the others: one in five.
     const SHARE_MIN: usize = INPUTS / 5;
 
     fn changed(target: &Target, mutator: &mut Mutator) -> Vec<u8> {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// So what is computed here is what the engine computes, and covers what that covers.
+    /// The checksums that are computed here are those of the engine, over the same bytes.
     #[test]
     fn what_is_whole_is_not_mended() {
         for target in all() {

@@ -1,4 +1,4 @@
-//! What the system counts of this process, and what it keeps of files.
+//! Counts that the system keeps of this process and of files.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct Counts {
     pub read_bytes: u64,
     /// Bytes written to the device, or dirtied for it.
     pub write_bytes: u64,
-    /// Of all threads.
+    /// CPU time of all threads.
     pub cpu: Duration,
     /// Peak RSS, in KiB; of a mapped file too.
     pub peak_kib: u64,
@@ -39,7 +39,7 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Of now.
+/// Returns the present counts.
 pub fn counts() -> Counts {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Counts {

@@ -148,7 +148,7 @@ fn prefix(seed: u64, number: u64) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// What some threads asked for.
+/// Count of the keys that some threads asked for, with the time it took.
 #[derive(Default)]
 struct Answered {
     keys: u64,

@@ -1,4 +1,4 @@
-//! What a store must do to take part.
+//! Operations that a store must have to take part.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub fn open(what: &What) -> Result<Box<dyn Store>, Error> {
     })
 }
 
-/// Of `budget` bytes, what write buffers get (a fifth), and what is left for filters and caches.
+/// Divides a budget: a fifth for write buffers, and the rest for filters and caches.
 pub fn divide(budget_mib: usize) -> (usize, usize) {
     let budget = budget_mib << 20;
     (budget / 5, budget - budget / 5)

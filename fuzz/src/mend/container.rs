@@ -8,7 +8,7 @@ use onefold_store::footer::FOOTER_BYTES;
 
 use super::{close, find, number_of_four};
 
-/// What a block begins with.
+/// Beginning of a block.
 const BLOCK_MAGIC: &[u8] = b"1FB\n";
 /// Where in the footer the table's place stands, its length, and its checksum.
 const TABLE_OFFSET_AT: usize = 32;

@@ -35,7 +35,7 @@ fn check(page: &[u8], number: usize) -> u64 {
     crc64(&page[8..]) ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Of a filter that was `saved` beside `pages` on flash: what is saved of it where those are others. It ends with the
+/// Returns the saved state of a filter for other pages on flash; it was `saved` beside `pages`. The state ends with the
 /// checksum of some first pages.
 pub fn saved_for(saved: &[u8], pages: &[u8]) -> impl Fn(&[u8]) -> Vec<u8> + use<> {
     let at = saved.len() - TRAILER_BYTES - 8;

@@ -5,7 +5,7 @@ use onefold_io::frame::{HEADER_BYTES, crc64};
 use super::pages::seal;
 use super::{Mend, PAGE_BYTES, close_as_said, number_of_four};
 
-/// What a page of a log's footer has before its part of the frame: the seal, no records, no spans.
+/// Bytes of a log footer's page before its part of the frame: the seal, no records, no spans.
 const LOG_PAGE_HEAD_BYTES: usize = 10;
 const LOG_MAGIC: &[u8] = b"OFSTRLOG";
 const RUN_MAGIC: &[u8] = b"OFSTRRUN";
@@ -68,7 +68,7 @@ pub fn run(name: &str, seed: &[u8]) -> Mend {
     })
 }
 
-/// Of each partition that the footer lists: its filter's checksum, if it lies within `before`.
+/// Makes the checksum true of each filter that the footer lists, if it lies within `before`.
 fn filters(before: &[u8], footer: &mut [u8]) {
     let Some((log2, lines)) = footer
         .get_mut(HEADER_BYTES + 8..)
@@ -91,7 +91,7 @@ fn filters(before: &[u8], footer: &mut [u8]) {
     }
 }
 
-/// Of `log-<unique>-<number>` or `run-<unique>-<number>`.
+/// Returns the mark of `log-<unique>-<number>` or `run-<unique>-<number>`.
 fn mark_of(name: &str) -> u64 {
     let mut parts = name.rsplit('-').map(|part| u64::from_str_radix(part, 16));
     let mut next = || parts.next().and_then(Result::ok).expect("a file's name");

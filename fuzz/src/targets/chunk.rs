@@ -49,7 +49,7 @@ pub fn targets() -> Vec<Target> {
     ]
 }
 
-/// What a stream that repeats itself leaves.
+/// Returns the sketch of a stream that repeats itself.
 fn sketch() -> Vec<u8> {
     let mut fbc = Fbc::one_pass(1 << 10);
     let piece: Vec<u8> = (0..40_000u32)

@@ -1,4 +1,4 @@
-//! What an NBD client sends: the handshake, then requests, as a server understands them.
+//! Messages of an NBD client: the handshake, then requests, as a server understands them.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use crate::image::Image;
 use crate::mend;
 
 const KEYS: u64 = 1_200;
-/// Of them so many have a run; the others' log file is loose.
+/// Number of keys that have a run; the others' log file is loose.
 const RUN_KEYS: u64 = 1_040;
 const INDEX_BYTES: usize = 4 << 20;
 

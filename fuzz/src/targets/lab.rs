@@ -1,4 +1,4 @@
-//! What estimates keep for other hosts.
+//! Estimates that were kept for other hosts.
 
 use onefold_chunk::Fingerprint;
 use onefold_lab::{Choice, Estimate, Tally, saved};

@@ -22,8 +22,8 @@ use crate::mend;
 /// Enough that every index has something on disk, and little enough that it opens at once.
 const KEYS: u64 = 3000;
 const RAM_BYTES: usize = 64 << 10;
-/// Of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own, and
-/// a forged shape may ask for some thousand write buffers.
+/// RAM of an index that is opened, asked and filled, whatever its files claim: redb has regions and caches of its own,
+/// and a forged shape may ask for some thousand write buffers.
 const INDEX_BYTES: usize = 64 << 20;
 const RATE: f64 = 0.01;
 /// The file of BloomStore's chains.
@@ -103,7 +103,7 @@ fn files_of(
     found
 }
 
-/// What a file of this name consists of.
+/// Sets the way in which the checksums of a file of this name are made true again.
 fn with_checksums(target: Target, path: &str) -> Target {
     match path {
         // the library's own
@@ -168,7 +168,7 @@ fn of_filter(name: &'static str) -> Vec<Target> {
     ]
 }
 
-/// What is saved of a filter whose pages stay as they are: its last number is their checksum.
+/// Mends the saved state of a filter whose pages stay as they are: its last number is their checksum.
 fn mend_beside_pages(saved: &[u8]) -> impl Fn(&mut [u8]) + use<> {
     let end = saved.len() - TRAILER_BYTES;
     let checksum = saved[end - 8..end].to_vec();

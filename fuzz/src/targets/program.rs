@@ -1,5 +1,5 @@
-//! What users write on the command line. The program is no library, so its files that read such words are modules here
-//! as well: they need nothing else of it.
+//! Words of users on the command line. The program is no library, so its files that read such words are modules here as
+//! well: they need nothing else of it.
 
 #[path = "../../../crates/onefold/src/human.rs"]
 #[allow(dead_code)]

@@ -11,7 +11,7 @@ pub enum Reach {
     Inside,
 }
 
-/// What is said of bytes that a checksum does not hold for, or that are no frame, page or object of the kind at all.
+/// Parts of errors about bytes whose checksum does not hold, or that are no frame, page or object of the kind at all.
 const AT_THE_DOOR: [&str; 9] = [
     "checksum",
     "magic \"",
@@ -55,7 +55,7 @@ fn is_door(text: &str) -> bool {
     AT_THE_DOOR.iter().any(|said| text.contains(said))
 }
 
-/// Of a decoder without checksums.
+/// The result of a decoder without checksums.
 impl From<()> for Reach {
     fn from((): ()) -> Self {
         Self::Inside

@@ -83,7 +83,7 @@ fn objects(image: &Image) -> Vec<Target> {
     ]
 }
 
-/// What stops the first of several frames: the decoder goes on with the next, or without.
+/// The error of the first of several frames: the decoder goes on with the next, or without.
 fn first_of(kind: FrameKind, bytes: &[u8]) -> Reach {
     Reach::of(&decode_frame(kind, bytes, "fuzz", 0))
 }

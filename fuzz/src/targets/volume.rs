@@ -1,4 +1,4 @@
-//! What the block device keeps: its configuration, and metadata that was saved.
+//! Stored state of the block device: its configuration, and metadata that was saved.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn log(name: &str, format: Format, seeds: Vec<Vec<u8>>) -> Target {
     })
 }
 
-/// What was once written.
+/// Returns a golden file.
 fn golden(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/volume/testdata");
     std::fs::read(std::path::Path::new(folder).join(name)).expect("the golden file is there")

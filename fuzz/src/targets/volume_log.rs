@@ -1,4 +1,4 @@
-//! What engine `log` writes into zones beside groups: headers and tables; and where a guest's file system says its metadata is.
+//! Zones of the engine `log` without groups: headers and tables; and the places of a guest file system's metadata.
 
 use std::sync::Arc;
 
