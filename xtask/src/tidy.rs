@@ -1,6 +1,7 @@
 //! Checks that no compiler does: layers point one way, files stay short, words stay the field's, manifests name only
 //! used crates, and documents link to existing files.
 
+mod comments;
 mod dependencies;
 mod documents;
 
@@ -8,11 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// Largest number of lines in a source file; a longer one should be split by meaning.
 const LINES_MAX: usize = 500;
-
-/// Largest width of a comment line, and the number of wider lines that all sources may have: lower it after wrapping
-/// some.
-const COMMENT_COLUMNS_MAX: usize = 120;
-const WIDE_COMMENTS_MAX: usize = 500;
 
 /// Each crate and those of ours that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -62,7 +58,7 @@ pub fn run() -> Result<(), String> {
     for path in sources(&root) {
         check_source(&root, &path, &mut amiss);
     }
-    check_wide_comments(&root, &mut amiss);
+    comments::check(&root, &mut amiss);
     check_formats(&root, &mut amiss);
     check_dead_files(&root, &mut amiss);
     dependencies::check(&root, &mut amiss);
@@ -185,23 +181,6 @@ fn check_source(root: &Path, path: &Path, amiss: &mut Vec<String>) {
                 line.trim()
             ));
         }
-    }
-}
-
-/// Checks the number of wide comment lines, because comments are read beside code and in terminals.
-fn check_wide_comments(root: &Path, amiss: &mut Vec<String>) {
-    let is_wide = |line: &&str| {
-        line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS_MAX
-    };
-    let wide_in = |path: PathBuf| (read(&path).lines().filter(is_wide).count(), path);
-    let all: Vec<(usize, PathBuf)> = sources(root).into_iter().map(wide_in).collect();
-    let wide: usize = all.iter().map(|(lines, _)| lines).sum();
-    if wide > WIDE_COMMENTS_MAX {
-        let (most, path) = all.iter().max().expect("there are sources");
-        let shown = path.strip_prefix(root).unwrap_or(path).display();
-        amiss.push(format!(
-            "{wide} comment lines of more than {COMMENT_COLUMNS_MAX} columns, at most {WIDE_COMMENTS_MAX}; {most} in {shown}"
-        ));
     }
 }
 
