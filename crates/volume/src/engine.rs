@@ -208,6 +208,8 @@ pub struct FreeSpace {
     pub claimable_data: u64,
     /// As much for metadata of file systems, which may use the reserve.
     pub claimable_metadata: u64,
+    /// Pages for which the host's file system has no room now. They count as free nowhere.
+    pub missing: u64,
 }
 
 impl FreeSpace {

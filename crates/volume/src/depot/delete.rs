@@ -10,7 +10,8 @@ use crate::{Error, Result};
 /// Folders of a depot.
 const FOLDERS: [&str; 2] = ["index", "map"];
 /// Its files, besides those that are numbered.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
+    "ballast",
     "data",
     "meta",
     "meta.new",

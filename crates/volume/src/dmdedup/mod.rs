@@ -246,8 +246,8 @@ impl Engine for Dmdedup {
         };
         let stats = backend.stats();
         // A commit makes those that wait free, and a write that needs them commits.
-        let free = (stats.blocks_free + stats.blocks_waiting)
-            .saturating_sub(self.room.missing(&self.shared.data));
+        let missing = self.room.missing(&self.shared.data);
+        let free = (stats.blocks_free + stats.blocks_waiting).saturating_sub(missing);
         FreeSpace {
             total: stats.blocks,
             free,
@@ -255,6 +255,7 @@ impl Engine for Dmdedup {
             reserved: 0,
             claimable_data: free,
             claimable_metadata: free,
+            missing,
         }
     }
 

@@ -78,10 +78,12 @@ impl Pages {
         self.owed_hundredths >= self.step_pages() * 100 && self.has_garbage() && is_more
     }
 
-    /// Whether garbage is worth collecting while nothing else is to be done.
+    /// Whether garbage is worth collecting while nothing else is to be done: pages get few, or there is as much of it as
+    /// of what lives, and a host can have its room back.
     pub fn wants_idle_collection(&self) -> bool {
         let garbage = self.space.reclaimable - self.worthless;
-        self.open_percent() < IDLE_PERCENT && garbage >= self.step_pages()
+        let is_worth_it = self.open_percent() < IDLE_PERCENT || garbage >= self.space.live();
+        is_worth_it && garbage >= self.step_pages()
     }
 
     /// A collection was made, with which so many pages became free.

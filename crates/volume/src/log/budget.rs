@@ -8,7 +8,7 @@
 //! | hash index | 3/4 |
 //! | memtables | 1/32, and about as much for the recent runs that they become |
 //! | relocations | 1/64 |
-//! | zones | 64 bytes each |
+//! | zones | 65 bytes each |
 //! | bits of a mark | 2 MiB at most |
 //! | fences of map runs; caches of map pages, rows and checks | the rest |
 //!
@@ -33,7 +33,7 @@ const MEMTABLE_ENTRIES_MIN: u64 = 8192;
 /// Relocations need room for some steps of cleaning.
 const RELOCATIONS_MIN: u64 = 256;
 /// RAM of a zone's entry in the tables, in bytes.
-const ZONE_BYTES: u64 = 64;
+const ZONE_BYTES: u64 = 65;
 /// RAM of a relocation, in bytes.
 const RELOCATION_BYTES: u64 = 256;
 /// RAM of an extent in each of the recent runs, in bytes: pages in RAM.
@@ -85,10 +85,17 @@ impl Budget {
                 cache_bytes,
                 map_page_bytes: cache_bytes,
                 relocations_max: relocations as usize,
+                ballast_bytes: ballast_bytes(layout),
                 merges: MergeSizes::DEPOT,
             },
         })
     }
+}
+
+/// A hundredth of the data device, within bounds: maps and the files of a checkpoint or two.
+fn ballast_bytes(layout: &Layout) -> u64 {
+    let device_bytes = u64::from(layout.zones) * layout.zone_bytes();
+    (device_bytes / 100).clamp(4 << 20, 64 << 20)
 }
 
 /// RAM of what is no cache.

@@ -24,6 +24,11 @@ use crate::{Error, HeadId, Result};
 /// Changes of zones that a manifest holds in any case. Tests write files of zones often.
 const ZONE_CHANGES_MIN: usize = if cfg!(test) { 4 } else { 256 };
 
+/// A checkpoint that found no room is tried again after this many bytes of journal.
+const CHECKPOINT_AGAIN_BYTES: u64 = 4 << 20;
+/// Memtables grow to this many times their size, where no checkpoint finds room; then changes are refused.
+const MEMTABLES_MAX: usize = 4;
+
 /// Name of the file of zones of a generation.
 pub fn zones_name(generation: u64) -> String {
     format!("zones-{generation:016x}")
@@ -58,6 +63,40 @@ impl LogEngine {
         self.checkpoint_without(&[])
     }
 
+    /// A checkpoint, where recovery would have much to read otherwise, or memtables are full.
+    pub(super) fn checkpoint_if_due(&mut self) -> Result<()> {
+        let is_due = self.log_bytes >= self.sizes.checkpoint_bytes
+            || self.shared.memtable_entries() >= self.sizes.memtable_entries;
+        if !is_due || self.log_bytes < self.checkpoint_again {
+            return Ok(());
+        }
+        match self.checkpoint() {
+            // The journal has everything. New data is refused until there is room; what frees some goes on.
+            Err(Error::NoSpace { .. }) => {
+                self.checkpoint_again = self.log_bytes + CHECKPOINT_AGAIN_BYTES;
+                Ok(())
+            }
+            done => {
+                self.checkpoint_again = 0;
+                done
+            }
+        }
+    }
+
+    /// Refuses changes of maps that could not be made smaller by a checkpoint for long.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub(super) fn check_memtables(&self) -> Result<()> {
+        let entries_max = self.sizes.memtable_entries * MEMTABLES_MAX;
+        match self.checkpoint_again > 0 && self.shared.memtable_entries() >= entries_max {
+            true => Err(Error::NoSpace {
+                what: "the file system of the depot's folder has no room for the map".to_string(),
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// A checkpoint, where anything changed since the last one.
     pub(super) fn checkpoint_if_changed(&mut self) -> Result<()> {
         match self.log_bytes > 0 || self.has_pending() {
@@ -81,14 +120,31 @@ impl LogEngine {
         if self.index.checkpoint().is_err() {
             self.totals.index_failures += 1;
         }
-        let written = self.write_memtables();
-        self.fail(written)?;
+        self.in_folder(Self::write_memtables)?;
         self.limit_map_pages();
-        let written = self.replace_manifest(emptied);
-        self.fail(written)?;
+        self.in_folder(|engine| engine.replace_manifest(emptied))?;
+        self.host.ballast.hold()?;
         self.log_bytes = 0;
         self.totals.checkpoints += 1;
         Ok(())
+    }
+
+    /// Writes to the folder. Where its file system is full, the ballast makes room. Without any, nothing was changed, and
+    /// the engine goes on: the journal has everything.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; a device failed, and the engine takes no writes from then on.
+    fn in_folder(&mut self, mut write: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        for _ in 0..2 {
+            match write(self) {
+                Err(Error::NoSpace { .. }) if self.host.ballast.release() => {}
+                Err(error @ Error::NoSpace { .. }) => return Err(error),
+                done => return self.fail(done),
+            }
+        }
+        Err(Error::NoSpace {
+            what: "the file system of the depot's folder".to_string(),
+        })
     }
 
     /// Makes runs of all memtables, and merges runs where that is due.
@@ -155,10 +211,12 @@ impl LogEngine {
     /// Writes what the manifest is to name, the manifest, and removes what it names no more.
     fn replace_manifest(&mut self, emptied: &[ZoneId]) -> Result<()> {
         let mut manifest = self.manifest(emptied);
+        // No number is used twice: a file of this one may be there.
+        self.generation = manifest.generation;
         let runs: BTreeSet<_> = (manifest.heads.iter())
             .flat_map(|(_, levels)| levels.runs().map(|run| run.id))
             .collect();
-        let used = self.shared.layout.zones - self.shared.zones.read().free();
+        let used = self.shared.zones.read().used();
         let is_listed_anew = manifest.zone_changes.len() > ZONE_CHANGES_MIN + used as usize / 8;
         if is_listed_anew {
             manifest.zone_list = manifest.generation;
@@ -179,7 +237,6 @@ impl LogEngine {
         self.map_folder.sync()?;
         self.dir.sync()?;
         manifest.write(&*self.dir)?;
-        self.generation = manifest.generation;
         self.relocations_changed = false;
         if is_listed_anew {
             self.shared.zones.write().unchanged();

@@ -75,6 +75,7 @@ impl LogEngine {
                 break;
             }
         }
+        while effort == Effort::Whole && self.give_back_room()? {}
         Ok(collected)
     }
 
@@ -82,8 +83,8 @@ impl LogEngine {
     fn next_victims(&mut self) -> Vec<Victim> {
         let layout = self.shared.layout;
         let zone_pages = u64::from(layout.groups_end() - 1);
-        let free = self.shared.zones.read().free();
-        let copies_max = u64::from(free.saturating_sub(1));
+        let ready = self.shared.zones.read().ready();
+        let copies_max = u64::from(ready.saturating_sub(1));
         let chunk_pages = u64::from(layout.chunk_pages);
         let copies_of = |pages: u64| pages.div_ceil(zone_pages / chunk_pages * chunk_pages);
         // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.

@@ -33,6 +33,7 @@ impl LogEngine {
             .cloned()
             .unwrap_or_default();
         checks.resize(layout.zone_pages as usize, 0);
+        self.just_sealed.push((zone.id, zone.by_hash));
         let table = ZoneTable {
             zone: zone.id,
             rows: zone.rows,
@@ -87,6 +88,6 @@ impl LogEngine {
             rows: Vec::new(),
             by_hash: HashMap::new(),
         });
-        Ok(())
+        self.keep_room()
     }
 }

@@ -1,17 +1,19 @@
 //! How full the device is, what is kept for whom, and the engine's counters.
 
+use super::layout::Layout;
 use super::map::memtable::ENTRY_RAM_BYTES;
+use super::room::reserve_ready;
 use super::writer::{LogEngine, Need};
 use crate::{EngineStats, Error, FreeSpace, Result};
 
 /// Zones that cleaning copies into.
-const ZONES_FOR_CLEANING: u32 = 2;
+pub(super) const ZONES_FOR_CLEANING: u32 = 2;
 /// Zones that are kept for the journal of a full device: hits, discards, deletions.
-const ZONES_FOR_JOURNAL: u32 = 2;
+pub(super) const ZONES_FOR_JOURNAL: u32 = 2;
 /// Zones that are kept at least, those above included; the rest is for metadata of file systems.
 const ZONES_KEPT_MIN: u32 = 6;
 /// Part of the zones that is kept.
-const ZONES_KEPT_PER_MILLE: u32 = 30;
+const ZONES_KEPT_PER_MILLE: u64 = 30;
 
 /// Counters since the engine was opened.
 #[derive(Default)]
@@ -58,8 +60,10 @@ impl LogEngine {
         }
     }
 
-    fn zones_kept(&self) -> u32 {
-        (self.shared.layout.zones * ZONES_KEPT_PER_MILLE / 1000).max(ZONES_KEPT_MIN)
+    /// Free zones that data leaves to cleaning, the journal, and metadata of file systems.
+    pub(super) fn zones_kept(layout: &Layout) -> u32 {
+        let share = u64::from(layout.zones) * ZONES_KEPT_PER_MILLE / 1000;
+        (share as u32).max(ZONES_KEPT_MIN)
     }
 
     /// Cleans until so many zones are free.
@@ -67,9 +71,13 @@ impl LogEngine {
     /// # Errors
     /// [`Error::NoSpace`]: there is no garbage worth cleaning.
     pub(super) fn find_space(&mut self, zones_wanted: u32) -> Result<()> {
-        while self.shared.zones.read().free() < zones_wanted {
+        while self.shared.zones.read().ready() < zones_wanted {
+            self.keep_room()?;
+            if self.shared.zones.read().ready() >= zones_wanted {
+                break;
+            }
             if !self.is_worth_cleaning() || self.clean(crate::Effort::Step)?.pages_freed == 0 {
-                let (total, free) = (self.shared.layout.zones, self.shared.zones.read().free());
+                let (total, free) = (self.shared.layout.zones, self.shared.zones.read().ready());
                 return Err(Error::NoSpace {
                     what: format!(
                         "{free} of {total} zones are free, and they are kept for discards, metadata and cleaning"
@@ -98,8 +106,7 @@ impl LogEngine {
 
     /// Chunks that the zones in use hold at most.
     pub(super) fn stored_chunks(&self) -> u64 {
-        let used = self.shared.layout.zones - self.shared.zones.read().free();
-        u64::from(used) * self.shared.layout.chunks_a_zone()
+        u64::from(self.shared.zones.read().used()) * self.shared.layout.chunks_a_zone()
     }
 
     /// Space in chunks. What is reclaimable is exact as of the last cleaning, and an upper bound from changes since.
@@ -109,9 +116,21 @@ impl LogEngine {
     pub(super) fn space(&self) -> FreeSpace {
         let layout = &self.shared.layout;
         let a_zone = layout.chunks_a_zone();
-        let free_zones = self.shared.zones.read().free();
-        let usable = free_zones.saturating_sub(ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL);
-        let kept = self.zones_kept() - ZONES_FOR_CLEANING - ZONES_FOR_JOURNAL;
+        let (free, ready) = {
+            let zones = self.shared.zones.read();
+            (zones.free(), zones.ready())
+        };
+        let others = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
+        let is_host_full = self.host.is_full || !self.host.takes_data();
+        let free_zones = if is_host_full { ready } else { free };
+        let usable = free_zones.saturating_sub(others);
+        let kept = Self::zones_kept(layout) - others;
+        // What may be promised must have room on the host already.
+        let metadata = ready.saturating_sub(others);
+        let data = match self.host.takes_data() {
+            true => metadata.saturating_sub(reserve_ready(layout, kept)),
+            false => 0,
+        };
         FreeSpace {
             total: u64::from(layout.zones) * a_zone,
             free: u64::from(usable) * a_zone,
@@ -121,8 +140,9 @@ impl LogEngine {
                 false => 0,
             },
             reserved: u64::from(kept) * a_zone,
-            claimable_data: u64::from(usable.saturating_sub(kept)) * a_zone / 2,
-            claimable_metadata: u64::from(usable) * a_zone / 2,
+            claimable_data: u64::from(data.min(usable.saturating_sub(kept))) * a_zone / 2,
+            claimable_metadata: u64::from(metadata.min(usable)) * a_zone / 2,
+            missing: u64::from(free - free_zones) * a_zone,
         }
     }
 
@@ -161,6 +181,8 @@ impl LogEngine {
                 ("index failures", totals.index_failures),
                 ("pages copied", totals.pages_copied),
                 ("zones freed", totals.zones_freed),
+                ("zones ready", u64::from(self.shared.zones.read().ready())),
+                ("zones given back", self.host.zones_given_back),
                 ("damaged zones left alone", totals.zones_damaged),
                 ("extents", map.memtable_entries + map.run_extents),
                 ("map runs", map.runs),

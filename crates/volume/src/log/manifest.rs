@@ -15,16 +15,18 @@
 //! It names files and holds no map, so it stays small: some 15 bytes for each 4 MiB of map. `zone_list` and
 //! `relocations` are the generations in the names of `zones-<g>` and `relocations-<g>`, or 0 where there is no such file.
 
+use std::sync::Arc;
+
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
-use onefold_io::{Dir, replace_file};
+use onefold_io::{Dir, rename_over};
 
 use super::layout::{Layout, ZoneId, ZoneNo};
 use super::map::levels::ListedLevels;
 use super::map::run::ListedRun;
 use super::map::run_page::RunId;
 use super::zone_list::{ZoneChange, put_changes, take_changes};
-use crate::{HeadId, Result};
+use crate::{Error, HeadId, Result};
 
 const KIND: FrameKind = FrameKind {
     magic: *b"1FVMANIF",
@@ -75,9 +77,12 @@ impl Manifest {
     /// Writes it in place of the one before, durably.
     ///
     /// # Errors
-    /// The folder failed: the old or the new manifest is there.
+    /// [`Error::NoSpace`]: the old manifest is there. The folder failed: the old or the new one is.
     pub fn write(&self, dir: &dyn Dir) -> Result<()> {
-        Ok(replace_file(dir, TEMPORARY, NAME, &self.encode())?)
+        let bytes = self.encode();
+        rename_over::<onefold_io::Error>(dir, TEMPORARY, NAME, |disk| disk.write_at(&bytes, 0))?;
+        // The name may be durable or not, whatever the reason.
+        dir.sync().map_err(|error| Error::Io(Arc::new(error)))
     }
 
     /// The manifest in `dir`.

@@ -16,6 +16,7 @@
 //! Always holds: a page is named by a durable manifest or a durable group only after it was synced itself; a zone is
 //! filled anew only after a durable manifest without it; an id is given once.
 
+mod ballast;
 mod budget;
 mod check;
 mod checkpoint;
@@ -37,6 +38,7 @@ mod part;
 mod reader;
 mod recover;
 mod relocations;
+mod room;
 mod shared;
 mod sizes;
 mod tables;
@@ -56,8 +58,8 @@ use onefold_index::ChunkIndex;
 use onefold_io::{Dir, Disk};
 
 use crate::{
-    ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace, HashedChunk, HeadId, Result,
-    Sequence,
+    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadId,
+    Result, Sequence,
 };
 pub use budget::Budget;
 pub use layout::Layout;
@@ -116,6 +118,7 @@ impl Engine for LogEngine {
 
     fn write_out(&mut self) -> Result<Sequence> {
         self.close_group()?;
+        self.ask_for_room()?;
         Ok(Sequence(self.sequence() - 1))
     }
 
@@ -124,11 +127,18 @@ impl Engine for LogEngine {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.checkpoint_if_changed()
+        self.ask_for_room()?;
+        self.checkpoint_if_changed()?;
+        self.give_back_room().map(drop)
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
-        self.checkpoint_if_changed()
+        match self.checkpoint_if_changed() {
+            // The journal has everything; the next opening reads more of it.
+            Err(Error::NoSpace { .. }) => self.sync_log()?,
+            done => done?,
+        }
+        self.give_back_room().map(drop)
     }
 
     fn reader(&self) -> Arc<dyn ChunkReader> {

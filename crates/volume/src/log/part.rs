@@ -54,6 +54,10 @@ impl Disk for DiskPart {
         self.disk.set_len(self.start + len)
     }
 
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.disk.allocate(self.start + offset, len)
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
         self.disk.discard(self.start + offset, len)
     }

@@ -21,6 +21,7 @@ use super::map::levels::Levels;
 use super::map::page_cache::PageCache;
 use super::map::run_page::RunId;
 use super::relocations::Relocations;
+use super::room::HostRoom;
 use super::shared::{HeadMap, OpenGroup, Shared};
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
@@ -177,7 +178,7 @@ fn begin(
     found: Found,
     options: LogOptions,
 ) -> Result<LogEngine> {
-    let mut zones = found.zones;
+    let zones = found.zones;
     let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
     let mut index = HashIndex::new(options.index);
     for (no, table) in found.replayed {
@@ -196,14 +197,6 @@ fn begin(
                 .ok();
         }
     }
-    let Some(_) = zones.choose_next_journal() else {
-        return Err(damaged(
-            "manifest",
-            0,
-            "no zone is free for the journal".to_string(),
-        ));
-    };
-    let begin = zones.new_id();
     let shared = Shared {
         layout,
         data,
@@ -213,6 +206,15 @@ fn begin(
         open_group: RwLock::new(OpenGroup::new(found.sequence + 1)),
         open_checks: RwLock::new(HashMap::new()),
         tables,
+    };
+    let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared)?;
+    let begin = {
+        let mut zones = shared.zones.write();
+        if zones.choose_next_journal().is_none() {
+            let what = "no zone is free for the journal".to_string();
+            return Err(damaged("manifest", 0, what));
+        }
+        zones.new_id()
     };
     let mut engine = LogEngine::begin(Beginning {
         shared: Arc::new(shared),
@@ -226,6 +228,7 @@ fn begin(
         begin,
         sequence: found.sequence + 1,
         generation: found.generation,
+        host,
     });
     // Nobody knows yet what of it is garbage: worth a look when space is short.
     engine.totals.garbage_left = listed.len() as u64 * u64::from(layout.zone_pages);

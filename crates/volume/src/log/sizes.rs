@@ -17,6 +17,8 @@ pub struct LogSizes {
     pub map_page_bytes: usize,
     /// Relocations at most: then the map is rewritten.
     pub relocations_max: usize,
+    /// Bytes of ballast in the folder: room for maps and the manifest where its file system is full. 0: none.
+    pub ballast_bytes: u64,
     /// When levels of the map are merged.
     pub merges: MergeSizes,
 }

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod ever_said;
+mod zone_ends;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ fn options(said: &EverSaid) -> LogOptions {
             cache_bytes: 64 << 10,
             map_page_bytes: 0,
             relocations_max: 30,
+            ballast_bytes: 0,
             merges: MergeSizes::SMALL,
         },
     }

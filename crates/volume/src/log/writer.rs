@@ -14,6 +14,7 @@ use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
 use super::map::folder::MapFolder;
+use super::room::HostRoom;
 use super::shared::Shared;
 use super::sizes::LogSizes;
 use super::zone::{ChunkHash, NO_HASH, Row, chunk_hash};
@@ -52,6 +53,12 @@ pub struct LogEngine {
     /// Why the engine takes no writes any more.
     failed: Option<String>,
     pub(super) totals: Totals,
+    /// Room on the host's file systems.
+    pub(super) host: HostRoom,
+    /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
+    pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, u32>)>,
+    /// Journal at which a checkpoint is tried again that found no room, in bytes.
+    pub(super) checkpoint_again: u64,
 }
 
 /// The zone that is being filled.
@@ -95,6 +102,7 @@ pub(super) struct Beginning {
     pub begin: ZoneId,
     pub sequence: u64,
     pub generation: u64,
+    pub host: HostRoom,
 }
 
 impl LogEngine {
@@ -121,6 +129,9 @@ impl LogEngine {
             log_bytes: 0,
             failed: None,
             totals: Totals::default(),
+            host: beginning.host,
+            just_sealed: Vec::new(),
+            checkpoint_again: 0,
         }
     }
 
@@ -162,6 +173,7 @@ impl LogEngine {
     /// Stores chunks, and returns the positions of those that need a page and get none.
     pub(super) fn write_chunks(&mut self, chunks: &[HashedChunk<'_>]) -> Result<Vec<usize>> {
         self.check_usable()?;
+        self.just_sealed.clear();
         let answers = self.ask_index(chunks);
         let mut refused = Vec::new();
         for (at, (chunk, answer)) in chunks.iter().zip(answers).enumerate() {
@@ -172,16 +184,6 @@ impl LogEngine {
         }
         self.checkpoint_if_due()?;
         Ok(refused)
-    }
-
-    /// A checkpoint, where recovery would have much to read otherwise, or memtables are full.
-    fn checkpoint_if_due(&mut self) -> Result<()> {
-        let is_due = self.log_bytes >= self.sizes.checkpoint_bytes
-            || self.shared.memtable_entries() >= self.sizes.memtable_entries;
-        match is_due {
-            true => self.checkpoint(),
-            false => Ok(()),
-        }
     }
 
     /// What the index says of each chunk that is not known otherwise. An index that fails knows nothing.
@@ -207,6 +209,9 @@ impl LogEngine {
     }
 
     fn write_one(&mut self, chunk: &HashedChunk<'_>, answer: Option<ZoneId>) -> Result<()> {
+        if !chunk.has_page {
+            self.check_memtables()?;
+        }
         self.make_room(Need::Journal)?;
         let target = match chunk.content {
             ChunkContent::Zero => {
@@ -238,23 +243,31 @@ impl LogEngine {
         if lbns.is_empty() {
             return Ok(());
         }
+        self.check_memtables()?;
         self.make_room(Need::Journal)?;
         self.totals.discarded += self.change(head, lbns.start, lbns.end - lbns.start, None);
         self.checkpoint_if_due()
     }
 
-    /// The chunk, if the pending group or the open zone holds it.
+    /// The chunk, if the pending group or the open zone holds it, or a zone that this call of `write` has filled.
     fn known_nearby(&self, hash: &ChunkHash) -> Option<Address> {
         if let Some(page) = self.pending.by_hash.get(hash) {
             let zone = ZoneId::pending(self.sequence);
             return Some(Address { zone, page: *page });
         }
-        let zone = self.zone.as_ref()?;
-        let page = *zone.by_hash.get(hash)?;
-        Some(Address {
-            zone: zone.id,
-            page,
-        })
+        if let Some(zone) = &self.zone
+            && let Some(page) = zone.by_hash.get(hash)
+        {
+            let (zone, page) = (zone.id, *page);
+            return Some(Address { zone, page });
+        }
+        let is_there = |zone: &ZoneId| {
+            !self.plan.condemns(*zone) && self.shared.zones.read().get(*zone).is_some()
+        };
+        (self.just_sealed.iter())
+            .find_map(|(zone, by_hash)| by_hash.get(hash).map(|page| (*zone, *page)))
+            .filter(|(zone, _)| is_there(zone))
+            .map(|(zone, page)| Address { zone, page })
     }
 
     /// The chunk, if the zone that the index named is there and its rows hold the hash.

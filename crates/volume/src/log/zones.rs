@@ -17,6 +17,10 @@ pub struct Zones {
     by_id: HashMap<ZoneId, ZoneInfo>,
     by_no: Vec<Option<ZoneId>>,
     free: u32,
+    /// What is known of the device's room for each place, as long as nothing fills it.
+    room: Vec<Room>,
+    /// Free places for which the device keeps room.
+    ready: u32,
     /// Where the search for a free zone begins: places are used in turn.
     cursor: u32,
     /// The place that the open zone's header names as the next one, or that the log begins at.
@@ -28,6 +32,17 @@ pub struct Zones {
     /// Where the chunks of freed zones are.
     pub relocations: Relocations,
     chunk_pages: u32,
+}
+
+/// Room for a free place on the device: a sparse file has none for places that were never written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Nobody asked since the depot was opened.
+    Unknown,
+    /// The device keeps room: filling the place does not fail for lack of space.
+    Kept,
+    /// The room was given back to the device.
+    GivenBack,
 }
 
 /// One filling.
@@ -50,6 +65,8 @@ impl Zones {
             by_id: HashMap::new(),
             by_no: vec![None; layout.zones as usize],
             free: layout.zones,
+            room: vec![Room::Unknown; layout.zones as usize],
+            ready: 0,
             cursor: 0,
             next_journal: None,
             next_id,
@@ -116,6 +133,48 @@ impl Zones {
         self.free
     }
 
+    /// Zones that hold something.
+    pub fn used(&self) -> u32 {
+        self.by_no.len() as u32 - self.free
+    }
+
+    /// Free zones that can be filled: the device keeps room for them.
+    pub fn ready(&self) -> u32 {
+        self.ready
+    }
+
+    /// Free places for which the device is not known to keep room, in the order in which they are used.
+    pub fn without_room(&self) -> impl Iterator<Item = ZoneNo> + '_ {
+        let lacks_room = |no: &ZoneNo| self.room[no.0 as usize] != Room::Kept;
+        self.free_places().filter(lacks_room)
+    }
+
+    /// Free places that still take room on the device or may do so, without the first `kept` of those that are ready.
+    pub fn with_needless_room(&self, kept: u32) -> impl Iterator<Item = ZoneNo> + '_ {
+        let mut ready = 0;
+        self.free_places().filter(move |no| {
+            let room = self.room[no.0 as usize];
+            ready += u32::from(room == Room::Kept);
+            let is_needless = room == Room::Unknown || room == Room::Kept && ready > kept;
+            is_needless && self.next_journal != Some(*no)
+        })
+    }
+
+    /// Notes what became of the room for a free place.
+    pub fn set_room(&mut self, no: ZoneNo, room: Room) {
+        debug_assert!(self.at(no).is_none(), "a filling keeps its room");
+        let before = std::mem::replace(&mut self.room[no.0 as usize], room);
+        self.ready -= u32::from(before == Room::Kept);
+        self.ready += u32::from(room == Room::Kept);
+    }
+
+    fn free_places(&self) -> impl Iterator<Item = ZoneNo> + '_ {
+        let count = self.by_no.len() as u32;
+        (0..count)
+            .map(move |ahead| ZoneNo((self.cursor + ahead) % count))
+            .filter(|no| self.at(*no).is_none())
+    }
+
     /// Every filling.
     pub fn iter(&self) -> impl Iterator<Item = (ZoneId, &ZoneInfo)> {
         self.by_id.iter().map(|(id, info)| (*id, info))
@@ -167,7 +226,7 @@ impl Zones {
     /// RAM of the tables of zones and of relocations, in bytes.
     pub fn ram_bytes(&self) -> u64 {
         let by_id = self.by_id.capacity() * (size_of::<(ZoneId, ZoneInfo)>() + 1);
-        let by_no = self.by_no.capacity() * size_of::<Option<ZoneId>>();
+        let by_no = self.by_no.capacity() * size_of::<Option<ZoneId>>() + self.room.capacity();
         (by_id + by_no + self.changed.len() * 8) as u64 + self.relocations.ram_bytes()
     }
 
@@ -195,18 +254,18 @@ impl Zones {
         ZoneId(self.next_id - 1)
     }
 
-    /// Takes a free place, other than the one kept for the journal. `None`: there is none.
+    /// Takes a free place that is ready, other than the one kept for the journal. `None`: there is none.
     pub fn choose_free(&mut self) -> Option<ZoneNo> {
-        let count = self.by_no.len() as u32;
-        let no = (0..count)
-            .map(|ahead| ZoneNo((self.cursor + ahead) % count))
-            .find(|no| self.at(*no).is_none() && self.next_journal != Some(*no))?;
-        self.cursor = (no.0 + 1) % count;
+        let is_ready = |no: &ZoneNo| self.room[no.0 as usize] == Room::Kept;
+        let no = self
+            .free_places()
+            .find(|no| is_ready(no) && self.next_journal != Some(*no))?;
+        self.cursor = (no.0 + 1) % self.by_no.len() as u32;
         Some(no)
     }
 
     /// Keeps a free place for the journal: its zone header or the manifest names it. Returns `None` where no place is
-    /// free.
+    /// ready.
     pub fn choose_next_journal(&mut self) -> Option<ZoneNo> {
         self.next_journal = None;
         self.next_journal = Some(self.choose_free()?);
@@ -222,6 +281,9 @@ impl Zones {
     pub fn insert(&mut self, id: ZoneId, no: ZoneNo, stream: Stream, pages_used: u32) {
         debug_assert!(self.at(no).is_none(), "a place has one filling");
         self.changed.insert(no);
+        // Whatever is freed again has been written, and has its room.
+        self.set_room(no, Room::Kept);
+        self.ready -= 1;
         self.by_no[no.0 as usize] = Some(id);
         self.free -= 1;
         if self.next_journal == Some(no) {
@@ -258,6 +320,7 @@ impl Zones {
             self.by_no[info.no.0 as usize] = None;
             self.changed.insert(info.no);
             self.free += 1;
+            self.ready += 1;
         }
     }
 }

@@ -70,6 +70,7 @@ fn log_is_an_engine() {
                     memtable_entries: 500,
                     cache_bytes: 64 << 10,
                     map_page_bytes: 16 << 10,
+                    ballast_bytes: 0,
                     relocations_max: 30,
                     merges: MergeSizes {
                         recent_max: 2,

@@ -135,6 +135,13 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         let left = human::duration(Duration::from_secs(seconds));
         out.line(format_args!("full at this rate in {left}"))?;
     }
+    let missing = number("/space/missing_on_host_bytes");
+    if missing > 0 {
+        out.line(format_args!(
+            "the file system that holds the depot is full: it has no room for {} of the capacity",
+            human::bytes(missing)
+        ))?;
+    }
     if let Some(failure) = stats["failure"].as_str() {
         out.line(format_args!("takes no writes: {failure}"))?;
     }

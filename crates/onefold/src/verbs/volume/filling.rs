@@ -149,6 +149,9 @@ impl Watch {
 
 fn told(filling: Filling, space: &FreeSpace) -> String {
     match filling {
+        Filling::Reached(100) if space.missing > 0 => {
+            "the file system that holds the depot is full: writes that need space fail; make room there, or delete files on the volume and run fstrim".into()
+        }
         Filling::Reached(100) => {
             "the depot is full: writes that need space fail; delete files and run fstrim".into()
         }

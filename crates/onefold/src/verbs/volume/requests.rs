@@ -67,6 +67,7 @@ fn stats(all: &DepotStats) -> Value {
             "free_bytes": space.free * chunk,
             "reclaimable_bytes": space.reclaimable * chunk,
             "reserved_bytes": space.reserved * chunk,
+            "missing_on_host_bytes": space.missing * chunk,
             "full_percent": space.full_percent(),
         },
         "latency_us": {
