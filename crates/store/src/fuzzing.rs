@@ -1,9 +1,10 @@
-//! Decoders of what lies in containers, for the fuzz targets: as in a repository without encryption, where checksums
+//! Decoders of what lies in containers and catalogs, for the fuzz targets: as in a repository without encryption, where checksums
 //! alone stand before them.
 
-use onefold_keys::{Keys, SALT_BYTES, Sealer};
+use onefold_keys::{Entropy, Keys, SALT_BYTES, Sealer};
 
 use crate::block;
+use crate::catalog::{self, Entry};
 use crate::compression::Decompressor;
 use crate::container::{Header, Table, object_name};
 use crate::footer::Footer;
@@ -23,6 +24,16 @@ pub fn open_table(footer: &Footer, stored: Vec<u8>) -> Result<Table> {
     let object = object_name(footer.header.id);
     opened::check_layout(&table, footer.table_offset, &object)?;
     Ok(table)
+}
+
+/// The containers of a catalog.
+pub fn decode_catalog(stored: &[u8]) -> Result<Vec<Entry>> {
+    catalog::decode(stored, &Keys::none(), "catalog")
+}
+
+/// A catalog of these containers as it is stored.
+pub fn encode_catalog(entries: &[Entry]) -> Result<Vec<u8>> {
+    catalog::encode(entries, &Keys::none(), &Entropy::seeded(1))
 }
 
 fn unsealed(salt: &[u8; SALT_BYTES]) -> Sealer {

@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use onefold_chunk::knobs::Knobs;
-use onefold_index::{ChunkIndex, IndexKind, OpenIndex, Openers, RamIndex, kind_of};
+use onefold_index::{ChunkIndex, ContainerId, IndexKind, OpenIndex, Openers, RamIndex, kind_of};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
 
 use crate::ingested::Ingested;
@@ -150,7 +150,7 @@ impl RepositoryIndex {
         // One that is empty was told of nothing, whatever is listed: otherwise it would pass for one that knows. The
         // others do not know, when they are opened, how many entries they have.
         if self.has_many_openers() && index.stats().entries == 0 {
-            self.ingested().clear(wait_ms_max)?;
+            self.clear_lists(wait_ms_max)?;
         }
         self.index = index;
         Ok(())
@@ -185,6 +185,27 @@ impl RepositoryIndex {
     /// Which containers it was told of.
     pub(crate) fn ingested(&self) -> Ingested {
         Ingested::new(Arc::clone(&self.dir))
+    }
+
+    /// Containers of which it has the hooks.
+    pub(crate) fn hooked(&self) -> Ingested {
+        Ingested::hooked(Arc::clone(&self.dir))
+    }
+
+    /// Takes containers that were deleted off both lists.
+    pub(crate) fn unlist(&self, gone: &[ContainerId]) -> Result<()> {
+        self.ingested().remove(gone)?;
+        let hooked = self.hooked();
+        match hooked.read()?.is_empty() {
+            true => Ok(()),
+            false => Ok(hooked.remove(gone)?),
+        }
+    }
+
+    /// Removes both lists, durably: it knows nothing any more.
+    fn clear_lists(&self, wait_ms_max: Option<u64>) -> Result<()> {
+        self.ingested().clear(wait_ms_max)?;
+        Ok(self.hooked().clear(wait_ms_max)?)
     }
 
     /// Bytes on disk.
@@ -226,13 +247,13 @@ impl RepositoryIndex {
 
     /// Removes its files, and nothing else that is in its folder; first, durably, the list of what it was told.
     fn clear(&self) -> Result<()> {
-        self.ingested().clear(None)?;
+        self.clear_lists(None)?;
         let Some((kind, _)) = &self.kind else {
             return Ok(());
         };
         (kind.delete)(&*self.dir)?;
         // others may have it open
-        Ok(self.ingested().clear(None)?)
+        self.clear_lists(None)
     }
 }
 

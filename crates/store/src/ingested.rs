@@ -1,6 +1,7 @@
 //! Which containers the index was told of. Specified in FORMAT.md, "Ingested".
 //!
-//! A container that is listed here is in the index durably. One that is not may be: telling the index twice does no
+//! There are two lists: of containers whose chunks are all in the index (`ingested`), and of those of which it has the
+//! hooks that a catalog names (`hooked`). A container that is listed is in the index durably. One that is not may be: telling the index twice does no
 //! harm, so a torn or lost end of this file costs time only.
 
 use std::sync::Arc;
@@ -16,19 +17,37 @@ pub const INGESTED: FrameKind = FrameKind {
     magic: *b"1FINGEST",
     version: 1,
 };
-/// Its name in the index's folder.
+/// The list's name in the index's folder.
 pub const FILE: &str = "ingested";
+/// The name of the list of containers of which the index has the hooks.
+pub const HOOKED_FILE: &str = "hooked";
+/// The lock of both lists.
 const LOCK: &str = "ingested.lock";
 
-/// The list, in the index's folder.
+/// A list, in the index's folder.
 pub struct Ingested {
     dir: Arc<dyn Dir>,
+    file: &'static str,
 }
 
 impl Ingested {
-    /// The list in `dir`; it need not exist yet.
+    /// The list in `dir` of containers whose chunks are all in the index; it need not exist yet.
     pub fn new(dir: Arc<dyn Dir>) -> Self {
-        Self { dir }
+        Self { dir, file: FILE }
+    }
+
+    /// The list in `dir` of containers of which the index has the hooks; it need not exist yet.
+    pub fn hooked(dir: Arc<dyn Dir>) -> Self {
+        let file = HOOKED_FILE;
+        Self { dir, file }
+    }
+
+    /// All containers listed, in the order in which they were added.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_in_order(&self) -> Result<Vec<ContainerId>> {
+        Ok(self.read_whole()?.0)
     }
 
     /// All containers listed, sorted.
@@ -53,12 +72,12 @@ impl Ingested {
         }
         let _lock = self.lock(None)?;
         let (_, whole_bytes) = self.read_whole()?;
-        let disk = match self.dir.open_write(FILE) {
+        let disk = match self.dir.open_write(self.file) {
             Ok(disk) => disk,
             Err(error) if !is_no_list(&error) => return Err(error.into()),
             Err(_) => {
-                remove_if_there(&*self.dir, FILE)?;
-                let disk = self.dir.create(FILE)?;
+                remove_if_there(&*self.dir, self.file)?;
+                let disk = self.dir.create(self.file)?;
                 self.dir.sync()?;
                 disk
             }
@@ -79,7 +98,8 @@ impl Ingested {
         let (mut left, _) = self.read_whole()?;
         left.retain(|id| gone.binary_search(id).is_err());
         let bytes = encode(&left);
-        Ok(replace_file(&*self.dir, "ingested.new", FILE, &bytes)?)
+        let new = format!("{}.new", self.file);
+        Ok(replace_file(&*self.dir, &new, self.file, &bytes)?)
     }
 
     /// Removes the list, durably: the index knows nothing any more. Waits at most `wait_ms_max` for whoever changes it.
@@ -92,9 +112,11 @@ impl Ingested {
             Err(Error::Io(error)) if error.kind == ErrorKind::NoSpace => None,
             other => Some(other?),
         };
-        match if_there(self.dir.remove(FILE)) {
+        match if_there(self.dir.remove(self.file)) {
             Ok(None) => return Ok(()),
-            Err(error) if error.kind == ErrorKind::NotAFile => remove_if_there(&*self.dir, FILE)?,
+            Err(error) if error.kind == ErrorKind::NotAFile => {
+                remove_if_there(&*self.dir, self.file)?
+            }
             other => drop(other?),
         }
         Ok(self.dir.sync()?)
@@ -102,7 +124,7 @@ impl Ingested {
 
     /// Returns the containers in the whole frames, and the end of these in the file, in bytes.
     fn read_whole(&self) -> Result<(Vec<ContainerId>, u64)> {
-        let disk = match self.dir.open(FILE) {
+        let disk = match self.dir.open(self.file) {
             Err(error) if is_no_list(&error) => return Ok((Vec::new(), 0)),
             other => other?,
         };

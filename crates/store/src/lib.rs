@@ -9,6 +9,7 @@ mod aside;
 pub mod block;
 mod building;
 mod cache;
+pub mod catalog;
 mod check;
 pub mod compression;
 pub mod condemned;
@@ -22,6 +23,7 @@ pub mod forgotten;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hold;
+mod hooked;
 mod imagined;
 mod index;
 pub mod ingested;

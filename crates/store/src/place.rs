@@ -39,6 +39,13 @@ pub struct Ways {
     pub grace_s: u64,
 }
 
+impl Ways {
+    /// Whether a request costs so much that sessions tell each other by a catalog what they stored.
+    pub fn is_dear(&self) -> bool {
+        self.tail_bytes > 0
+    }
+}
+
 impl Default for Ways {
     /// Those of a local folder.
     fn default() -> Self {

@@ -1,5 +1,6 @@
 //! A repository: made, opened, and what it is asked for first.
 
+mod catch_up;
 mod lost_config;
 mod options;
 mod shared;
@@ -10,7 +11,6 @@ use std::sync::Arc;
 use onefold_chunk::Chunker;
 use onefold_chunk::context::{Context, Rules};
 use onefold_chunk::digest::Digester;
-use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use onefold_keys::{Entropy, Fingerprinter, Keys, NewSlot, Secret};
 use parking_lot::{Mutex, RwLock};
@@ -22,7 +22,7 @@ pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
 use crate::objects::ObjectStore;
 use crate::place::{IntoPlace, Place, Ways};
-use crate::protocol::{self, Sorted};
+use crate::protocol;
 use crate::registry::{Held, Lock};
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Granted, Session, SessionKind, SessionState};
@@ -318,12 +318,15 @@ impl Repository {
             // This kind of session refers to nothing anew.
             SessionKind::Held => Vec::new(),
         };
-        if let Some(ingested) = ingested {
-            self.catch_up(&ingested, &listed, protocol.condemned())?;
-        }
+        let catching_up = ingested.map(|ingested| {
+            let condemned = protocol.condemned();
+            self.catch_up(&ingested, &listed, condemned)
+        });
+        let (hooked, unnamed) = catching_up.transpose()?.unwrap_or_default();
         protocol.containers_listed(listed.into());
         let is_without_index = kind == SessionKind::Backup && pin.is_none();
         let state = SessionState::new(Arc::clone(shared), protocol, pin);
+        let state = state.with_catalog(hooked, unnamed);
         if is_without_index {
             state.imagine_stored()?;
         }
@@ -344,40 +347,6 @@ impl Repository {
         let names: Vec<_> = lists.iter().map(|(id, _)| *id).collect();
         protocol.lists_read(names.into(), condemned::containers(&lists).into());
         Ok(())
-    }
-
-    /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested`
-    /// was read before `listed`: a container that others finish meanwhile is on neither list, or on the second only.
-    fn catch_up(
-        &self,
-        ingested: &[ContainerId],
-        listed: &[ContainerId],
-        condemned: &Sorted<ContainerId>,
-    ) -> Result<()> {
-        let shared = &self.shared;
-        let gone: Vec<_> = ingested
-            .iter()
-            .copied()
-            .filter(|id| listed.binary_search(id).is_err())
-            .collect();
-        let missed: Vec<_> = listed
-            .iter()
-            .copied()
-            .filter(|id| ingested.binary_search(id).is_err() && !condemned.contains(id))
-            .collect();
-        if gone.is_empty() && missed.is_empty() {
-            return Ok(());
-        }
-        shared.with_index(|index| {
-            if !gone.is_empty() {
-                index.retire(&gone)?;
-            }
-            shared.tell_durably(index, &missed)?;
-            if !gone.is_empty() {
-                index.ingested().remove(&gone)?;
-            }
-            Ok(())
-        })
     }
 
     /// Returns the size of the fingerprint index: in RAM and on disk, in bytes. A closed index is opened for it; the

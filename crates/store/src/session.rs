@@ -3,6 +3,8 @@
 //! Always holds: a session refers only to containers that existed after it became visible and were not condemned then,
 //! and to none after one of its own readers found it damaged.
 
+mod learning;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -13,9 +15,11 @@ use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
 use crate::building::Building;
+use crate::catalog::{self, Entry};
 use crate::condemned::ListId;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
+use crate::hooked::Hooked;
 use crate::imagined::Imagined;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
@@ -123,7 +127,8 @@ impl Session {
     /// Whether a lookup could lead to the chunk where it is said to be: [`holds`](Self::holds), and the index was told
     /// of all that its container has. It is told of no container that cannot be read.
     pub fn vouches_for(&self, chunk: &ChunkRef) -> bool {
-        self.holds(chunk) && self.state.is_indexed(chunk.container)
+        self.holds(chunk)
+            && (self.state.is_indexed(chunk.container) || self.state.has_learned(chunk.container))
     }
 
     /// The session's place in the registry, by which it may put roots.
@@ -200,6 +205,12 @@ pub struct SessionState {
     elsewhere: Arc<Mutex<Elsewhere>>,
     /// Containers that did not give one of their chunks to a reader of this session, whatever the index says of them.
     found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
+    /// Containers of which the index has only the hooks.
+    hooked: Hooked,
+    /// Held while the index learns the rest of some of them, so that nobody goes on with a hook alone.
+    learning: Mutex<()>,
+    /// Containers that are in no catalog yet.
+    uncataloged: Mutex<Vec<Entry>>,
     pin: Option<Box<dyn Pin>>,
 }
 
@@ -218,7 +229,19 @@ impl SessionState {
             times_forgotten,
             elsewhere: Arc::new(Mutex::new(Elsewhere::new(pin.is_some()))),
             found_damaged: Arc::default(),
+            hooked: Hooked::default(),
+            learning: Mutex::default(),
+            uncataloged: Mutex::default(),
             pin,
+        }
+    }
+
+    /// With containers of which the index has only the `hooked` ones' hooks, and others that are in no catalog yet.
+    pub(crate) fn with_catalog(self, hooked: Hooked, uncataloged: Vec<Entry>) -> Self {
+        Self {
+            hooked,
+            uncataloged: Mutex::new(uncataloged),
+            ..self
         }
     }
 
@@ -253,14 +276,6 @@ impl SessionState {
 
     pub(crate) fn fingerprint(&self, data: &[u8]) -> Fingerprint {
         self.shared.keys.fingerprinter().fingerprint(data)
-    }
-
-    pub(crate) fn lookup(
-        &self,
-        keys: &[Fingerprint],
-        found: &mut [Option<Location>],
-    ) -> Result<()> {
-        self.shared.look_up(keys, found)
     }
 
     /// Whether the session may refer to this container: not to one of which it knows damage. What it has of such a one
@@ -369,6 +384,10 @@ impl SessionState {
         self.shared
             .with_index(|index| insert_table(&mut **index, id, table))?;
         self.told.lock().insert(id);
+        if self.ways().is_dear() {
+            self.uncataloged.lock().push(Entry::of(id, table));
+            self.catalog(catalog::CONTAINERS_MAX);
+        }
         let mut pending = self.pending.lock();
         for (fingerprint, _) in &table.chunks {
             if pending.get(fingerprint) == Some(&id) {
@@ -379,6 +398,7 @@ impl SessionState {
     }
 
     fn checkpoint(&self) -> Result<()> {
+        self.catalog(1);
         let told: Vec<_> = self.told.lock().drain().collect();
         if told.is_empty() {
             return Ok(());
@@ -390,7 +410,7 @@ impl SessionState {
                 if seen > known {
                     // The new index was told of all containers, in any order. Of a chunk that a sweep has moved, it
                     // must know the new container.
-                    self.shared.tell(index, &told)?;
+                    self.shared.tell(index, &told, &mut |_, _| {})?;
                     known = seen;
                 }
                 index.checkpoint()?;

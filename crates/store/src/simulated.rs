@@ -21,6 +21,9 @@ use crate::place::{Place, Ways};
 use crate::registry::lease::LeaseRegistry;
 use world::World;
 
+/// What is read of a container's end at once, in bytes.
+const TAIL_BYTES: usize = 4 << 10;
+
 /// Faults, each as a number of requests in 10,000.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
@@ -117,7 +120,12 @@ impl SimStore {
             objects,
             registry: Arc::new(registry),
             own,
-            ways: Ways::default(),
+            // One request after the other, which repeats exactly.
+            ways: Ways {
+                tail_bytes: TAIL_BYTES,
+                gets_at_once: 1,
+                ..Ways::default()
+            },
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use onefold_io::frame::{self, FrameKind, decode_frame};
 use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
+use onefold_store::catalog::Entry;
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
@@ -68,6 +69,10 @@ fn objects(image: &Image) -> Vec<Target> {
             vec![frame::encode_frame(forgotten::FORGOTTEN, &[7; 64])],
             |bytes| Reach::of(&forgotten::decode(bytes, "fuzz")),
         )
+        .mended(mend::frame),
+        Target::new("store/catalog", catalogs(), |bytes| {
+            Reach::of(&fuzzing::decode_catalog(bytes))
+        })
         .mended(mend::frame),
         Target::new(
             "store/condemned",
@@ -219,4 +224,14 @@ fn registers() -> Vec<Vec<u8>> {
 
 fn cut(all: &[Vec<u8>], part: impl Fn(&[u8]) -> &[u8]) -> Vec<Vec<u8>> {
     all.iter().map(|bytes| part(bytes).to_vec()).collect()
+}
+
+fn catalogs() -> Vec<Vec<u8>> {
+    let entry = |chunks: u32| Entry {
+        container: ContainerId(u64::from(chunks)),
+        chunks,
+        hooks: vec![Fingerprint([chunks as u8; 32]); chunks as usize / 2],
+    };
+    let made = fuzzing::encode_catalog(&[entry(1), entry(5)]);
+    vec![made.expect("it is not sealed")]
 }

@@ -1,5 +1,6 @@
 //! State that everybody who works on an opened repository shares, and access to the index.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use onefold_keys::Keys;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
+use crate::catalog::{CATALOG_FOLDER, Copies};
 use crate::config::Config;
-use crate::container::{self, CONTAINER_FOLDER};
+use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::index::RepositoryIndex;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
@@ -162,7 +164,7 @@ impl Shared {
         let mut containers = self.containers()?;
         let condemned = condemned::containers(&condemned::lists(&*self.objects)?);
         containers.retain(|id| condemned.binary_search(id).is_err());
-        self.tell_durably(index, &containers)
+        self.tell_durably(index, &containers, &mut |_, _| {})
     }
 
     /// Tells the index of containers, makes that durable, and lists those that could be read as told: all anew where
@@ -171,10 +173,11 @@ impl Shared {
         &self,
         index: &mut RepositoryIndex,
         ids: &[ContainerId],
+        each: &mut dyn FnMut(ContainerId, &Table),
     ) -> Result<()> {
         loop {
             let seen = index.times_forgotten();
-            let told = self.tell(index, ids)?;
+            let told = self.tell(index, ids, each)?;
             index.checkpoint()?;
             if index.times_forgotten() == seen {
                 return Ok(index.ingested().add(&told)?);
@@ -182,21 +185,23 @@ impl Shared {
         }
     }
 
-    /// Tells the index of containers, and returns those that could be read. All of them are durable then, whoever put
-    /// them: the index names no others.
+    /// Tells the index of containers, and returns those that could be read; `each` hears of each of those. All of them
+    /// are durable then, whoever put them: the index names no others.
     pub(crate) fn tell(
         &self,
         index: &mut RepositoryIndex,
         ids: &[ContainerId],
+        each: &mut dyn FnMut(ContainerId, &Table),
     ) -> Result<Vec<ContainerId>> {
         let objects: Vec<_> = ids.iter().copied().map(container::object_name).collect();
         self.objects.keep(&objects)?;
         let mut told = Vec::with_capacity(ids.len());
-        for id in ids {
-            match Opened::read(self, *id) {
+        self.open_many(ids, &mut |id, opened| {
+            match opened {
                 Ok(opened) => {
-                    insert_table(&mut **index, *id, &opened.table)?;
-                    told.push(*id);
+                    insert_table(&mut **index, id, &opened.table)?;
+                    each(id, &opened.table);
+                    told.push(id);
                 }
                 // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.
                 Err(error) if error.is_loss() || error.is_other_version() => {
@@ -204,8 +209,67 @@ impl Shared {
                 }
                 Err(error) => return Err(error),
             }
-        }
+            Ok(())
+        })?;
         Ok(told)
+    }
+
+    /// Reads headers and tables of containers, several at once where the place takes that, and gives them in order.
+    pub(crate) fn open_many(
+        &self,
+        ids: &[ContainerId],
+        each: &mut dyn FnMut(ContainerId, Result<Opened>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.place.ways.is_dear() {
+            return ids
+                .iter()
+                .try_for_each(|id| each(*id, Opened::read(self, *id)));
+        }
+        for some in ids.chunks(self.place.ways.gets_at_once) {
+            let opened: Vec<_> = std::thread::scope(|scope| {
+                let reading = some
+                    .iter()
+                    .map(|id| scope.spawn(|| Opened::read(self, *id)));
+                let reading: Vec<_> = reading.collect();
+                let joined = reading.into_iter().map(|read| read.join());
+                joined
+                    .map(|read| read.expect("reading does not panic"))
+                    .collect()
+            });
+            for (id, opened) in some.iter().zip(opened) {
+                each(*id, opened)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the index the hooks of those of `missed`, sorted, that a catalog names, and makes that durable. Gives those
+    /// that none names.
+    pub(crate) fn tell_hooks(
+        &self,
+        index: &mut RepositoryIndex,
+        missed: &[ContainerId],
+    ) -> Result<Vec<ContainerId>> {
+        let copies = Copies {
+            objects: &*self.objects,
+            keys: &self.keys,
+            dir: self.place.own.subdir(CATALOG_FOLDER).ok(),
+        };
+        let (mut named, mut order) = (HashSet::new(), Vec::new());
+        copies.for_each(&mut |entry| {
+            let id = entry.container;
+            if missed.binary_search(&id).is_ok() && named.insert(id) {
+                index.insert(&entry.locations())?;
+                order.push(id);
+            }
+            Ok(())
+        })?;
+        let objects: Vec<_> = order.iter().copied().map(container::object_name).collect();
+        self.objects.keep(&objects)?;
+        index.checkpoint()?;
+        index.hooked().add(&order)?;
+        let left = missed.iter().filter(|id| !named.contains(id));
+        Ok(left.copied().collect())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::protocol::{Names, Sorted, SweepStep, Verdict};
 use crate::registry::{Held, Living, PinState};
 use crate::roots::RootId;
 use crate::session::Session;
-use crate::{Error, Result, condemned, container};
+use crate::{Error, Result, catalog, condemned, container};
 
 /// The roots from which a sweep marks.
 pub(super) struct AllRoots {
@@ -129,8 +129,13 @@ impl Sweep<'_> {
             self.report.deleted_containers += 1;
             self.report.freed_bytes += bytes;
         }
-        shared.with_index(|index| Ok(index.ingested().remove(going)?))?;
+        shared.with_index(|index| index.unlist(going))?;
         self.remove_lists_of_the_gone()?;
+        if shared.place.ways.is_dear()
+            && let Err(error) = catalog::merge(shared)
+        {
+            tracing::info!("{error}: catalogs stay as they are");
+        }
         self.protocol.deleted();
         Ok(())
     }

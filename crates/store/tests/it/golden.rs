@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, MemDir};
+use onefold_keys::Keys;
+use onefold_store::catalog::{self, Entry};
 use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
@@ -246,7 +249,20 @@ fn remote() -> BTreeMap<String, Vec<u8>> {
     forgotten::put(&objects, &[RootId([0xcd; 32]), RootId([0xab; 32])]).unwrap();
     let list = &objects.list(forgotten::FORGOTTEN_FOLDER).unwrap()[0];
     made.insert("forgotten".into(), objects.get(list).unwrap());
+    made.insert("catalog".into(), catalog_of_one());
     made
+}
+
+fn entry() -> Entry {
+    Entry {
+        container: ContainerId(0xfe),
+        chunks: 300,
+        hooks: vec![Fingerprint([0xab; 32]), Fingerprint([0xcd; 32])],
+    }
+}
+
+fn catalog_of_one() -> Vec<u8> {
+    catalog::encode(&[entry()], &Keys::none(), &Entropy::seeded(1)).unwrap()
 }
 
 #[test]
@@ -258,9 +274,15 @@ fn golden_registers_and_lists_read_and_are_still_written_so() {
     on_disk(&folder, "", &mut kept);
     assert_eq!(made, kept);
     for (name, bytes) in &kept {
-        match name.starts_with("register") {
-            true => assert_eq!(Record::decode(bytes, name).unwrap().encode(), *bytes),
-            false => {
+        match &**name {
+            "catalog" => {
+                let entries = catalog::decode(bytes, &Keys::none(), name).unwrap();
+                assert_eq!(entries, [entry()]);
+            }
+            _ if name.starts_with("register") => {
+                assert_eq!(Record::decode(bytes, name).unwrap().encode(), *bytes);
+            }
+            _ => {
                 let roots = forgotten::decode(bytes, name).unwrap();
                 assert_eq!(roots, [RootId([0xab; 32]), RootId([0xcd; 32])]);
             }

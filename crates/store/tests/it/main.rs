@@ -1,5 +1,6 @@
 //! Tests of the store, over folders in memory and simulated devices.
 
+mod catalog;
 mod check_beside;
 mod condemned;
 mod config;

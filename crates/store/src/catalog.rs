@@ -1,0 +1,273 @@
+//! The catalog: what sessions stored, by samples of fingerprints. Specified in FORMAT.md, "Catalog".
+//!
+//! Where a request costs much, a machine that is new to a repository does not read the descriptors of all containers. It
+//! reads the catalogs, of which each session puts one, and tells its index the *hooks* that stand in them: some of each
+//! container's fingerprints. When a hook is looked up, the container's descriptors are read, and the index is told of all
+//! that the container holds, and of the one that was stored after it. That is the sampled index in RAM of Debnath et al.
+//! (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
+//!
+//! Always holds: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
+//! refers to a chunk because of a hook before the container's own table was read. Catalogs are sealed as tables are, so
+//! who can forge the one can forge the other.
+
+use std::collections::HashSet;
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ContainerId, Location};
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::varint::ByteReader;
+use onefold_io::{Dir, ErrorKind, hex_number, if_there, replace_file};
+use onefold_keys::{Entropy, Keys};
+
+use crate::Result;
+use crate::container::Table;
+use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
+use crate::repository::Shared;
+
+/// The frame of a catalog.
+pub const CATALOG: FrameKind = FrameKind {
+    magic: *b"1FCATLOG",
+    version: 1,
+};
+/// The folder of all catalogs, and of copies of them in a machine's own folder.
+pub const CATALOG_FOLDER: &str = "catalog";
+/// A fingerprint whose last bits are zero under this mask is a hook: one in 128.
+const HOOK_MASK: u8 = 0x7f;
+/// All chunks of a container with fewer than this are hooks.
+const CHUNKS_MIN: usize = 256;
+/// A chunk of at least so many bytes is a hook: 256 KiB.
+const LARGE_BYTES: u32 = 256 << 10;
+/// A session puts a catalog after so many containers, so that one that is killed has told of most: 4 GiB of the usual
+/// ones.
+pub(crate) const CONTAINERS_MAX: usize = 256;
+
+/// A catalog of fewer bytes than this is small: 1 MiB.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Number of small catalogs that are merged.
+const SMALL_MAX: usize = 32;
+/// Number of containers in a merged catalog, at most: some megabytes.
+const MERGED_MAX: usize = 4096;
+
+/// A container in a catalog.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub container: ContainerId,
+    /// How many chunks it holds.
+    pub chunks: u32,
+    /// Some of its fingerprints, in stream order.
+    pub hooks: Vec<Fingerprint>,
+}
+
+impl Entry {
+    /// The entry of a container.
+    pub fn of(container: ContainerId, table: &Table) -> Self {
+        let is_small = table.chunks.len() < CHUNKS_MIN;
+        let is_hook = |(at, (fingerprint, len)): &(usize, &(Fingerprint, u32))| {
+            let [.., last] = fingerprint.0;
+            is_small || *at == 0 || *len >= LARGE_BYTES || last & HOOK_MASK == 0
+        };
+        let hooks = table.chunks.iter().enumerate().filter(is_hook);
+        Self {
+            container,
+            chunks: table.chunks.len() as u32,
+            hooks: hooks.map(|(_, (fingerprint, _))| *fingerprint).collect(),
+        }
+    }
+
+    /// What an index is told of the container by this entry alone.
+    pub(crate) fn locations(&self) -> Vec<(Fingerprint, Location)> {
+        let container = self.container;
+        let hooks = self.hooks.iter();
+        hooks.map(|hook| (*hook, Location { container })).collect()
+    }
+}
+
+/// A catalog as it is stored.
+///
+/// # Errors
+/// [`Error::Machine`]: the system has no randomness for the salt.
+pub fn encode(entries: &[Entry], keys: &Keys, entropy: &Entropy) -> Result<Vec<u8>> {
+    let mut payload = Vec::new();
+    for entry in entries {
+        payload.extend_from_slice(&entry.container.0.to_le_bytes());
+        payload.extend_from_slice(&entry.chunks.to_le_bytes());
+        payload.extend_from_slice(&(entry.hooks.len() as u32).to_le_bytes());
+        entry.hooks.iter().for_each(|hook| payload.extend(hook.0));
+    }
+    let sealed = keys.seal_object(&CATALOG.magic, &payload, entropy)?;
+    Ok(frame::encode_frame(CATALOG, &sealed))
+}
+
+/// From the stored bytes of the catalog `object`.
+///
+/// # Errors
+/// Damage of `object` ([`Error::is_damage`]); another version's catalog ([`Error::is_other_version`]).
+pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Vec<Entry>> {
+    let sealed = frame::decode_whole(CATALOG, bytes, object, 0)?;
+    let payload = keys.open_object(&CATALOG.magic, sealed, object)?;
+    let mut reader = ByteReader::new(&payload, object, 0);
+    let mut entries = Vec::new();
+    while reader.remaining() > 0 {
+        let (container, chunks, hooks) = (reader.u64()?, reader.u32()?, reader.u32()?);
+        if hooks > chunks {
+            let what = format!("{hooks} hooks of a container with {chunks} chunks");
+            return Err(reader.damaged(what).into());
+        }
+        let (hooks, _) = reader.take(hooks as usize * 32)?.as_chunks::<32>();
+        entries.push(Entry {
+            container: ContainerId(container),
+            chunks,
+            hooks: hooks.iter().map(|hook| Fingerprint(*hook)).collect(),
+        });
+    }
+    Ok(entries)
+}
+
+/// Puts a catalog of what a session stored, under a new name. It is advice: a catalog that cannot be put costs others
+/// time.
+pub(crate) fn put(objects: &dyn ObjectStore, entries: &[Entry], keys: &Keys, entropy: &Entropy) {
+    let put = || -> Result<()> {
+        let object = format!("{CATALOG_FOLDER}/{:016x}", entropy.try_u64()?);
+        objects.put_if_absent(&object, &[&encode(entries, keys, entropy)?])
+    };
+    if let Err(error) = put() {
+        tracing::warn!(
+            "{error}: other machines read the descriptors of {} containers",
+            entries.len()
+        );
+    }
+}
+
+/// Puts one catalog in the place of many small ones, without containers that are gone. For a sweep, once it has deleted.
+///
+/// # Errors
+/// Failures of the store: all catalogs are still there, or some twice.
+pub(crate) fn merge(shared: &Shared) -> Result<()> {
+    let objects = &*shared.objects;
+    let mut small = match objects.lengths_past(CATALOG_FOLDER, &mut Err) {
+        Err(error) if error.is_not_found() => return Ok(()),
+        listed => listed?,
+    };
+    small.retain(|(_, bytes)| *bytes < SMALL_BYTES);
+    if small.len() < SMALL_MAX {
+        return Ok(());
+    }
+    let mut entries = Vec::new();
+    for (object, _) in &small {
+        match decode(&objects.get(object)?, &shared.keys, object) {
+            Err(error) if error.is_loss() || error.is_other_version() => {
+                tracing::warn!("{error}");
+            }
+            decoded => entries.extend(decoded?),
+        }
+    }
+    // Listed after the catalogs, which name only what was there before them.
+    let live = shared.containers()?;
+    entries.retain(|entry| live.binary_search(&entry.container).is_ok());
+    let mut seen = HashSet::new();
+    entries.retain(|entry| seen.insert(entry.container));
+    for some in entries.chunks(MERGED_MAX) {
+        let object = format!(
+            "{CATALOG_FOLDER}/{:016x}",
+            shared.options.entropy.try_u64()?
+        );
+        let bytes = encode(some, &shared.keys, &shared.options.entropy)?;
+        objects.put_if_absent(&object, &[&bytes])?;
+    }
+    let merged: Vec<_> = small.into_iter().map(|(object, _)| object).collect();
+    objects.delete_all(&merged)
+}
+
+/// Copies of catalogs in a machine's own folder.
+pub(crate) struct Copies<'a> {
+    pub objects: &'a dyn ObjectStore,
+    pub keys: &'a Keys,
+    /// `None` where the folder cannot be had: then each catalog is read from the store.
+    pub dir: Option<std::sync::Arc<dyn Dir>>,
+}
+
+impl Copies<'_> {
+    /// Gives each entry of all catalogs to `visit`. Copies of catalogs that the store has no longer are removed. What is
+    /// damaged is passed over.
+    ///
+    /// # Errors
+    /// Failures of the store; those of `visit`.
+    pub fn for_each(&self, visit: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        let objects = match self.objects.list(CATALOG_FOLDER) {
+            Err(error) if error.is_not_found() => Vec::new(),
+            listed => listed?,
+        };
+        let name = |object: &String| {
+            object
+                .strip_prefix(CATALOG_FOLDER)?
+                .strip_prefix('/')
+                .map(str::to_owned)
+        };
+        let names = objects.iter().filter_map(name);
+        let names: HashSet<_> = names
+            .filter(|name| hex_number(name, 16).is_some())
+            .collect();
+        self.remove_all_but(&names);
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        for name in names {
+            match self.read(&name) {
+                Err(error) if error.is_loss() || error.is_other_version() => {
+                    tracing::warn!("{error}: descriptors are read instead");
+                }
+                // A sweep has just put another in its place.
+                Err(error) if error.is_not_found() => {}
+                entries => entries?.into_iter().try_for_each(&mut *visit)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<Entry>> {
+        let object = format!("{CATALOG_FOLDER}/{name}");
+        if let Some(dir) = &self.dir
+            && let Ok(Some(bytes)) = read_file(&**dir, name)
+            && let Ok(entries) = decode(&bytes, self.keys, &object)
+        {
+            return Ok(entries);
+        }
+        let (bytes, entries) = read_twice_at_most(self.objects, &object, || {
+            let bytes = self.objects.get(&object)?;
+            let entries = decode(&bytes, self.keys, &object)?;
+            Ok((bytes, entries))
+        })?;
+        if let Some(dir) = &self.dir
+            && let Err(error) = replace_file(&**dir, &format!("{name}.new"), name, &bytes)
+        {
+            tracing::info!("{error}: no copy is kept of {object}");
+        }
+        Ok(entries)
+    }
+
+    fn remove_all_but(&self, names: &HashSet<String>) {
+        let Some(dir) = &self.dir else { return };
+        let copies = dir.list().unwrap_or_default().into_iter();
+        for copy in copies.filter(|copy| !copy.is_dir && !names.contains(&copy.name)) {
+            if let Err(error) = dir.remove(&copy.name) {
+                tracing::info!("{error}");
+            }
+        }
+    }
+}
+
+/// A file's bytes; `None` where there is none, or more than an object has.
+fn read_file(dir: &dyn Dir, name: &str) -> onefold_io::Result<Option<Vec<u8>>> {
+    let Some(disk) = if_there(dir.open(name))? else {
+        return Ok(None);
+    };
+    let len = disk.len()?;
+    if len > OBJECT_BYTES_MAX {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; len as usize];
+    match disk.read_at(&mut bytes, 0) {
+        Err(error) if error.kind == ErrorKind::Short => Ok(None),
+        read => read.map(|()| Some(bytes)),
+    }
+}

@@ -1,0 +1,63 @@
+//! How the index of a session that begins hears of what other sessions stored and deleted.
+
+use onefold_index::ContainerId;
+
+use super::Repository;
+use crate::Result;
+use crate::catalog::Entry;
+use crate::hooked::Hooked;
+use crate::protocol::Sorted;
+
+impl Repository {
+    /// Tells the index of containers that it missed and that are not condemned, and of those that vanished. `ingested`
+    /// was read before `listed`: a container that others finish meanwhile is on neither list, or on the second only.
+    ///
+    /// Where a request costs much, the index is told only the hooks of containers that a catalog names. Gives those of
+    /// which it knows no more than that, and what is to be cataloged of those that no catalog names.
+    pub(super) fn catch_up(
+        &self,
+        ingested: &[ContainerId],
+        listed: &[ContainerId],
+        condemned: &Sorted<ContainerId>,
+    ) -> Result<(Hooked, Vec<Entry>)> {
+        let shared = &self.shared;
+        let is_dear = shared.place.ways.is_dear();
+        let hooked = || match is_dear {
+            true => shared.index.read().hooked().read_in_order(),
+            false => Ok(Vec::new()),
+        };
+        let known = Sorted::from([ingested, &hooked()?].concat());
+        let is_listed = |id: &ContainerId| listed.binary_search(id).is_ok();
+        let gone = known.as_slice().iter().filter(|id| !is_listed(id));
+        let gone: Vec<_> = gone.copied().collect();
+        let missed = listed.iter();
+        let missed = missed.filter(|id| !known.contains(id) && !condemned.contains(id));
+        let missed: Vec<_> = missed.copied().collect();
+        let mut unnamed = Vec::new();
+        if !gone.is_empty() || !missed.is_empty() {
+            shared.with_index(|index| {
+                if !gone.is_empty() {
+                    index.retire(&gone)?;
+                }
+                let left = match is_dear && !missed.is_empty() {
+                    true => shared.tell_hooks(index, &missed)?,
+                    false => missed.clone(),
+                };
+                unnamed.clear();
+                shared.tell_durably(index, &left, &mut |id, table| {
+                    if is_dear {
+                        unnamed.push(Entry::of(id, table));
+                    }
+                })?;
+                match gone.is_empty() {
+                    true => Ok(()),
+                    false => index.unlist(&gone),
+                }
+            })?;
+        }
+        let mut order = hooked()?;
+        order.retain(|id| ingested.binary_search(id).is_err() && is_listed(id));
+        order.retain(|id| !condemned.contains(id));
+        Ok((Hooked::new(order), unnamed))
+    }
+}

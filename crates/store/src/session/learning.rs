@@ -1,0 +1,78 @@
+//! What a session looks up, and how its index learns the rest of containers of which it has only the hooks; and what the
+//! session tells other machines in its turn.
+//!
+//! Always holds: nothing is referred to because of a hook before the container's own table was read.
+
+use onefold_chunk::Fingerprint;
+use onefold_index::{ContainerId, Location};
+
+use super::{SessionState, insert_table};
+use crate::{Result, catalog};
+
+impl SessionState {
+    pub(crate) fn lookup(
+        &self,
+        keys: &[Fingerprint],
+        found: &mut [Option<Location>],
+    ) -> Result<()> {
+        self.shared.look_up(keys, found)?;
+        if self.hooked.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let met = found.iter().flatten().map(|location| location.container);
+            let met: Vec<_> = met.collect();
+            if !self.learn(&met)? {
+                return Ok(());
+            }
+            // What was learned may lead to others whose hooks these keys are not.
+            self.shared.look_up(keys, found)?;
+        }
+    }
+
+    /// Tells the index all chunks of those containers of `met` of which it has only the hooks. Whether there were any.
+    fn learn(&self, met: &[ContainerId]) -> Result<bool> {
+        if self.hooked.to_learn(met).is_empty() {
+            return Ok(false);
+        }
+        let _learning = self.learning.lock();
+        // Another may have learned them meanwhile.
+        let to_learn = self.hooked.to_learn(met);
+        self.shared.open_many(&to_learn, &mut |id, opened| {
+            match opened {
+                Ok(opened) => {
+                    let table = &opened.table;
+                    self.shared
+                        .with_index(|index| insert_table(&mut **index, id, table))?;
+                    self.told.lock().insert(id);
+                }
+                // Nothing of it is referred to, whatever its hooks are.
+                Err(error) if error.is_loss() || error.is_other_version() => {
+                    tracing::warn!("{error}: what is in it counts as new");
+                    self.found_damaged.lock().insert(id);
+                }
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        })?;
+        self.hooked.learned(&to_learn);
+        Ok(true)
+    }
+
+    /// Whether the index knows all of this container, which it learns now if it had only the hooks.
+    pub(super) fn has_learned(&self, container: ContainerId) -> bool {
+        let has_learned = self.hooked.is_empty() || self.learn(&[container]).is_ok();
+        has_learned && self.told.lock().contains(&container)
+    }
+
+    /// Tells other machines of what is in no catalog yet, if that is so much.
+    pub(super) fn catalog(&self, containers_min: usize) {
+        let mut uncataloged = self.uncataloged.lock();
+        if uncataloged.len() >= containers_min && !self.options().dry_run {
+            let entries = std::mem::take(&mut *uncataloged);
+            drop(uncataloged);
+            let (keys, entropy) = (&self.shared.keys, &self.options().entropy);
+            catalog::put(self.objects(), &entries, keys, entropy);
+        }
+    }
+}
