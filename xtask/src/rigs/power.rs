@@ -16,6 +16,7 @@ use super::steps::Steps;
 /// `$ONEFOLD` is the program, the folder of the rig is the current one.
 const BEGIN: &str = r#"
 export PATH=$PATH:/usr/sbin:/sbin
+synced_min=5 # files that are synced before a power cut, or a round would say nothing
 device() { $ONEFOLD volume list --json | python3 -c "import json,sys,os; print([d['device'] for d in json.load(sys.stdin) if d['source']==os.getcwd()+'/lower/depot'][0])"; }
 process() { $ONEFOLD volume list --json | python3 -c "import json,sys,os; print([d['process'] for d in json.load(sys.stdin) if d['source']==os.getcwd()+'/lower/depot'][0])"; }
 power_on() {
@@ -33,10 +34,11 @@ power_cut() {
 }
 "#;
 
-/// Writes files and syncs them, noting each outside of the disk with its digest; until it is stopped.
+/// Writes files and syncs them, noting each outside of the disk with its digest, until the disk is gone; why it ended is
+/// in the file `ended`.
 const WRITER: &str = r#"
-import hashlib, os, random, sys
-noted = open(sys.argv[1] + '/noted', 'w'); n = 0
+import errno, hashlib, os, random, sys, traceback
+work = sys.argv[1]; noted = open(work + '/noted', 'w'); n = 0
 try:
     while True:
         content = random.randbytes(random.randrange(1, 400000)) if n % 3 else b'x' * random.randrange(1, 400000)
@@ -44,10 +46,12 @@ try:
         with open(path, 'wb') as f: f.write(content); f.flush(); os.fsync(f.fileno())
         d = os.open('upper/files', os.O_RDONLY); os.fsync(d); os.close(d)
         noted.write('%s  %s\n' % (hashlib.sha256(content).hexdigest(), path)); noted.flush(); n += 1
-except OSError: pass
+except OSError as error: ended = errno.errorcode.get(error.errno, str(error))
+except BaseException: ended = traceback.format_exc()
+open(work + '/ended', 'w').write('%s after %d files\n' % (ended, n))
 "#;
 
-/// Runs so many rounds: how many steps failed.
+/// Runs `rounds` power cuts; returns the number of failed steps.
 pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
     let mut steps = Steps::default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -66,28 +70,31 @@ pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
         step(
             &format!("round {round}: a power cut"),
             &format!(
-                "rm -rf upper/files/*; rm -rf upper/clone; sync -f upper; python3 -c '{writer}' $PWD & writer=$!; \
-                 (git clone -q --no-local repository upper/clone; sync -f upper) 2>/dev/null & clone=$!; \
-                 for _ in $(seq 600); do [ $(wc -l <noted) -ge 5 ] && break; sleep .1; done; \
-                 sleep $((RANDOM % 3)).$((RANDOM % 10)); power_cut; wait $writer $clone || true; wc -l <noted"
+                "rm -rf upper/files/*; rm -rf upper/clone; sync -f upper; rm -f noted ended cloned; touch noted; \
+                 python3 -c '{writer}' $PWD & writer=$!; \
+                 (git clone -q --no-local repository upper/clone && sync -f upper && touch cloned) 2>/dev/null & clone=$!; \
+                 for _ in $(seq 600); do [ $(wc -l <noted) -lt $synced_min ] && [ ! -e ended ] || break; sleep .1; done; \
+                 sleep $((RANDOM % 3)).$((RANDOM % 10)); [ ! -e ended ] || cat ended; [ ! -e ended ]; \
+                 power_cut; wait $writer $clone || true; cat ended; grep -Eq '^(EIO|EROFS) ' ended"
             ),
         );
         step(
             &format!("round {round}: fsck is clean, and all that was synced is whole"),
             "power_on; e2fsck -p $(cat loop) >said || [ $? -le 1 ]; mount $(cat loop) lower; $ONEFOLD volume detach lower/depot || true; \
-             $ONEFOLD volume attach $PWD/lower/depot; mount $(device) upper; [ ! -s noted ] || sha256sum --quiet -c noted; umount upper; \
-             e2fsck -fn $(device); $ONEFOLD volume check lower/depot --read-data; mount $(device) upper",
+             $ONEFOLD volume attach $PWD/lower/depot; mount $(device) upper; cat ended; [ $(wc -l <noted) -ge $synced_min ]; \
+             sha256sum --quiet -c noted; if [ -e cloned ]; then git -C upper/clone fsck --strict; git -C upper/clone diff --quiet HEAD; fi; \
+             umount upper; e2fsck -fn $(device); $ONEFOLD volume check lower/depot --read-data; mount $(device) upper",
         );
     }
     step(
         "unmount, detach",
-        "umount upper; $ONEFOLD volume detach lower/depot; umount lower; losetup -d $(cat loop); fusermount3 -u m; kill $(cat pid)",
+        "umount upper; $ONEFOLD volume detach lower/depot; umount lower; losetup -d $(cat loop); fusermount3 -u m; kill $(cat pid); rm pid",
     );
     // Whatever failed above leaves nothing mounted.
     let _ = Command::new("bash")
         .args([
             "-c",
-            &format!("{begin} set +e; [ -d /proc/$(cat pid) ] && power_cut"),
+            &format!("{begin} set +e; if [ -e pid ]; then power_cut; fi"),
         ])
         .output();
     Ok(steps.failed)
