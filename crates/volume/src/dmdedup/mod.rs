@@ -15,8 +15,11 @@ mod behind;
 mod collect;
 mod data;
 mod discard;
+mod faults;
 mod read;
 mod room;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod write;
 
@@ -28,6 +31,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::behind::WriteBehind;
 pub use self::data::DataArea;
+use self::faults::{Fault, is_on};
 use self::room::Room;
 use self::write::{HashKey, InFlight};
 use crate::{
@@ -130,7 +134,9 @@ impl Dmdedup {
     /// Data, then metadata.
     fn commit_changes(&mut self) -> Result<()> {
         self.settle_all()?;
-        self.shared.data.sync()?;
+        if !is_on(Fault::NoSyncBeforeFlush) {
+            self.shared.data.sync()?;
+        }
         self.shared.wait_for_readers();
         self.shared.backend()?.flush()?;
         self.is_changed = false;

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 
 use super::behind::{DataJob, IN_FLIGHT_MAX, Running};
+use super::faults::{Fault, is_on};
 use super::{Backend, Dmdedup, HASH_KEY_BYTES, Shared};
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
@@ -94,6 +95,10 @@ impl Dmdedup {
         if !memory.is_empty() {
             self.memories.push(memory);
         }
+        let result = match is_on(Fault::FailedWriteIsNamed) {
+            true => Ok(()),
+            false => result,
+        };
         let settled = result.and_then(|()| self.publish(&batch.chunks, &batch.new_blocks));
         if let Err(error) = settled {
             let mut blocks: Vec<_> = batch.new_blocks;
@@ -102,7 +107,9 @@ impl Dmdedup {
                 let _ = later.running.wait();
                 blocks.extend(later.new_blocks);
             }
-            self.pending.clear();
+            if !is_on(Fault::FailedWriteStaysPending) {
+                self.pending.clear();
+            }
             give_back(&mut self.shared.backend()?, &blocks)?;
             return Err(error);
         }
