@@ -29,6 +29,23 @@ impl Server {
         Self::start(command, &socket, "raw")
     }
 
+    /// Makes a depot with room for three times its volume, and starts our program with it.
+    pub fn depot(program: &Path, mib: u64, folder: &Path) -> Result<Self, String> {
+        let (depot, socket) = (folder.join("depot"), folder.join("depot.sock"));
+        let mut create = Command::new(program);
+        create.args(["volume", "create", "-q"]).arg(&depot);
+        create.args(["--size", &format!("{mib}M")]);
+        create.args(["--capacity", &format!("{}M", 3 * mib)]);
+        let status = create.status().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("volume create: {status}"));
+        }
+        let mut command = Command::new(program);
+        command.args(["volume", "serve", "-q"]).arg(&depot);
+        command.arg("--unix").arg(&socket);
+        Self::start(command, &socket, "main")
+    }
+
     /// Starts our program with TLS, for clients with a certificate, at a free port of this host. The folder holds the
     /// certificates.
     pub fn onefold_tls(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {

@@ -67,7 +67,7 @@ pub enum Target<'a> {
 }
 
 impl Load {
-    /// Runs the load and returns requests a second.
+    /// Runs the load for some seconds and returns requests a second.
     pub fn run(
         &self,
         target: &Target<'_>,
@@ -75,19 +75,26 @@ impl Load {
         seconds: u32,
         seed: u64,
     ) -> Result<f64, String> {
+        let time = format!("--runtime={seconds}");
+        self.run_with(target, mib, seed, &["--time_based", &time])
+    }
+
+    /// Runs the load once over `mib` MiB, or as `more` arguments say, and returns requests a second.
+    pub fn run_with(
+        &self,
+        target: &Target<'_>,
+        mib: u64,
+        seed: u64,
+        more: &[&str],
+    ) -> Result<f64, String> {
         let mut command = Command::new("fio");
-        command.args([
-            "--name=load",
-            "--output-format=json",
-            "--time_based",
-            "--randrepeat=1",
-        ]);
+        command.args(["--name=load", "--output-format=json", "--randrepeat=1"]);
         command.arg(format!("--rw={}", self.rw));
         command.arg(format!("--bs={}", self.bytes));
         command.arg(format!("--iodepth={}", self.depth));
         command.arg(format!("--size={mib}m"));
-        command.arg(format!("--runtime={seconds}"));
         command.arg(format!("--randseed={seed}"));
+        command.args(more);
         match target {
             Target::File(path) => command
                 .args(["--ioengine=libaio", "--direct=1"])

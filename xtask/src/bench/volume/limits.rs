@@ -22,12 +22,17 @@ pub fn recovery(args: &VolumeArgs) -> Result<(), String> {
 
 fn run(args: &VolumeArgs, what: &[&str]) -> Result<(), String> {
     println!("{}", report::machine_line(&report::machine()));
-    let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "--package", "onefold-volume"]);
-    command.args(["--example", "log_limits", "--"]);
-    let status = command.arg(&args.folder).args(what).status();
-    match status.map_err(|error| format!("cargo: {error}"))?.success() {
+    match example("log_limits", args, what)? {
         true => Ok(()),
         false => Err("the limit is not kept".into()),
     }
+}
+
+/// Runs an example of the crate `volume`, built for release, in the folder to measure; returns whether it succeeds.
+pub fn example(name: &str, args: &VolumeArgs, more: &[&str]) -> Result<bool, String> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "--package", "onefold-volume"]);
+    command.args(["--example", name, "--"]);
+    let status = command.arg(&args.folder).args(more).status();
+    Ok(status.map_err(|error| format!("cargo: {error}"))?.success())
 }

@@ -70,13 +70,14 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn median(rates: &mut [f64]) -> f64 {
+/// Sorts rates and returns their median.
+pub fn median(rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates[rates.len() / 2]
 }
 
 /// Fills a file with bytes that no disk compresses, so that reads never meet a hole.
-fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
+pub fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     let mut file = std::fs::File::create(path)?;
     let mut random = Random(48);
     for _ in 0..mib {
@@ -85,7 +86,8 @@ fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-fn build() -> Result<PathBuf, String> {
+/// Builds the program for release.
+pub fn build() -> Result<PathBuf, String> {
     crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(own.with_file_name("onefold"))
