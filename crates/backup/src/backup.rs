@@ -48,7 +48,7 @@ use crate::{Error, Events, Progress, Result};
 
 use cutting::Cutting;
 pub(crate) use metadata::MetadataStream;
-pub use names::Met;
+pub use names::SeenFiles;
 pub use options::{Input, Options, Parent};
 use pipeline::Pipeline;
 use sources::Sources;

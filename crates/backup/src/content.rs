@@ -23,7 +23,7 @@ const PART_BYTES: usize = 64 << 10;
 /// A recipe chunk that only one has cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
 /// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<bool> {
-    let (mut a, mut b) = (Ahead::new(a), Ahead::new(b));
+    let (mut a, mut b) = (ContentCursor::new(a), ContentCursor::new(b));
     let mut repetition = Repetition::default();
     loop {
         let (x, y) = (a.peek(), b.peek());
@@ -56,7 +56,7 @@ pub fn is_same(a: &Content, b: &Content, reader: &mut ChunkReader) -> Result<boo
 /// A recipe chunk cannot be read ([`Error::Store`](crate::Error::Store)), or means nothing
 /// ([`Error::Malformed`](crate::Error::Malformed)).
 pub fn name(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
-    let mut ahead = Ahead::new(content);
+    let mut ahead = ContentCursor::new(content);
     let (mut hash, mut repetition) = (Hash::default(), Repetition::default());
     while let Some((depth, item)) = ahead.peek() {
         match item {
@@ -123,7 +123,7 @@ fn name_of_item((depth, item): (u8, Item)) -> (u8, Option<(Fingerprint, u32)>, u
 }
 
 /// Items of a content that are still to come, each with its depth; opened recipe chunks are replaced by their items.
-pub(crate) struct Ahead {
+pub(crate) struct ContentCursor {
     layers: Vec<Layer>,
     expansion: Expansion,
 }
@@ -159,7 +159,7 @@ impl Layer {
     }
 }
 
-impl Ahead {
+impl ContentCursor {
     pub fn new(content: &Content) -> Self {
         Self {
             layers: vec![Layer::new(content.depth, Items::Own(content.items.clone()))],

@@ -14,7 +14,7 @@ pub use tar::tar;
 pub use zip::zip;
 
 use self::sparse::is_left_out;
-use crate::content::Ahead;
+use crate::content::ContentCursor;
 use crate::{Entry, Error, Item, Result, Slice};
 
 /// Makes the error of a failed write to `out`, whose path is not known here.
@@ -137,7 +137,7 @@ fn write_content(
     out: &mut dyn WriteHoles,
     told: &mut dyn Told,
 ) -> Result<u64> {
-    let mut content = Ahead::new(&entry.content);
+    let mut content = ContentCursor::new(&entry.content);
     let (mut at, mut written) = (0u64, 0u64);
     while let Some((depth, item)) = content.peek() {
         let bytes = item.span();

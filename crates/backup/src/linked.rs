@@ -30,13 +30,13 @@ pub trait Value: Clone {
 
 /// Values by file.
 pub struct Linked<V> {
-    near: HashMap<LinkKey, Kept<V>>,
+    near: HashMap<LinkKey, NearValue<V>>,
     near_bytes: usize,
     near_bytes_max: usize,
     far: Option<Far>,
 }
 
-struct Kept<V> {
+struct NearValue<V> {
     to_come: u32,
     value: V,
 }
@@ -69,7 +69,7 @@ impl<V: Value> Linked<V> {
             (0, _) => Ok(()),
             (_, true) => {
                 self.near_bytes += bytes;
-                self.near.insert(key, Kept { to_come, value });
+                self.near.insert(key, NearValue { to_come, value });
                 Ok(())
             }
             (_, false) => {
@@ -130,7 +130,7 @@ impl<V: Value> Linked<V> {
 
 /// RAM of one more value, in bytes: a hash map may be half empty.
 fn ram_bytes<V: Value>(value: &V) -> usize {
-    2 * size_of::<(LinkKey, Kept<V>)>() + value.heap_bytes()
+    2 * size_of::<(LinkKey, NearValue<V>)>() + value.heap_bytes()
 }
 
 const SLOT_BYTES: usize = 32;
@@ -154,14 +154,14 @@ struct Far {
 
 /// Device, inode, names to come, length of the value, and its offset plus one; all zeros: an empty slot.
 #[derive(Clone, Copy)]
-struct Slot {
+struct TableSlot {
     key: LinkKey,
     to_come: u32,
     len: u32,
     start: u64,
 }
 
-impl Slot {
+impl TableSlot {
     fn to_bytes(self) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
         bytes[..8].copy_from_slice(&self.key.0.to_le_bytes());
@@ -188,13 +188,13 @@ impl Slot {
 }
 
 /// Result of looking for a key: its place, or the place where it would be.
-enum Found {
-    Taken(u64, Slot),
+enum SlotLookup {
+    Taken(u64, TableSlot),
     Free(u64),
 }
 
-impl Found {
-    fn taken(self) -> Option<(u64, Slot)> {
+impl SlotLookup {
+    fn taken(self) -> Option<(u64, TableSlot)> {
         match self {
             Self::Taken(place, slot) => Some((place, slot)),
             Self::Free(_) => None,
@@ -216,7 +216,7 @@ impl Far {
     }
 
     /// Looks from the key's page on for the first page that has the key or a free slot.
-    fn find(&self, key: LinkKey) -> Result<Found> {
+    fn find(&self, key: LinkKey) -> Result<SlotLookup> {
         let mut page =
             ((u128::from(self.hashes.hash_one(key)) * u128::from(self.pages)) >> 64) as u64;
         let mut bytes = [0; PAGE_BYTES];
@@ -226,10 +226,10 @@ impl Far {
             read.map_err(Error::Temporary)?;
             for (number, bytes) in bytes.chunks_exact(SLOT_BYTES).enumerate() {
                 let place = start + (number * SLOT_BYTES) as u64;
-                match Slot::from_bytes(bytes) {
-                    None => return Ok(Found::Free(place)),
+                match TableSlot::from_bytes(bytes) {
+                    None => return Ok(SlotLookup::Free(place)),
                     Some(slot) if slot.key == key && slot.to_come > 0 => {
-                        return Ok(Found::Taken(place, slot));
+                        return Ok(SlotLookup::Taken(place, slot));
                     }
                     Some(_) => {}
                 }
@@ -239,13 +239,13 @@ impl Far {
         }
     }
 
-    fn put(&self, place: u64, slot: Slot) -> Result<()> {
+    fn put(&self, place: u64, slot: TableSlot) -> Result<()> {
         let written = self.slots.write_at(&slot.to_bytes(), place);
         written.map_err(Error::Temporary)
     }
 
     fn insert(&mut self, key: LinkKey, to_come: u32, value: &[u8]) -> Result<()> {
-        let slot = Slot {
+        let slot = TableSlot {
             key,
             to_come,
             len: value.len() as u32,
@@ -260,10 +260,10 @@ impl Far {
         self.place(slot)
     }
 
-    fn place(&mut self, slot: Slot) -> Result<()> {
+    fn place(&mut self, slot: TableSlot) -> Result<()> {
         let place = match self.find(slot.key)? {
-            Found::Taken(place, _) => place,
-            Found::Free(place) => {
+            SlotLookup::Taken(place, _) => place,
+            SlotLookup::Free(place) => {
                 (self.used, self.live) = (self.used + 1, self.live + 1);
                 place
             }
@@ -283,7 +283,9 @@ impl Far {
         for start in (0..self.pages * PAGE_BYTES as u64).step_by(bytes.len()) {
             let read = self.slots.read_at(&mut bytes, start);
             read.map_err(Error::Temporary)?;
-            let slots = bytes.chunks_exact(SLOT_BYTES).filter_map(Slot::from_bytes);
+            let slots = bytes
+                .chunks_exact(SLOT_BYTES)
+                .filter_map(TableSlot::from_bytes);
             slots
                 .filter(|slot| slot.to_come > 0)
                 .try_for_each(|slot| larger.place(slot))?;
@@ -293,23 +295,23 @@ impl Far {
         Ok(())
     }
 
-    fn value(&self, slot: &Slot) -> Result<Vec<u8>> {
+    fn value(&self, slot: &TableSlot) -> Result<Vec<u8>> {
         let mut bytes = vec![0; slot.len as usize];
         let read = self.values.read_at(&mut bytes, slot.start);
         read.map_err(Error::Temporary).map(|()| bytes)
     }
 
     /// Counts one of the names as seen.
-    fn seen(&mut self, place: u64, slot: Slot) -> Result<()> {
+    fn seen(&mut self, place: u64, slot: TableSlot) -> Result<()> {
         let to_come = slot.to_come - 1;
         self.live -= u64::from(to_come == 0);
-        self.put(place, Slot { to_come, ..slot })
+        self.put(place, TableSlot { to_come, ..slot })
     }
 
     fn remove(&mut self, key: LinkKey) -> Result<()> {
         match self.find(key)? {
-            Found::Free(_) => Ok(()),
-            Found::Taken(place, slot) => self.seen(place, Slot { to_come: 1, ..slot }),
+            SlotLookup::Free(_) => Ok(()),
+            SlotLookup::Taken(place, slot) => self.seen(place, TableSlot { to_come: 1, ..slot }),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{Error, Result, Slice, path};
 
 /// An object that a snapshot refers to.
 #[derive(Clone, Copy, Debug)]
-pub enum Met<'a> {
+pub enum ReferencedObject<'a> {
     /// A chunk of a file's data, or a recipe chunk of that file alone.
     OfFile {
         /// Fingerprint, container and length of the chunk.
@@ -36,27 +36,27 @@ pub enum Met<'a> {
 pub fn visit(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
-    visit: &mut dyn FnMut(Met<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(ReferencedObject<'_>) -> Result<()>,
 ) -> Result<()> {
     let tree = Tree::open(snapshot, reader)?;
     let mut lost = None;
     for stored in tree.leaves() {
         let (leaf, folder) = (stored.chunk, &stored.folder[..]);
-        visit(Met::OfLeaf {
+        visit(ReferencedObject::OfLeaf {
             chunk: leaf,
             folder,
         })?;
         let read = read_leaf(stored, reader)?;
         for recipe in &read.recipes {
             let chunk = recipe.chunk;
-            visit(Met::OfLeaf { chunk, folder })?;
+            visit(ReferencedObject::OfLeaf { chunk, folder })?;
         }
         for (folder, entry) in read.iter() {
             let path = path::join(folder, &entry.name);
             let visited = visit_once(&entry.content, reader, &mut |met, _| {
                 if let Visit::Data(Slice { chunk, .. }, _) | Visit::Recipe(chunk) = met {
                     let path = &path;
-                    visit(Met::OfFile { chunk, path, leaf })?;
+                    visit(ReferencedObject::OfFile { chunk, path, leaf })?;
                 }
                 Ok(true)
             });

@@ -124,7 +124,13 @@ pub fn repair_as(
         return Ok(Repaired::Anew(hurts, None));
     }
     let mut snapshot = named.snapshot.clone();
-    snapshot.table = rewrite(repository, &session, named, &Lost::new(&hurts), &mut reader)?;
+    snapshot.table = rewrite(
+        repository,
+        &session,
+        named,
+        &LostParts::new(&hurts),
+        &mut reader,
+    )?;
     snapshot.summary.errors += hurts.len() as u64;
     snapshot.original = snapshot.original.or(Some(named.id.0));
     snapshot.tags.push(REPAIRED_TAG.into());
@@ -143,7 +149,7 @@ pub fn repair_as(
 }
 
 /// The lost parts of a snapshot.
-struct Lost<'a> {
+struct LostParts<'a> {
     /// Lost leaves, each as the path of its first entry.
     leaves: HashSet<&'a [u8]>,
     files: HashSet<&'a [u8]>,
@@ -151,7 +157,7 @@ struct Lost<'a> {
     gaps: Vec<(&'a [u8], Option<&'a [u8]>)>,
 }
 
-impl<'a> Lost<'a> {
+impl<'a> LostParts<'a> {
     fn new(hurts: &'a [Hurt]) -> Self {
         let (mut leaves, mut files, mut gaps) = (HashSet::new(), HashSet::new(), Vec::new());
         for hurt in hurts {
@@ -184,7 +190,7 @@ fn rewrite(
     repository: &Repository,
     session: &Session,
     named: &Named,
-    lost: &Lost<'_>,
+    lost: &LostParts<'_>,
     reader: &mut ChunkReader,
 ) -> Result<Table> {
     let writer = session.writer(StreamKind::Metadata)?;
@@ -207,7 +213,7 @@ fn rewrite(
 }
 
 /// Returns a leaf with the remaining contents. Errors: more of it cannot be read than was lost in the first look.
-fn left_of(leaf: &LeafRef, lost: &Lost<'_>, reader: &mut ChunkReader) -> Result<Leaf> {
+fn left_of(leaf: &LeafRef, lost: &LostParts<'_>, reader: &mut ChunkReader) -> Result<Leaf> {
     let (mut leaf, counts) = read_bare(leaf, reader)?;
     let (items, mut failed) = left_items(&leaf, reader);
     let paths: Vec<_> = leaf

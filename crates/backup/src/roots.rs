@@ -146,7 +146,7 @@ pub fn hurt(
 pub(crate) fn hurt_where(
     snapshot: &Snapshot,
     reader: &mut ChunkReader,
-    (is_lost, counts): Lost<'_>,
+    (is_lost, counts): LossTests<'_>,
     tell: &mut dyn FnMut(Hurt),
 ) -> Result<()> {
     let Some(tree) = unless_lost(Tree::open(snapshot, reader), counts)? else {
@@ -221,13 +221,13 @@ pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result
     }
 }
 
-type Lost<'a> = (&'a mut dyn FnMut(&ChunkRef) -> bool, fn(&Error) -> bool);
+type LossTests<'a> = (&'a mut dyn FnMut(&ChunkRef) -> bool, fn(&Error) -> bool);
 
 /// Returns the numbers of a leaf's lost items, sorted.
 fn lost_items(
     leaf: &Leaf,
     reader: &mut ChunkReader,
-    (is_lost, counts): Lost<'_>,
+    (is_lost, counts): LossTests<'_>,
 ) -> Result<Vec<u64>> {
     let mut lost = Vec::new();
     let mut at = 0;
@@ -249,7 +249,11 @@ fn lost_items(
 }
 
 /// Whether a content that stands in the leaf itself is hurt.
-fn is_hurt(entry: &Entry, reader: &mut ChunkReader, (is_lost, counts): Lost<'_>) -> Result<bool> {
+fn is_hurt(
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    (is_lost, counts): LossTests<'_>,
+) -> Result<bool> {
     let mut lost = false;
     let visited = visit_once(&entry.content, reader, &mut |met, _| {
         if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = met {

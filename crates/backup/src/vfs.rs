@@ -34,7 +34,7 @@ use crate::snapshots::{self, Filter};
 use crate::tree::Tree;
 use crate::{Kind, Result, Time};
 
-pub use self::nodes::Listed;
+pub use self::nodes::ListedName;
 
 /// RAM for decoded leaves, in bytes.
 const LEAVES_BYTES_MAX: usize = 32 << 20;
@@ -53,7 +53,7 @@ pub struct Vfs {
     /// Reads leaves and recipe chunks.
     metadata: Mutex<ChunkReader>,
     /// Held while what the repository shows is looked at.
-    known: Mutex<Known>,
+    known: Mutex<KnownSnapshots>,
     shelves: Mutex<Shelves>,
     trees: Mutex<Recent<u32, Tree>>,
     leaves: Mutex<Recent<Fingerprint, OpenLeaf>>,
@@ -79,7 +79,7 @@ pub struct Options {
 
 /// Snapshots that were met since the tree was made.
 #[derive(Default)]
-struct Known {
+struct KnownSnapshots {
     /// All roots, as they were listed last.
     listed: Vec<RootId>,
     by_id: HashMap<RootId, Option<Shown>>,
@@ -91,7 +91,7 @@ struct Known {
     hold_before: Option<Hold>,
 }
 
-impl Known {
+impl KnownSnapshots {
     /// When the backup of a snapshot began that is or was shown.
     fn time_of(&self, ordinal: u32) -> Option<Time> {
         let id = self.id_of(ordinal)?;
@@ -269,7 +269,7 @@ impl Vfs {
 
     /// Names the folders of snapshots, which are in order of time. A folder that has a name keeps it. Of several of one
     /// second the first has the time alone, the others some digits of their ids behind it.
-    fn name(&self, shown: &mut [Shown], known: &mut Known) {
+    fn name(&self, shown: &mut [Shown], known: &mut KnownSnapshots) {
         let ids: Vec<_> = shown.iter().map(|one| one.id.clone()).collect();
         let mut taken: HashSet<_> = shown.iter().map(|one| one.name.clone()).collect();
         for one in shown {

@@ -68,13 +68,13 @@ pub const SOUND: Failing = |_| None;
 
 /// Entries of one folder that follow each other, sorted by name; a folder gives one or more pieces.
 #[derive(Debug)]
-pub struct Piece {
+pub struct FolderPart {
     /// Path of the folder.
     pub folder: Arc<[u8]>,
     /// The open folder; entries must be opened relative to it.
     pub dir: Option<Arc<OwnedFd>>,
     /// Entries in the folder.
-    pub found: Vec<Found>,
+    pub found: Vec<WalkedEntry>,
     /// Paths that could not be looked at, and why.
     pub errors: Vec<(Vec<u8>, Error)>,
     /// Ignore files with lines that were skipped, and why.
@@ -89,7 +89,7 @@ pub struct Piece {
 
 /// One entry that the walk found.
 #[derive(Debug)]
-pub struct Found {
+pub struct WalkedEntry {
     /// Name in the folder.
     pub name: Vec<u8>,
     /// Result of `stat`.
@@ -173,7 +173,7 @@ impl Walk {
 impl Walk {
     /// Returns the next piece; `None` at the end, or soon after `is_over` returns true. It is called from time to time,
     /// since a folder's listing may have no end.
-    pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
+    pub fn next_unless(&mut self, is_over: &dyn Fn() -> bool) -> Option<FolderPart> {
         self.schedule.next(is_over)
     }
 
@@ -184,9 +184,9 @@ impl Walk {
 }
 
 impl Iterator for Walk {
-    type Item = Piece;
+    type Item = FolderPart;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<FolderPart> {
         self.next_unless(&|| false)
     }
 }

@@ -30,7 +30,7 @@ pub struct Level<T> {
 }
 
 /// The next step on the way.
-pub enum Step<T> {
+pub enum WayStep<T> {
     /// The way has led to the wanted folder.
     There,
     /// The folder of this name, in the innermost one, must be [entered](Way::enter). `None`: its entry is lost.
@@ -101,18 +101,18 @@ impl<'a, T> Way<'a, T> {
     /// # Errors
     /// Errors of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
     /// passed.
-    pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<Step<T>> {
+    pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<WayStep<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
         let here = &self.path[..];
         let to = to.filter(|to| path::within(to, here));
         if to.is_some_and(|to| to.len() == here.len()) {
-            return Ok(Step::There);
+            return Ok(WayStep::There);
         }
         level.fetch(here, self.tree, reader)?;
         let Some(to) = to else {
             return Ok(match level.to_come.pop_front() {
-                Some(entry) => Step::Past(entry),
-                None => self.up().map_or(Step::There, Step::Left),
+                Some(entry) => WayStep::Past(entry),
+                None => self.up().map_or(WayStep::There, WayStep::Left),
             });
         };
         let name = &to[here.len() + 1..];
@@ -120,10 +120,12 @@ impl<'a, T> Way<'a, T> {
         let first = level.to_come.front().map(|entry| entry.name[..].cmp(name));
         Ok(match first {
             Some(std::cmp::Ordering::Less) => {
-                Step::Past(level.to_come.pop_front().expect("it is there"))
+                WayStep::Past(level.to_come.pop_front().expect("it is there"))
             }
-            Some(std::cmp::Ordering::Equal) => Step::Into(name.to_vec(), level.to_come.pop_front()),
-            Some(std::cmp::Ordering::Greater) | None => Step::Into(name.to_vec(), None),
+            Some(std::cmp::Ordering::Equal) => {
+                WayStep::Into(name.to_vec(), level.to_come.pop_front())
+            }
+            Some(std::cmp::Ordering::Greater) | None => WayStep::Into(name.to_vec(), None),
         })
     }
 

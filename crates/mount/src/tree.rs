@@ -14,7 +14,7 @@ use fuser::{
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyXattr, Request,
 };
 use onefold_backup::vfs::number::Number;
-use onefold_backup::vfs::{Attributes, Listed, OpenFile, Vfs};
+use onefold_backup::vfs::{Attributes, ListedName, OpenFile, Vfs};
 use onefold_backup::{Kind, Result};
 use parking_lot::Mutex;
 
@@ -267,7 +267,7 @@ impl Filesystem for Snapshots {
                 return reply.ok();
             }
         }
-        let mut add = |one: &Listed<'_>| {
+        let mut add = |one: &ListedName<'_>| {
             let Some(found) = self.vfs.listed(one)? else {
                 return Ok(true);
             };

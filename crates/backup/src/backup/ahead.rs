@@ -38,7 +38,7 @@ impl State {
 }
 
 /// Bytes of large files on their way to the store, counted by file in walk order.
-pub struct Ahead {
+pub struct LargeFileQueue {
     max: usize,
     state: Mutex<State>,
     freed: Condvar,
@@ -46,12 +46,12 @@ pub struct Ahead {
 
 /// One file's place in the queue of large files.
 #[derive(Clone)]
-pub struct Place {
+pub struct QueuePlace {
     id: u64,
-    ahead: Arc<Ahead>,
+    ahead: Arc<LargeFileQueue>,
 }
 
-impl Ahead {
+impl LargeFileQueue {
     /// Makes the budget: at most `max` bytes for all files together.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -62,7 +62,7 @@ impl Ahead {
     }
 
     /// Enters a file behind all that entered before.
-    pub fn enter(self: &Arc<Self>) -> Place {
+    pub fn enter(self: &Arc<Self>) -> QueuePlace {
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
@@ -72,14 +72,14 @@ impl Ahead {
         };
         state.files.insert(id, file);
         drop(state);
-        Place {
+        QueuePlace {
             id,
             ahead: self.clone(),
         }
     }
 }
 
-impl Place {
+impl QueuePlace {
     /// Waits until `bytes` fit. Returns false once the place is left.
     pub fn take(&self, bytes: usize) -> bool {
         let mut state = self.ahead.state.lock();
@@ -128,7 +128,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn fits(place: &Place, bytes: usize) -> bool {
+    fn fits(place: &QueuePlace, bytes: usize) -> bool {
         place
             .ahead
             .state
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_first_file_that_has_not_sent_all_may_fill_the_room_and_those_behind_it_half() {
-        let ahead = Ahead::new(100);
+        let ahead = LargeFileQueue::new(100);
         let (first, second, third) = (ahead.enter(), ahead.enter(), ahead.enter());
         assert!(second.take(30) && third.take(20));
         assert!(!fits(&second, 1) && !fits(&third, 1));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn who_is_taken_first_gets_room_though_it_is_larger_than_all_or_comes_anew() {
-        let ahead = Ahead::new(100);
+        let ahead = LargeFileQueue::new(100);
         let (first, second) = (ahead.enter(), ahead.enter());
         assert!(second.take(10));
         assert!(first.take(1000), "larger than all");
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_when_there_is_room_and_let_go_when_its_place_is_left() {
-        let ahead = Ahead::new(100);
+        let ahead = LargeFileQueue::new(100);
         let (first, second) = (ahead.enter(), ahead.enter());
         assert!(first.take(100));
         std::thread::scope(|scope| {

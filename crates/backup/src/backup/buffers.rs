@@ -55,14 +55,14 @@ impl DerefMut for Buffer {
 }
 
 /// Bytes of a segment, and where they are.
-pub enum Held {
+pub enum SegmentBytes {
     /// The bytes are in a buffer of ours: no other process changes them.
     Buffer(Buffer),
     /// The bytes are in the page cache, where other processes may change them.
     Window(Arc<FileWindow>),
 }
 
-impl Held {
+impl SegmentBytes {
     /// Whether the bytes are still those that were fingerprinted.
     pub fn is_steady(&self) -> bool {
         matches!(self, Self::Buffer(_))
@@ -74,7 +74,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for SegmentBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -201,8 +201,8 @@ impl Buffers {
     }
 
     /// Takes a buffer back, or releases a window, once nothing else refers to it.
-    pub fn put(&self, held: Arc<Held>) {
-        let Some(Held::Buffer(buffer)) = Arc::into_inner(held) else {
+    pub fn put(&self, held: Arc<SegmentBytes>) {
+        let Some(SegmentBytes::Buffer(buffer)) = Arc::into_inner(held) else {
             return;
         };
         match buffer {
@@ -237,7 +237,7 @@ mod tests {
         let put_ten = || {
             let held: Vec<_> = (0..10).map(|_| buffers.for_gathering()).collect();
             for buffer in held {
-                buffers.put(Arc::new(Held::Buffer(buffer)));
+                buffers.put(Arc::new(SegmentBytes::Buffer(buffer)));
             }
             buffers.gathered.lock().len()
         };

@@ -19,15 +19,15 @@ use rustix::io::Errno;
 use notes::mark_unreadable;
 
 use super::budget::Budget;
-use super::buffers::{Buffer, Buffers, Held};
-use super::long_chunks::{LongChunks, Piece};
+use super::buffers::{Buffer, Buffers, SegmentBytes};
+use super::long_chunks::{LongChunks, PlannedPiece};
 use super::metadata::MetadataStream;
 use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
-use super::plan::{ContentFrom, Entries, Job, OpenBytes, Planned, STEP_BYTES_MAX, Step};
-use super::retrace::{Found, Retraced};
-use super::segment::{Done, Segment, Worker};
+use super::plan::{ContentFrom, Entries, Job, OpenBytes, PlanStep, Planned, STEP_BYTES_MAX};
+use super::retrace::{Retraced, StretchResult};
+use super::segment::{Segment, SegmentResult, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
 use super::traces::TRACED_BYTES_MIN;
 use crate::leaf::recipe::Builder;
@@ -108,7 +108,7 @@ struct Batch {
     /// Heap bytes of the entries in the batch.
     entry_bytes: usize,
     /// Memory that the chunks of the batch lie in.
-    held: Vec<Arc<Held>>,
+    held: Vec<Arc<SegmentBytes>>,
     /// Bytes that the batch and its entries take of the budget.
     budget_bytes: usize,
 }
@@ -170,14 +170,14 @@ impl<'a> Finisher<'a> {
 
     /// Takes all steps until the planner has no more. `worker` computes on segments in this thread while the store
     /// waits for them.
-    pub fn run(&mut self, steps: &Receiver<Step>, worker: Worker<'_>) -> Result<()> {
+    pub fn run(&mut self, steps: &Receiver<PlanStep>, worker: Worker<'_>) -> Result<()> {
         for step in steps {
             self.progress.check()?;
             match step {
-                Step::Failed(path, error) => self.failed(&path, &error),
-                Step::CutOff(folder) => self.cut_off.push(folder),
-                Step::Fatal(error) => return Err(error),
-                Step::Entries {
+                PlanStep::Failed(path, error) => self.failed(&path, &error),
+                PlanStep::CutOff(folder) => self.cut_off.push(folder),
+                PlanStep::Fatal(error) => return Err(error),
+                PlanStep::Entries {
                     entries,
                     job,
                     budget_bytes,
@@ -217,7 +217,7 @@ impl<'a> Finisher<'a> {
             }
             Job::Small { done } => {
                 let mut done = done.recv().map_err(|_| self.reader_died())?;
-                let held = Held::Buffer(Buffer::Heap(std::mem::take(&mut done.buffer)));
+                let held = SegmentBytes::Buffer(Buffer::Heap(std::mem::take(&mut done.buffer)));
                 self.batch.held.push(Arc::new(held));
                 done
             }
@@ -280,7 +280,7 @@ impl<'a> Finisher<'a> {
                 }
                 LargePart::Segment(segment, _) => {
                     match segment.recv().map_err(|_| self.reader_died())? {
-                        Done::Cut(mut segment) => {
+                        SegmentResult::Cut(mut segment) => {
                             self.digest(segment.digest.take());
                             let fingerprinter = &worker.fingerprinter;
                             let writer = &mut self.writer;
@@ -288,7 +288,7 @@ impl<'a> Finisher<'a> {
                                 self.long_chunks.settle(&segment, writer, fingerprinter)?;
                             self.segment(segment, pieces);
                         }
-                        Done::Retraced(stretch) => self.retraced(stretch),
+                        SegmentResult::Retraced(stretch) => self.retraced(stretch),
                     }
                     self.flush_if_full()?;
                 }
@@ -351,7 +351,7 @@ impl<'a> Finisher<'a> {
         self.digest.as_ref().map(digest::InProgress::finish)
     }
 
-    fn segment(&mut self, segment: Segment, pieces: Vec<Piece>) {
+    fn segment(&mut self, segment: Segment, pieces: Vec<PlannedPiece>) {
         let Some(held) = segment.held else { return };
         self.batch.held.push(held);
         let mut at = segment.start;
@@ -359,11 +359,11 @@ impl<'a> Finisher<'a> {
             let bytes = at..at + piece.bytes();
             at = bytes.end;
             match piece {
-                Piece::Chunk(fingerprint, _) => {
+                PlannedPiece::Chunk(fingerprint, _) => {
                     let held = self.batch.held.len() - 1;
                     self.chunk(fingerprint, held, bytes, segment.packing);
                 }
-                Piece::Kept(slice) => {
+                PlannedPiece::Kept(slice) => {
                     self.batch.bytes += bytes.len();
                     self.batch.notes.push(Note::Kept(slice));
                 }
@@ -373,11 +373,11 @@ impl<'a> Finisher<'a> {
 
     fn retraced(&mut self, stretch: Retraced) {
         match stretch.found {
-            Found::Other => {
+            StretchResult::Other => {
                 self.outlook.tell(0, true);
                 self.has_lost = true;
             }
-            Found::Same(part) => {
+            StretchResult::Same(part) => {
                 self.digest(part);
                 self.batch.bytes += stretch.len;
                 let verified = Note::Verified(stretch.len as u64);

@@ -31,7 +31,7 @@ use onefold_store::{ChunkReader, ChunkWriter, Fingerprinter, Session};
 use super::segment::Segment;
 use super::source::pieces;
 use super::unchanged::Before;
-use crate::content::Ahead;
+use crate::content::ContentCursor;
 use crate::{Content, Entry, Result, Slice};
 
 /// Bytes of a new long chunk that are cut into short ones, to see whether these are stored.
@@ -94,13 +94,14 @@ impl<'a> LongChunks<'a> {
         segment: &Segment,
         writer: &mut ChunkWriter,
         fingerprinter: &Fingerprinter,
-    ) -> Result<Vec<Piece>> {
+    ) -> Result<Vec<PlannedPiece>> {
         let mut place = self.at;
         self.at += segment.bytes();
         let longest = self.chunker.ahead();
         let is_long = |len: u32| len as usize > longest;
         let has_long = segment.chunks.iter().any(|(_, len)| is_long(*len));
-        let whole = |&(fingerprint, len): &(Fingerprint, u32)| Piece::Chunk(fingerprint, len);
+        let whole =
+            |&(fingerprint, len): &(Fingerprint, u32)| PlannedPiece::Chunk(fingerprint, len);
         let held = match &segment.held {
             Some(held) if has_long && self.chunker.short().is_some() => &held[segment.start..],
             _ => return Ok(segment.chunks.iter().map(whole).collect()),
@@ -116,9 +117,9 @@ impl<'a> LongChunks<'a> {
                     bytes,
                 };
                 match self.fate(&new, writer, fingerprinter)? {
-                    Fate::Long => settled.push(whole(chunk)),
-                    Fate::Short => settled.extend(self.cut_short(bytes, fingerprinter)),
-                    Fate::Kept(parts) => {
+                    ChunkDecision::Long => settled.push(whole(chunk)),
+                    ChunkDecision::Short => settled.extend(self.cut_short(bytes, fingerprinter)),
+                    ChunkDecision::Kept(parts) => {
                         settled.extend(self.with_kept(bytes, parts, fingerprinter));
                     }
                 }
@@ -134,11 +135,11 @@ impl<'a> LongChunks<'a> {
         new: &NewChunk<'_>,
         writer: &mut ChunkWriter,
         fingerprinter: &Fingerprinter,
-    ) -> Result<Fate> {
+    ) -> Result<ChunkDecision> {
         let (formerly, parts) = self.formerly(new)?;
         match formerly {
-            Formerly::Same => return Ok(Fate::Long),
-            Formerly::Short => return Ok(Fate::Short),
+            Formerly::Same => return Ok(ChunkDecision::Long),
+            Formerly::Short => return Ok(ChunkDecision::Short),
             Formerly::Long | Formerly::Nothing => {}
         }
         let is_changed = formerly == Formerly::Long && self.is_same_inode;
@@ -148,7 +149,7 @@ impl<'a> LongChunks<'a> {
         {
             if let Some(kept) = kept::kept(new, &parts, self.session, reader)? {
                 self.in_vain = 0;
-                return Ok(Fate::Kept(kept));
+                return Ok(ChunkDecision::Kept(kept));
             }
             self.in_vain += 1;
         }
@@ -160,12 +161,12 @@ impl<'a> LongChunks<'a> {
             let found = fingerprinter.fingerprints(pieces(look, lengths.into_iter()));
             let some: Vec<_> = found.into_iter().skip(1).take(LOOKED_UP).collect();
             if writer.knows_any(&some)? {
-                return Ok(Fate::Short);
+                return Ok(ChunkDecision::Short);
             }
         }
         Ok(match is_changed {
-            true => Fate::Short,
-            false => Fate::Long,
+            true => ChunkDecision::Short,
+            false => ChunkDecision::Long,
         })
     }
 
@@ -175,22 +176,24 @@ impl<'a> LongChunks<'a> {
         bytes: &[u8],
         parts: Vec<Part>,
         fingerprinter: &Fingerprinter,
-    ) -> Vec<Piece> {
+    ) -> Vec<PlannedPiece> {
         let (mut settled, mut at) = (Vec::new(), 0);
         for Part { start, slice } in parts {
             settled.extend(self.cut_short(&bytes[at..start], fingerprinter));
-            settled.push(Piece::Kept(slice));
+            settled.push(PlannedPiece::Kept(slice));
             at = start + slice.len as usize;
         }
         settled.extend(self.cut_short(&bytes[at..], fingerprinter));
         settled
     }
 
-    fn cut_short(&mut self, bytes: &[u8], fingerprinter: &Fingerprinter) -> Vec<Piece> {
+    fn cut_short(&mut self, bytes: &[u8], fingerprinter: &Fingerprinter) -> Vec<PlannedPiece> {
         let lengths = self.short_lengths(bytes, true);
         let found = fingerprinter.fingerprints(pieces(bytes, lengths.iter().copied()));
         let chunks = found.into_iter().zip(lengths);
-        chunks.map(|(name, len)| Piece::Chunk(name, len)).collect()
+        chunks
+            .map(|(name, len)| PlannedPiece::Chunk(name, len))
+            .collect()
     }
 
     /// The session that stores everything.
@@ -207,7 +210,7 @@ impl<'a> LongChunks<'a> {
     }
 
     /// Returns which kind of chunk the parent has at the place of `new`, and the parts of chunks that lie there.
-    fn formerly(&mut self, new: &NewChunk<'_>) -> Result<(Formerly, Vec<Place>)> {
+    fn formerly(&mut self, new: &NewChunk<'_>) -> Result<(Formerly, Vec<ParentPart>)> {
         let longest = self.chunker.ahead() as u64;
         let Some(former) = &mut self.former else {
             return Ok((Formerly::Nothing, Vec::new()));
@@ -221,14 +224,14 @@ impl<'a> LongChunks<'a> {
 }
 
 /// A piece of a file as it is to be stored.
-pub enum Piece {
+pub enum PlannedPiece {
     /// A chunk to store: its fingerprint, and its length in bytes.
     Chunk(Fingerprint, u32),
     /// A part of a chunk that is stored already.
     Kept(Slice),
 }
 
-impl Piece {
+impl PlannedPiece {
     /// Bytes of the file that this piece covers.
     pub fn bytes(&self) -> usize {
         match self {
@@ -246,7 +249,7 @@ struct NewChunk<'a> {
 }
 
 /// Decision about a new long chunk.
-enum Fate {
+enum ChunkDecision {
     Long,
     Short,
     /// Parts of the new chunk, in order, that are parts of stored chunks.
@@ -260,7 +263,7 @@ struct Part {
 }
 
 /// A part of a stored chunk that the parent has in a file, and its offset in that file.
-type Place = (u64, Slice);
+type ParentPart = (u64, Slice);
 
 /// Kind of chunk that the parent has where a new chunk lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +276,7 @@ enum Formerly {
 
 /// The parent's content of a file, read once from front to back.
 struct Former {
-    ahead: Ahead,
+    ahead: ContentCursor,
     /// Offset of the next item in the file, in bytes.
     at: u64,
 }
@@ -281,7 +284,7 @@ struct Former {
 impl Former {
     fn new(content: &Content) -> Self {
         Self {
-            ahead: Ahead::new(content),
+            ahead: ContentCursor::new(content),
             at: 0,
         }
     }
@@ -294,7 +297,7 @@ impl Former {
         new: &NewChunk<'_>,
         longest_short: u64,
         reader: &mut ChunkReader,
-    ) -> Result<(Formerly, Vec<Place>)> {
+    ) -> Result<(Formerly, Vec<ParentPart>)> {
         let (place, mut parts) = (&new.place, Vec::new());
         let (mut long, mut short) = (0, 0);
         while let Some((depth, item)) = self.ahead.peek() {

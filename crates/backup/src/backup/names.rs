@@ -15,15 +15,33 @@ pub struct Names {
     pub to_come: u32,
 }
 
-/// Properties that a further name of a file must have in common with the first: the inode may have been freed and given
-/// to another file since.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Looks {
+/// Size and time of change of a file. Two names of one file have both in common, unless the inode was freed and given to
+/// another file in between.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SizeAndTime {
     pub size: u64,
     pub mtime: Time,
 }
 
-impl Value for Looks {
+impl From<&Entry> for SizeAndTime {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            size: entry.size,
+            mtime: entry.mtime,
+        }
+    }
+}
+
+impl From<&Stat> for SizeAndTime {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            size: stat.size,
+            mtime: stat.mtime,
+        }
+    }
+}
+
+impl Value for SizeAndTime {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.size);
         put_time(out, self.mtime);
@@ -51,9 +69,9 @@ fn time(reader: &mut Reader<'_>) -> Result<Time> {
 }
 
 /// The files with several names that were met so far, for readers that need no content of them.
-pub struct Met(Linked<Looks>);
+pub struct SeenFiles(Linked<SizeAndTime>);
 
-impl Met {
+impl SeenFiles {
     /// Makes an empty set that takes about `bytes_max` bytes of RAM at most.
     pub fn new(bytes_max: usize) -> Self {
         Self(Linked::new(bytes_max))
@@ -62,10 +80,7 @@ impl Met {
     /// Returns whether the file was met under another name. Without room for a temporary file each name counts as
     /// another file.
     pub fn again(&mut self, stat: &Stat) -> bool {
-        let looks = Looks {
-            size: stat.size,
-            mtime: stat.mtime,
-        };
+        let looks = SizeAndTime::from(stat);
         let names = meet(&mut self.0, (stat.device, stat.inode), stat.links, looks);
         names.is_some_and(|names| names.to_come == 0)
     }
@@ -74,7 +89,12 @@ impl Met {
 /// Notes a file with `names` names, met under one of them, and returns what links the names. No further names are
 /// expected of a file that came under another name before. Without room for a temporary file each name counts as
 /// another file.
-pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -> Option<Names> {
+pub fn meet(
+    links: &mut Linked<SizeAndTime>,
+    key: LinkKey,
+    names: u64,
+    looks: SizeAndTime,
+) -> Option<Names> {
     if names < 2 {
         return None;
     }
@@ -88,7 +108,7 @@ pub fn meet(links: &mut Linked<Looks>, key: LinkKey, names: u64, looks: Looks) -
 
 /// State of a file with several names when it was read under the first.
 #[derive(Clone)]
-pub struct First {
+pub struct FirstNameState {
     content: Content,
     size: u64,
     mtime: Time,
@@ -98,7 +118,7 @@ pub struct First {
 }
 
 /// Contents that the finisher remembers for further names; `None` once remembering has failed.
-pub struct FirstNames(Option<Linked<First>>);
+pub struct FirstNames(Option<Linked<FirstNameState>>);
 
 impl FirstNames {
     /// Makes an empty memory that takes about `bytes_max` bytes of RAM at most.
@@ -120,7 +140,7 @@ impl FirstNames {
         let Some(links) = &mut self.0 else {
             return Ok(());
         };
-        let first = First {
+        let first = FirstNameState {
             content: entry.content.clone(),
             size: entry.size,
             mtime: entry.mtime,
@@ -155,7 +175,7 @@ impl FirstNames {
     }
 }
 
-impl Value for First {
+impl Value for FirstNameState {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.size);
         put_time(out, self.mtime);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 use onefold_store::digest::Digest;
 
-use super::ahead::{Ahead, Place};
+use super::ahead::{LargeFileQueue, QueuePlace};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
-use super::segment::Done;
+use super::segment::SegmentResult;
 use super::source::{Abandoned, FileEnd};
 use rustix::io::Errno;
 
@@ -31,7 +31,7 @@ const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;
 /// A message of a large file's reader to the store; messages come in order.
 pub enum LargePart {
     /// A segment of data, whose fingerprints come when they are ready, and the bytes that its buffer takes.
-    Segment(Receiver<Done>, usize),
+    Segment(Receiver<SegmentResult>, usize),
     /// A hole of this length, in bytes.
     Hole(u64),
     /// A hole of this length, in bytes, where the trace has one, too.
@@ -46,7 +46,7 @@ pub enum LargePart {
 }
 
 impl LargePart {
-    fn segment(&self) -> Option<&Receiver<Done>> {
+    fn segment(&self) -> Option<&Receiver<SegmentResult>> {
         match self {
             Self::Segment(segment, _) => Some(segment),
             _ => None,
@@ -65,7 +65,7 @@ impl LargePart {
 /// The reader's end of the channel.
 pub struct PartSender {
     parts: Sender<LargePart>,
-    place: Place,
+    place: QueuePlace,
     /// Whether something mapped was sent since the parts were last settled.
     has_mapped: Cell<bool>,
     /// The store's answers to [`LargePart::Settle`]. The other end is the store's, so a waiting reader is woken when
@@ -78,7 +78,7 @@ pub struct PartReceiver {
     parts: Receiver<LargePart>,
     /// Parts taken out of the channel that were not given out yet.
     taken: RefCell<VecDeque<LargePart>>,
-    place: Place,
+    place: QueuePlace,
     settled: Sender<bool>,
 }
 
@@ -92,7 +92,7 @@ pub fn ahead_bytes(size: u64, buffers: &Buffers) -> usize {
 }
 
 /// Makes the channel of a large file, which the store takes after those that are in `ahead` already.
-pub fn large_channel(ahead: &Arc<Ahead>) -> (PartSender, PartReceiver) {
+pub fn large_channel(ahead: &Arc<LargeFileQueue>) -> (PartSender, PartReceiver) {
     let place = ahead.enter();
     let (sender, receiver) = bounded(PARTS_AHEAD);
     let (say_settled, settled) = bounded(1);

@@ -9,7 +9,7 @@ use onefold_store::digest::Digester;
 use onefold_store::{ChunkReader, Error as StoreError, Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
-use super::ahead::Ahead;
+use super::ahead::LargeFileQueue;
 use super::budget::Budget;
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
@@ -18,7 +18,7 @@ use super::long_chunks::LongChunks;
 use super::metadata::MetadataStream;
 use super::outlook::Outlook;
 use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
-use super::plan::{OpenBytes, Planner, Step};
+use super::plan::{OpenBytes, PlanStep, Planner};
 use super::segment::{Cutter, Queues, Task, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
@@ -62,7 +62,7 @@ struct Between<'a> {
     budget: Budget,
     /// Budget of bytes of large files, as they are counted before they are read.
     large_budget: Budget,
-    ahead: Arc<Ahead>,
+    ahead: Arc<LargeFileQueue>,
     buffers: Buffers,
     outlook: Arc<Outlook>,
     /// Turns of threads to compute.
@@ -105,7 +105,7 @@ impl<'a> Pipeline<'a> {
             owners: Owners::load(),
             budget: Budget::new(self.options.bytes_in_flight),
             large_budget: Budget::new(BYTES_PLANNED),
-            ahead: Ahead::new(BYTES_AHEAD),
+            ahead: LargeFileQueue::new(BYTES_AHEAD),
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Turns::new(self.cores()),
@@ -178,7 +178,7 @@ impl<'a> Pipeline<'a> {
     fn planner<'b>(
         &self,
         between: &'b Between<'a>,
-        (work, steps): (Sender<Work>, Sender<Step>),
+        (work, steps): (Sender<Work>, Sender<PlanStep>),
         (reader, started_ns): (ChunkReader, u64),
     ) -> Planner<'b>
     where

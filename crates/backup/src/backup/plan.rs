@@ -20,11 +20,11 @@ use batch::Batch;
 pub use batch::{Entries, OpenBytes};
 
 use super::Options;
-use super::ahead::Ahead;
+use super::ahead::LargeFileQueue;
 use super::budget::Budget;
 use super::buffers::Buffers;
 use super::moved::{self, Chunks};
-use super::names::{self, Looks, Names};
+use super::names::{self, Names, SizeAndTime};
 use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
@@ -35,7 +35,7 @@ use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
 use crate::tree::{Cursor, Tree};
 use crate::walk::opened::Opened;
-use crate::walk::{Found, Piece, Role, Walk};
+use crate::walk::{FolderPart, Role, Walk, WalkedEntry};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
 /// Bytes of names, targets, attributes and contents that go to the store as one step.
@@ -78,7 +78,7 @@ pub enum ContentFrom {
 }
 
 /// A message of the planner to the store; messages come in order.
-pub enum Step {
+pub enum PlanStep {
     /// Entries; those with [`ContentFrom::Job`] are the files of `job`, in order.
     Entries {
         entries: Entries,
@@ -115,18 +115,18 @@ pub struct Planner<'a> {
     pub budget: &'a Budget,
     /// Budget of bytes of large files, taken in the order in which the store wants them.
     pub large_budget: &'a Budget,
-    pub ahead: &'a Arc<Ahead>,
+    pub ahead: &'a Arc<LargeFileQueue>,
     pub buffers: &'a Buffers,
     pub open_bytes: OpenBytes,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
     pub work: Sender<Work>,
-    pub steps: Sender<Step>,
+    pub steps: Sender<PlanStep>,
     pub reader: ChunkReader,
     /// When the parent began to read, in nanoseconds since 1970; 0 where there is no parent.
     pub parent_started_ns: u64,
     /// Files with several names of which some are still to come.
-    pub links: Linked<Looks>,
+    pub links: Linked<SizeAndTime>,
     /// File systems whose files do not tell their sizes.
     pub sizeless: Sizeless,
 }
@@ -143,7 +143,7 @@ struct Whereabouts<'a> {
 }
 
 /// A path and why it failed, with the entry if it is still there.
-struct Failed {
+struct FailedEntry {
     path: Vec<u8>,
     error: Error,
     entry: Option<Entry>,
@@ -157,7 +157,7 @@ impl Planner<'_> {
     pub fn run(mut self, walk: Walk, parent: Option<&Tree>) {
         if let Err(e) = self.plan(walk, parent) {
             // Where the channel is closed, the store has failed and reports why itself.
-            let _ = self.steps.send(Step::Fatal(e));
+            let _ = self.steps.send(PlanStep::Fatal(e));
         }
     }
 
@@ -187,7 +187,7 @@ impl Planner<'_> {
 
     fn piece(
         &mut self,
-        piece: Piece,
+        piece: FolderPart,
         cursor: &mut Option<Cursor<'_>>,
         batch: &mut Batch,
     ) -> Result<Result<(), Gone>> {
@@ -195,11 +195,16 @@ impl Planner<'_> {
             self.events.warning(file, &why.to_string());
         }
         for (path, error) in piece.errors {
-            if self.steps.send(Step::Failed(path, error)).is_err() {
+            if self.steps.send(PlanStep::Failed(path, error)).is_err() {
                 return Ok(Err(Gone));
             }
         }
-        if piece.is_cut_off && self.steps.send(Step::CutOff(piece.folder.clone())).is_err() {
+        if piece.is_cut_off
+            && self
+                .steps
+                .send(PlanStep::CutOff(piece.folder.clone()))
+                .is_err()
+        {
             return Ok(Err(Gone));
         }
         let Some(dir) = piece.dir else {
@@ -207,7 +212,7 @@ impl Planner<'_> {
         };
         for found in piece.found {
             let before = self.before(cursor, &piece.folder, &found.name);
-            let Found {
+            let WalkedEntry {
                 name,
                 stat,
                 flags,
@@ -235,10 +240,10 @@ impl Planner<'_> {
             {
                 Ok(planned) => planned,
                 Err(failed) => {
-                    let Failed { path, error, entry } = *failed;
+                    let FailedEntry { path, error, entry } = *failed;
                     // The file was deleted since it was listed: leave it out as if it had never been there.
                     let Some(entry) = entry else { continue };
-                    if self.steps.send(Step::Failed(path, error)).is_err() {
+                    if self.steps.send(PlanStep::Failed(path, error)).is_err() {
                         return Ok(Err(Gone));
                     }
                     Planned {
@@ -309,7 +314,7 @@ impl Planner<'_> {
             let name = planned.entry.name.clone();
             let before = planned.before.as_ref();
             let hint = before.map_or(Hint::Nothing, |before| before.hint(&planned.entry));
-            let step = Step::Entries {
+            let step = PlanStep::Entries {
                 entries: Entries::one(folder, planned),
                 job: Job::Large {
                     parts: receiver,
@@ -370,7 +375,7 @@ impl Planner<'_> {
             Job::Small { done }
         };
         self.steps
-            .send(Step::Entries {
+            .send(PlanStep::Entries {
                 entries,
                 job,
                 budget_bytes,
@@ -384,7 +389,7 @@ impl Planner<'_> {
         folder: &[u8],
         (name, stat, flags): (Vec<u8>, Stat, Flags),
         before: Option<Entry>,
-    ) -> Result<Planned, Box<Failed>> {
+    ) -> Result<Planned, Box<FailedEntry>> {
         let mut entry = stat.entry(name, self.owners);
         entry.flags = flags;
         entry.atime = self.options.with_atime.then_some(stat.atime);
@@ -462,11 +467,7 @@ impl Planner<'_> {
 
     /// Returns the names of a file with several names, if its content is remembered for them.
     fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<Names> {
-        let looks = Looks {
-            size: entry.size,
-            mtime: entry.mtime,
-        };
-        let key = (entry.device, entry.inode);
+        let (key, looks) = ((entry.device, entry.inode), SizeAndTime::from(entry));
         let names = names::meet(&mut self.links, key, entry.links, looks)?;
         if names.to_come == 0 {
             *content = ContentFrom::FirstName;

@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crossbeam_channel::Sender;
 use onefold_store::{ChunkRef, digest};
 
-use super::buffers::{Held, LONG_SEGMENT_BYTES};
+use super::buffers::{LONG_SEGMENT_BYTES, SegmentBytes};
 use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Source};
-use super::segment::{Bytes, Done, Got, Task, Worker, slot};
+use super::segment::{Bytes, Got, SegmentResult, Task, Worker, slot};
 use super::source::{Abandoned, Reader, pieces};
 use super::traces::{Hint, TRACED_BYTES_MIN};
 use super::windows::Windows;
-use crate::content::Ahead;
+use crate::content::ContentCursor;
 use crate::{Content, Item};
 
 /// A stretch of a file that a worker verifies.
@@ -31,7 +31,7 @@ pub struct Stretch {
     proof: Proof,
     /// Set once some stretch of the file differs from the trace.
     differs: Arc<AtomicBool>,
-    done: Sender<Done>,
+    done: Sender<SegmentResult>,
 }
 
 /// The means to verify a stretch against the trace.
@@ -45,13 +45,13 @@ enum Proof {
 /// A stretch after it was verified.
 pub struct Retraced {
     /// Window that the bytes were seen in, if it may turn out to be torn.
-    pub window: Option<Arc<Held>>,
+    pub window: Option<Arc<SegmentBytes>>,
     pub len: usize,
-    pub found: Found,
+    pub found: StretchResult,
 }
 
 /// Result of verifying a stretch.
-pub enum Found {
+pub enum StretchResult {
     /// The stretch is what the trace says, or adds this part to the file's digest.
     Same(Option<digest::Part>),
     /// The stretch differs from the trace, or is gone.
@@ -62,7 +62,7 @@ pub enum Found {
 struct Followed<'a> {
     source: &'a Source<'a>,
     parts: &'a PartSender,
-    trace: Ahead,
+    trace: ContentCursor,
     has_digest: bool,
     differs: Arc<AtomicBool>,
     /// Bytes of the file that are sent.
@@ -74,8 +74,7 @@ struct Followed<'a> {
 impl Reader<'_> {
     /// Finds a trace to follow through this file.
     pub(super) fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
-        let (size, mtime) = (source.stat.size, source.stat.mtime);
-        if size < TRACED_BYTES_MIN || !self.traces.is_followed() {
+        if source.stat.size < TRACED_BYTES_MIN || !self.traces.is_followed() {
             return None;
         }
         // For a file on the disk only a digest takes less time than cutting it.
@@ -89,14 +88,15 @@ impl Reader<'_> {
             Hint::Touched(content) => Some(content).filter(|_| is_cached)?,
             Hint::Nothing => {
                 let data_bytes = source.data_bytes_max();
-                (self.traces).find((size, mtime), data_bytes, name, self.progress)?
+                let looks = (&source.stat).into();
+                (self.traces).find(looks, data_bytes, name, self.progress)?
             }
             Hint::Lost => return None,
         };
         let is_of_use = is_cached || trace.digest.is_some();
         let mut spans = trace.items.iter().map(Item::span);
         let spans = spans.try_fold(0u64, u64::checked_add);
-        (is_of_use && spans == Some(size)).then_some(trace)
+        (is_of_use && spans == Some(source.stat.size)).then_some(trace)
     }
 
     /// Sends the file's stretches along `trace`; returns whether the trace led to the file's end. The store receives
@@ -110,7 +110,7 @@ impl Reader<'_> {
         let mut followed = Followed {
             source,
             parts,
-            trace: Ahead::new(trace),
+            trace: ContentCursor::new(trace),
             has_digest: trace.digest.is_some(),
             differs: Arc::default(),
             at: 0,
@@ -259,11 +259,11 @@ impl Worker<'_> {
                 (filled == Ok(len)).then_some(got)
             }
         };
-        let found = got.as_ref().map_or(Found::Other, |got| {
+        let found = got.as_ref().map_or(StretchResult::Other, |got| {
             let seen = &got.held[got.fresh..][..len];
             self.turns.with(|| self.prove(seen, &proof))
         });
-        if matches!(found, Found::Other) {
+        if matches!(found, StretchResult::Other) {
             differs.store(true, Relaxed);
         }
         let mut window = got.map(|got| Arc::new(got.held));
@@ -271,22 +271,22 @@ impl Worker<'_> {
             self.buffers.put(buffer);
         }
         // The receiver may have given up.
-        let _ = done.send(Done::Retraced(Retraced { window, len, found }));
+        let _ = done.send(SegmentResult::Retraced(Retraced { window, len, found }));
     }
 
-    fn prove(&self, seen: &[u8], proof: &Proof) -> Found {
+    fn prove(&self, seen: &[u8], proof: &Proof) -> StretchResult {
         match proof {
             Proof::Chunks(chunks) => {
                 let lengths = chunks.iter().map(|chunk| chunk.len);
                 let found = self.fingerprinter.fingerprints(pieces(seen, lengths));
                 match chunks.iter().map(|chunk| chunk.fingerprint).eq(found) {
-                    true => Found::Same(None),
-                    false => Found::Other,
+                    true => StretchResult::Same(None),
+                    false => StretchResult::Other,
                 }
             }
             Proof::Digest => match &self.digester {
-                Some(digester) => Found::Same(Some(digester.part(seen))),
-                None => Found::Other,
+                Some(digester) => StretchResult::Same(Some(digester.part(seen))),
+                None => StretchResult::Other,
             },
         }
     }

@@ -19,7 +19,7 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::{Buffer, Buffers, Held, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
+use super::buffers::{Buffer, Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES, SegmentBytes};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Handle, Source, cut};
@@ -30,7 +30,7 @@ use super::windows::{View, Windows};
 
 /// Chunks of a large file's segment: they fill `held` from `start` on. `held` may be `None` where there are no chunks.
 pub struct Segment {
-    pub held: Option<Arc<Held>>,
+    pub held: Option<Arc<SegmentBytes>>,
     pub packing: Packing,
     pub start: usize,
     pub chunks: Vec<(Fingerprint, u32)>,
@@ -52,7 +52,7 @@ impl Segment {
 }
 
 /// Result of a task.
-pub enum Done {
+pub enum SegmentResult {
     /// A segment that was cut.
     Cut(Segment),
     /// A stretch that was verified along a trace.
@@ -144,7 +144,7 @@ pub struct Cut {
     carries_much: Arc<AtomicBool>,
     before: Receiver<Baton>,
     after: Sender<Baton>,
-    done: Sender<Done>,
+    done: Sender<SegmentResult>,
 }
 
 /// Queues in which segments wait for a thread.
@@ -190,7 +190,7 @@ impl Worker<'_> {
         let want = (task.range.end - task.range.start) as usize;
         let (got, filled) = self.get(task.bytes, want);
         let mut digest = match (&self.digester, &got.held, filled) {
-            (Some(digester), Held::Buffer(buffer), Ok(filled)) if task.is_digested => {
+            (Some(digester), SegmentBytes::Buffer(buffer), Ok(filled)) if task.is_digested => {
                 let bytes = &buffer[got.fresh..][..filled];
                 Some(self.turns.with(|| digester.part(bytes)))
             }
@@ -236,7 +236,7 @@ impl Worker<'_> {
                 digest,
             }
         });
-        let _ = task.done.send(Done::Cut(segment));
+        let _ = task.done.send(SegmentResult::Cut(segment));
     }
 
     /// Gets a segment's bytes, and says how many of the `want` bytes there were; `want` is at most the room of a
@@ -262,7 +262,7 @@ impl Worker<'_> {
         carried: Option<Carried>,
         mut got: Got,
         filled: usize,
-    ) -> Result<(Held, Range<usize>), Errno> {
+    ) -> Result<(SegmentBytes, Range<usize>), Errno> {
         let Some((before, bytes)) = carried else {
             return Ok((got.held, got.fresh..got.fresh + filled));
         };
@@ -270,7 +270,7 @@ impl Worker<'_> {
             Some(start) if bytes.len() <= got.room => start,
             _ => return self.gather((before, bytes), got, filled),
         };
-        if let Held::Buffer(buffer) = &mut got.held {
+        if let SegmentBytes::Buffer(buffer) = &mut got.held {
             buffer[start..got.fresh].copy_from_slice(&before[bytes]);
         }
         self.buffers.put(before);
@@ -284,9 +284,11 @@ impl Worker<'_> {
         (before, bytes): Carried,
         got: Got,
         filled: usize,
-    ) -> Result<(Held, Range<usize>), Errno> {
+    ) -> Result<(SegmentBytes, Range<usize>), Errno> {
         let (mut buffer, bytes) = match Arc::try_unwrap(before) {
-            Ok(Held::Buffer(buffer)) if buffer.len() - bytes.end >= filled => (buffer, bytes),
+            Ok(SegmentBytes::Buffer(buffer)) if buffer.len() - bytes.end >= filled => {
+                (buffer, bytes)
+            }
             other => {
                 let before = other.map_or_else(|shared| shared, Arc::new);
                 let mut buffer = self.buffers.for_gathering();
@@ -304,16 +306,19 @@ impl Worker<'_> {
             }
         };
         self.buffers.put(Arc::new(got.held));
-        Ok((Held::Buffer(buffer), bytes.start..bytes.end + filled))
+        Ok((
+            SegmentBytes::Buffer(buffer),
+            bytes.start..bytes.end + filled,
+        ))
     }
 }
 
 /// Bytes that are not cut yet: the memory that holds them, and their range in it.
-type Carried = (Arc<Held>, Range<usize>);
+type Carried = (Arc<SegmentBytes>, Range<usize>);
 
 /// Bytes of a segment once they are there.
 pub(super) struct Got {
-    pub held: Held,
+    pub held: SegmentBytes,
     /// Offset of the bytes in `held`.
     pub fresh: usize,
     /// Room before the bytes for carried ones, in bytes.
@@ -329,7 +334,7 @@ impl Got {
             return Err(view);
         }
         Ok(Self {
-            held: Held::Window(view.window),
+            held: SegmentBytes::Window(view.window),
             fresh: view.start,
             room: view.room,
             again: Some((view.file, view.at)),
@@ -338,7 +343,7 @@ impl Got {
 
     fn buffer(buffer: Buffer, fresh: usize) -> Self {
         Self {
-            held: Held::Buffer(buffer),
+            held: SegmentBytes::Buffer(buffer),
             fresh,
             room: fresh,
             again: None,
@@ -352,11 +357,11 @@ impl Baton {
     /// store looks whether it is torn.
     fn cut(
         &mut self,
-        held: Held,
+        held: SegmentBytes,
         bytes: Range<usize>,
         ends: bool,
         lengths: &mut Vec<u32>,
-    ) -> (Packing, Option<Arc<Held>>) {
+    ) -> (Packing, Option<Arc<SegmentBytes>>) {
         let mut cutter = self.cutter.lock();
         let covered = cutter.cut(&held[bytes.clone()], ends, lengths);
         let left = bytes.start + covered..bytes.end;

@@ -19,7 +19,7 @@ use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::ahead::Ahead;
+use super::ahead::LargeFileQueue;
 use super::buffers::{Buffers, SEGMENT_BYTES};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
@@ -99,7 +99,7 @@ pub struct SmallDone {
 
 /// Small files to read.
 #[derive(Default)]
-pub struct Wanted {
+pub struct SmallFiles {
     /// Folders of the files, each with the number of files that lie in it.
     dirs: Vec<(Arc<OwnedFd>, usize)>,
     /// Names of the files, one behind another.
@@ -113,7 +113,7 @@ struct WantedFile {
     opened: Option<(Opened, Stat)>,
 }
 
-impl Wanted {
+impl SmallFiles {
     pub fn push(&mut self, dir: &Arc<OwnedFd>, name: &[u8], opened: Option<(Opened, Stat)>) {
         match self.dirs.last_mut() {
             Some((last, count)) if Arc::ptr_eq(last, dir) => *count += 1,
@@ -171,7 +171,7 @@ impl Wanted {
 pub enum Work {
     /// Small files.
     Small {
-        wanted: Wanted,
+        wanted: SmallFiles,
         buffer_bytes: usize,
         done: Sender<SmallDone>,
     },
@@ -242,7 +242,7 @@ impl Reader<'_> {
                     let read = result.files.len();
                     let parts = (read < wanted.len()).then(|| {
                         // The rest is read one segment at a time, outside of the budget.
-                        let (parts, receiver) = large_channel(&Ahead::new(1));
+                        let (parts, receiver) = large_channel(&LargeFileQueue::new(1));
                         result.rest = Some(receiver);
                         parts
                     });
@@ -348,7 +348,7 @@ impl Reader<'_> {
                     retraced: Some(trace),
                 }));
             }
-            self.traces.forget((source.stat.size, source.stat.mtime));
+            self.traces.forget((&source.stat).into());
             parts.send(LargePart::Again)?;
             if let Err(e) = source.look_again() {
                 return Ok(Err(e));

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::ahead::Ahead;
+use super::ahead::LargeFileQueue;
 use super::parts::{FILE_BYTES_AHEAD, large_channel};
-use super::plan::{ContentFrom, Entries, Job, Planned, Planner, Step};
+use super::plan::{ContentFrom, Entries, Job, PlanStep, Planned, Planner};
 use super::source::Work;
 use crate::meta::Stat;
 use crate::{Entry, Kind, path};
@@ -47,7 +47,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
             link: None,
         };
         // Where the finisher has ended, the step is dropped.
-        let _ = steps.send(Step::Entries {
+        let _ = steps.send(PlanStep::Entries {
             entries: Entries::one(&folder.into(), planned),
             job,
             budget_bytes: 0,
@@ -63,7 +63,7 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
         );
     }
     let (folder, name) = path::split(path);
-    let (parts, receiver) = large_channel(&Ahead::new(FILE_BYTES_AHEAD));
+    let (parts, receiver) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
     let _ = work.send(Work::Stream {
         fd,
         name: name.to_vec(),

@@ -13,8 +13,9 @@ use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
 
 use super::buffers::LONG_SEGMENT_BYTES;
+use super::names::SizeAndTime;
 use super::windows::WINDOW_BYTES;
-use crate::content::Ahead;
+use crate::content::ContentCursor;
 use crate::tree::{Tree, read_leaf};
 use crate::{Content, Entry, Flags, Item, Kind, Progress, Result, Time};
 
@@ -34,20 +35,20 @@ pub struct Traces<'a> {
     session: &'a Session,
     is_followed: bool,
     may_have_digests: bool,
-    known: Mutex<Known>,
+    known: Mutex<TraceMemory>,
     /// Reader of metadata, made when it is first needed. There is one for all threads, since blocks of metadata are
     /// large.
     reader: Mutex<Option<ChunkReader>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct TraceMemory {
     /// The snapshot's tree; taken once its leaves are read.
     tree: Option<Arc<Tree>>,
     /// Bytes of data of all files that asked for a trace so far.
     asked_bytes: u64,
     /// Contents that are remembered, by size and time of change; different ones may have both in common.
-    by_looks: HashMap<Looks, Vec<Remembered>>,
+    by_looks: HashMap<SizeAndTime, Vec<Remembered>>,
     /// Number of contents in `by_looks`.
     remembered: usize,
 }
@@ -65,9 +66,6 @@ pub enum Hint {
     Lost,
 }
 
-/// A file's size and time of change.
-type Looks = (u64, Time);
-
 struct Remembered {
     name: Vec<u8>,
     content: Content,
@@ -76,9 +74,9 @@ struct Remembered {
 impl<'a> Traces<'a> {
     /// Finds traces in `tree`. `may_have_digests`: the repository has a secret key.
     pub fn new(session: &'a Session, tree: Option<Arc<Tree>>, may_have_digests: bool) -> Self {
-        let known = Known {
+        let known = TraceMemory {
             tree,
-            ..Known::default()
+            ..TraceMemory::default()
         };
         Self {
             session,
@@ -111,7 +109,7 @@ impl<'a> Traces<'a> {
     /// the one of this name, or the only one. The caller is about to read `data_bytes` of the file.
     pub fn find(
         &self,
-        looks: Looks,
+        looks: SizeAndTime,
         data_bytes: u64,
         name: &[u8],
         progress: &Progress,
@@ -134,7 +132,7 @@ impl<'a> Traces<'a> {
     }
 
     /// Forgets contents of this size and time of change: one of them turned out to differ from its file.
-    pub fn forget(&self, looks: Looks) {
+    pub fn forget(&self, looks: SizeAndTime) {
         self.known.lock().by_looks.remove(&looks);
     }
 
@@ -143,7 +141,7 @@ impl<'a> Traces<'a> {
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn follow(&self, trace: &mut Ahead) -> Result<Option<Vec<ChunkRef>>> {
+    pub fn follow(&self, trace: &mut ContentCursor) -> Result<Option<Vec<ChunkRef>>> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
         while trace.peek().is_some() {
@@ -168,7 +166,7 @@ impl<'a> Traces<'a> {
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn vouch(&self, trace: &mut Ahead, bytes: &mut u64, until: u64) -> Result<bool> {
+    pub fn vouch(&self, trace: &mut ContentCursor, bytes: &mut u64, until: u64) -> Result<bool> {
         let mut vouched = None;
         while *bytes < until {
             let item = self.next(trace, &mut vouched)?;
@@ -185,7 +183,7 @@ impl<'a> Traces<'a> {
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn pass_hole(&self, trace: &mut Ahead, len: u64) -> Result<bool> {
+    pub fn pass_hole(&self, trace: &mut ContentCursor, len: u64) -> Result<bool> {
         let is_there = self.next(trace, &mut None)? == Some(Item::Hole { len });
         if is_there {
             trace.pass();
@@ -195,7 +193,11 @@ impl<'a> Traces<'a> {
 
     /// Returns the next hole of a trace, or data that can be counted on; `vouched` is the container that the session
     /// vouched for last.
-    fn next(&self, trace: &mut Ahead, vouched: &mut Option<ContainerId>) -> Result<Option<Item>> {
+    fn next(
+        &self,
+        trace: &mut ContentCursor,
+        vouched: &mut Option<ContainerId>,
+    ) -> Result<Option<Item>> {
         while let Some((depth, item)) = trace.peek() {
             let Some(chunk) = item.chunk() else {
                 return Ok(Some(item));
@@ -222,7 +224,7 @@ impl<'a> Traces<'a> {
     }
 }
 
-impl Known {
+impl TraceMemory {
     /// Remembers contents of large files, up to the limit, until the backup is cancelled.
     fn remember(
         &mut self,
@@ -241,8 +243,9 @@ impl Known {
                     && !entry.flags.has(Flags::CHANGED_WHILE_READ)
             });
             for entry in traced.take(REMEMBERED_MAX - self.remembered) {
+                let looks = SizeAndTime::from(&entry);
                 let Entry { name, content, .. } = entry;
-                let alike = self.by_looks.entry((entry.size, entry.mtime)).or_default();
+                let alike = self.by_looks.entry(looks).or_default();
                 if !alike.iter().any(|it| it.content.is_as(&content)) {
                     alike.push(Remembered { name, content });
                     self.remembered += 1;
@@ -252,7 +255,7 @@ impl Known {
         Ok(())
     }
 
-    fn choose(&self, looks: Looks, name: &[u8]) -> Option<&Content> {
+    fn choose(&self, looks: SizeAndTime, name: &[u8]) -> Option<&Content> {
         let alike = self.by_looks.get(&looks)?;
         if let [one] = &alike[..] {
             return Some(&one.content);

@@ -45,12 +45,12 @@ pub fn is_settled(options: &Options, before: &Entry, started_ns: u64) -> bool {
 /// The parent's entry of a file that is read.
 pub struct Before {
     pub entry: Box<Entry>,
-    looks: Looks,
+    looks: ParentMatch,
 }
 
 /// The kind of difference between an entry and the parent's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum ParentMatch {
     Changed,
     /// The entry looks the same, but may have changed without a sign.
     Doubtful,
@@ -61,20 +61,20 @@ enum Looks {
 impl Before {
     /// Wraps the parent's entry of a file that has changed.
     pub fn changed(entry: Entry) -> Self {
-        Self::new(entry, Looks::Changed)
+        Self::new(entry, ParentMatch::Changed)
     }
 
     /// Wraps the parent's entry of a file that may have changed without a sign.
     pub fn doubtful(entry: Entry) -> Self {
-        Self::new(entry, Looks::Doubtful)
+        Self::new(entry, ParentMatch::Doubtful)
     }
 
     /// Wraps the parent's entry of a file that has not changed, and some of whose chunks were moved or are lost.
     pub fn trusted(entry: Entry) -> Self {
-        Self::new(entry, Looks::Unchanged)
+        Self::new(entry, ParentMatch::Unchanged)
     }
 
-    fn new(entry: Entry, looks: Looks) -> Self {
+    fn new(entry: Entry, looks: ParentMatch) -> Self {
         Self {
             entry: entry.into(),
             looks,
@@ -86,10 +86,10 @@ impl Before {
         let content = || self.entry.content.clone();
         let looks = |entry: &Entry| (entry.size, entry.mtime, entry.inode);
         match self.looks {
-            Looks::Doubtful => Hint::Same(content()),
-            Looks::Unchanged => Hint::Lost,
-            Looks::Changed if looks(&self.entry) == looks(now) => Hint::Touched(content()),
-            Looks::Changed => Hint::Nothing,
+            ParentMatch::Doubtful => Hint::Same(content()),
+            ParentMatch::Unchanged => Hint::Lost,
+            ParentMatch::Changed if looks(&self.entry) == looks(now) => Hint::Touched(content()),
+            ParentMatch::Changed => Hint::Nothing,
         }
     }
 
@@ -97,8 +97,8 @@ impl Before {
     /// a sweep moves them.
     pub fn agrees_with(mut self, now: &mut Entry) -> bool {
         let agrees = match self.looks {
-            Looks::Changed => false,
-            Looks::Doubtful => {
+            ParentMatch::Changed => false,
+            ParentMatch::Doubtful => {
                 let is_same = self.entry.content.is_as(&now.content);
                 if is_same && now.content.digest.is_none() {
                     // The same bytes have the same digest.
@@ -106,7 +106,7 @@ impl Before {
                 }
                 is_same
             }
-            Looks::Unchanged => true,
+            ParentMatch::Unchanged => true,
         };
         if !agrees {
             return false;

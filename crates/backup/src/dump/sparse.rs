@@ -10,7 +10,7 @@ use onefold_store::ChunkReader;
 
 use super::tar::padding;
 use super::{HOLE_BYTES_MIN, ZEROS, failed};
-use crate::content::Ahead;
+use crate::content::ContentCursor;
 use crate::{Entry, Item, Result};
 
 /// Bytes of the map that are written at once.
@@ -102,7 +102,7 @@ fn each_stretch(
     reader: &mut ChunkReader,
     visit: &mut dyn FnMut(u64, u64) -> Result<()>,
 ) -> Result<()> {
-    let mut content = Ahead::new(&entry.content);
+    let mut content = ContentCursor::new(&entry.content);
     let (mut start, mut end) = (0, 0);
     while let Some((depth, item)) = content.peek() {
         if depth > 0 && matches!(item, Item::Chunk { .. }) {

@@ -13,7 +13,7 @@ use super::sparse::Sparse;
 use super::{LeftOut, Told, ZEROS, acl, failed, file, write_content};
 use crate::restore::links::Links;
 use crate::tree::Tree;
-use crate::way::{Step, Way};
+use crate::way::{Way, WayStep};
 use crate::{Entry, Kind, Result, Time, path};
 
 /// RAM for paths of files with several names, in bytes; further ones go to a temporary file.
@@ -49,18 +49,18 @@ pub fn tar(
         loop {
             let to = next.as_ref().map(|(at, _)| &at[..]);
             match way.step(to, reader)? {
-                Step::Into(name, entry) => {
+                WayStep::Into(name, entry) => {
                     way.enter(name, ());
                     if let Some(entry) = entry {
                         archive.add(way.path(), &entry, reader)?;
                     }
                 }
-                Step::Past(entry) => {
+                WayStep::Past(entry) => {
                     let path = path::join(way.path(), &entry.name);
                     archive.add(&path, &entry, reader)?;
                 }
-                Step::Left(_) => {}
-                Step::There => break,
+                WayStep::Left(_) => {}
+                WayStep::There => break,
             }
         }
         let Some((at, entry)) = next else {

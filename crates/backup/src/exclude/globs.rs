@@ -93,13 +93,13 @@ impl Globs {
 
 /// A glob's bytes, as a range in a longer string, and its rule.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct GlobSpan {
     start: u32,
     len: u32,
     rule: u32,
 }
 
-impl Place {
+impl GlobSpan {
     /// Appends to `bytes` by calling `append`, and returns the place of the new bytes. Patterns are below 4 GiB.
     fn of(bytes: &mut Vec<u8>, rule: u32, append: impl FnOnce(&mut Vec<u8>)) -> Self {
         let start = bytes.len();
@@ -132,7 +132,7 @@ fn counting(marked: u32, is_dir: bool) -> Option<u32> {
 #[derive(Clone, Default, Debug)]
 struct Literals {
     text: Vec<u8>,
-    all: Vec<Place>,
+    all: Vec<GlobSpan>,
     components_max: usize,
 }
 
@@ -141,14 +141,14 @@ impl Literals {
         let components = 1 + text.iter().filter(|b| **b == b'/').count();
         self.components_max = self.components_max.max(components);
         let append = |out: &mut Vec<u8>| out.extend_from_slice(text);
-        let place = Place::of(&mut self.text, marked(rule, folders_only), append);
+        let place = GlobSpan::of(&mut self.text, marked(rule, folders_only), append);
         self.all.push(place);
     }
 
     fn finish(&mut self) {
         let text = &self.text;
-        let is_of_folders = |place: &Place| counting(place.rule, false).is_none();
-        let rule = |place: &Place| counting(place.rule, true);
+        let is_of_folders = |place: &GlobSpan| counting(place.rule, false).is_none();
+        let rule = |place: &GlobSpan| counting(place.rule, true);
         // Among equal texts, the one with the last rule comes first.
         self.all.sort_unstable_by(|a, b| {
             let texts = a.of_what(text).cmp(b.of_what(text));

@@ -21,7 +21,7 @@ use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
-use crate::way::{Step, Way};
+use crate::way::{Way, WayStep};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// Removes everything from restored folders of the target that the snapshot's folders do not have; a dry run only
@@ -148,18 +148,18 @@ impl Deleting<'_> {
         self.current = None;
         loop {
             match self.way.step(to, reader)? {
-                Step::There => break,
-                Step::Left(level) => {
+                WayStep::There => break,
+                WayStep::Left(level) => {
                     let place = join(self.way.path_below_top(), &level.name);
                     self.shut_again(&place, level.state);
                 }
-                Step::Past(entry) => {
+                WayStep::Past(entry) => {
                     let folder = self.below(&entry);
                     let path = join(self.way.path(), &entry.name);
                     self.way.enter(entry.name, folder);
                     self.clear_empty(&path);
                 }
-                Step::Into(name, entry) => {
+                WayStep::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
                         None => Folder {

@@ -19,7 +19,7 @@ use super::window::{FirstName, Link, NamePlace, Special, State, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
-use crate::way::{Step, Way};
+use crate::way::{Way, WayStep};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// A file whose chunks did not all fit into the window, and the bytes of it that are planned.
@@ -130,16 +130,16 @@ impl<'a> Planner<'a> {
             self.look_ahead(reader, summary)?;
             let to = self.ahead.as_ref().map(|(folder, _)| &folder[..]);
             match self.way.step(to, reader)? {
-                Step::Into(name, entry) => self.enter(name, entry),
-                Step::Past(entry) => self.pass(entry, &mut window),
-                Step::Left(level) => {
+                WayStep::Into(name, entry) => self.enter(name, entry),
+                WayStep::Past(entry) => self.pass(entry, &mut window),
+                WayStep::Left(level) => {
                     let folder = level.state;
                     if folder.is_wanted && folder.number.is_none() {
                         let parent = self.number(&mut window);
                         folder.plan(&level.name, parent, &mut window);
                     }
                 }
-                Step::There => match self.ahead.take() {
+                WayStep::There => match self.ahead.take() {
                     Some((_, entry)) => self.entry(entry, &mut window, reader, summary)?,
                     None => {
                         self.progress.totals_known.store(true, Relaxed);

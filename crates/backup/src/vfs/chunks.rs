@@ -27,7 +27,7 @@ const THREADS: usize = 2;
 /// The chunks of all open files.
 pub struct Chunks {
     session: Session,
-    kept: Mutex<Kept>,
+    kept: Mutex<ChunkCache>,
     arrived: Condvar,
     readers: Mutex<Vec<ChunkReader>>,
     queue: Mutex<Queue>,
@@ -35,14 +35,14 @@ pub struct Chunks {
 }
 
 /// A chunk that is here, or on its way.
-enum Slot {
+enum CacheSlot {
     Here(Arc<[u8]>, u64),
     Coming,
 }
 
 #[derive(Default)]
-struct Kept {
-    slots: HashMap<Fingerprint, Slot>,
+struct ChunkCache {
+    slots: HashMap<Fingerprint, CacheSlot>,
     /// Chunks that are here, those not used for longest first.
     order: BTreeMap<u64, Fingerprint>,
     bytes: usize,
@@ -125,10 +125,10 @@ impl Chunks {
         let mut kept = self.kept.lock();
         loop {
             match kept.slots.get(chunk) {
-                Some(Slot::Coming) => self.arrived.wait(&mut kept),
-                Some(Slot::Here(..)) => return kept.touch(chunk),
+                Some(CacheSlot::Coming) => self.arrived.wait(&mut kept),
+                Some(CacheSlot::Here(..)) => return kept.touch(chunk),
                 None => {
-                    kept.slots.insert(*chunk, Slot::Coming);
+                    kept.slots.insert(*chunk, CacheSlot::Coming);
                     return None;
                 }
             }
@@ -219,9 +219,9 @@ impl Chunks {
     }
 }
 
-impl Kept {
+impl ChunkCache {
     fn touch(&mut self, chunk: &Fingerprint) -> Option<Arc<[u8]>> {
-        let Some(Slot::Here(bytes, used)) = self.slots.get_mut(chunk) else {
+        let Some(CacheSlot::Here(bytes, used)) = self.slots.get_mut(chunk) else {
             return None;
         };
         self.tick += 1;
@@ -236,31 +236,31 @@ impl Kept {
         if self.touch(chunk).is_some() || self.slots.contains_key(chunk) {
             return false;
         }
-        self.slots.insert(*chunk, Slot::Coming);
+        self.slots.insert(*chunk, CacheSlot::Coming);
         true
     }
 
     /// The chunk comes no more, if it has not come.
     fn give_up(&mut self, chunk: &Fingerprint) {
-        if let Some(Slot::Coming) = self.slots.get(chunk) {
+        if let Some(CacheSlot::Coming) = self.slots.get(chunk) {
             self.slots.remove(chunk);
         }
     }
 
     fn put(&mut self, chunk: Fingerprint, bytes: Arc<[u8]>) {
-        if let Some(Slot::Here(..)) = self.slots.get(&chunk) {
+        if let Some(CacheSlot::Here(..)) = self.slots.get(&chunk) {
             return;
         }
         while self.bytes + bytes.len() > KEPT_BYTES_MAX
             && let Some((_, oldest)) = self.order.pop_first()
         {
-            if let Some(Slot::Here(bytes, _)) = self.slots.remove(&oldest) {
+            if let Some(CacheSlot::Here(bytes, _)) = self.slots.remove(&oldest) {
                 self.bytes -= bytes.len();
             }
         }
         self.tick += 1;
         self.bytes += bytes.len();
         self.order.insert(self.tick, chunk);
-        self.slots.insert(chunk, Slot::Here(bytes, self.tick));
+        self.slots.insert(chunk, CacheSlot::Here(bytes, self.tick));
     }
 }

@@ -29,14 +29,14 @@ const SMALL_BYTES: u64 = 256 << 10;
 pub struct OpenFile {
     content: Content,
     size: u64,
-    place: Mutex<Place>,
+    place: Mutex<ReadPosition>,
     /// Keeps the snapshot readable, if it is forgotten meanwhile.
     _in_use: Arc<()>,
 }
 
 /// Where the file is read.
 #[derive(Default)]
-struct Place {
+struct ReadPosition {
     stretch: Arc<Stretch>,
     /// Where the read before ended.
     read_to: u64,
@@ -49,14 +49,14 @@ struct Place {
 /// Neighbouring pieces of a content.
 #[derive(Default)]
 struct Stretch {
-    pieces: Vec<Piece>,
+    pieces: Vec<ContentPiece>,
     start: u64,
     end: u64,
 }
 
 /// A chunk's part or a hole.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ContentPiece {
     start: u64,
     end: u64,
     /// None: a hole.
@@ -228,7 +228,7 @@ fn too_short(slice: &Slice) -> crate::Error {
 impl Stretch {
     /// The pieces from `at` on.
     fn read(content: &Content, at: u64, reader: &mut ChunkReader) -> Result<Self> {
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<ContentPiece> = Vec::new();
         visit_items_from(content, at, reader, &mut |met, _| {
             let (start, len, data) = match met {
                 Visit::Recipe(_) => return Ok(true),
@@ -236,7 +236,7 @@ impl Stretch {
                 Visit::Hole(start, len) => (start, len, None),
             };
             let end = start.saturating_add(len);
-            pieces.push(Piece { start, end, data });
+            pieces.push(ContentPiece { start, end, data });
             Ok(pieces.len() < PIECES_MAX)
         })?;
         Ok(Self {
@@ -251,7 +251,7 @@ impl Stretch {
     }
 
     /// Pieces from the one that `at` is in.
-    fn from(&self, at: u64) -> &[Piece] {
+    fn from(&self, at: u64) -> &[ContentPiece] {
         &self.pieces[self.pieces.partition_point(|piece| piece.end <= at)..]
     }
 
@@ -266,7 +266,7 @@ impl Stretch {
                 batch.push(slice.chunk);
                 bytes += slice.chunk.len as usize;
             }
-            let container = |piece: &Piece| piece.data.map(|slice| slice.chunk.container);
+            let container = |piece: &ContentPiece| piece.data.map(|slice| slice.chunk.container);
             let goes_on = wanted.get(i + 1).is_some_and(|next| {
                 container(next).is_none() || container(next) == batch.last().map(|c| c.container)
             });

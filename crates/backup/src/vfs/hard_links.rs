@@ -13,10 +13,10 @@ use crate::{Entry, Kind};
 /// Where the files are whose numbers are known to somebody.
 #[derive(Default)]
 pub struct HardLinks {
-    known: Mutex<HashMap<(u32, u64), Known>>,
+    known: Mutex<HashMap<(u32, u64), KnownFile>>,
 }
 
-struct Known {
+struct KnownFile {
     device: u64,
     inode: u64,
     position: Position,
@@ -43,7 +43,7 @@ impl HardLinks {
         };
         let mut known = self.known.lock();
         let (device, inode) = (entry.device, entry.inode);
-        let file = known.entry((snapshot, hash)).or_insert(Known {
+        let file = known.entry((snapshot, hash)).or_insert(KnownFile {
             device,
             inode,
             position,

@@ -20,7 +20,7 @@ const TOLD_MAX: usize = 4096;
 const ROW_BYTES: usize = 160;
 
 /// A name in a folder.
-pub struct Listed<'a> {
+pub struct ListedName<'a> {
     /// The name.
     pub name: &'a [u8],
     /// The file's number.
@@ -34,13 +34,13 @@ pub struct Listed<'a> {
 }
 
 /// An entry and the leaf that it stands in.
-struct Found {
+struct LeafEntry {
     snapshot: u32,
     position: Position,
     leaf: Arc<OpenLeaf>,
 }
 
-impl Found {
+impl LeafEntry {
     fn get(&self) -> Option<(&[u8], &Entry)> {
         self.leaf.get(self.position.entry as usize)
     }
@@ -226,7 +226,7 @@ impl Vfs {
             return Ok(self.shelves.lock().target(shelf).map(<[u8]>::to_vec));
         }
         let found = self.find(decoded)?;
-        let entry = found.as_ref().and_then(Found::entry);
+        let entry = found.as_ref().and_then(LeafEntry::entry);
         let link = entry.filter(|entry| entry.kind == Kind::Symlink);
         Ok(link.map(|entry| entry.target.clone()))
     }
@@ -237,7 +237,7 @@ impl Vfs {
     /// The leaf cannot be read.
     pub fn xattrs(&self, number: u64) -> Result<SharedXattrs> {
         let found = Number::decode(number).map_or(Ok(None), |number| self.find(number))?;
-        let entry = found.as_ref().and_then(Found::entry);
+        let entry = found.as_ref().and_then(LeafEntry::entry);
         Ok(entry.map(|entry| entry.xattrs.clone()).unwrap_or_default())
     }
 
@@ -305,7 +305,7 @@ impl Vfs {
         &self,
         number: u64,
         from: u64,
-        visit: &mut dyn FnMut(&Listed<'_>) -> Result<bool>,
+        visit: &mut dyn FnMut(&ListedName<'_>) -> Result<bool>,
     ) -> Result<Option<()>> {
         let Some(decoded) = Number::decode(number) else {
             return Ok(None);
@@ -335,7 +335,7 @@ impl Vfs {
                     entry: at.entry + 1,
                     ..at
                 };
-                let goes_on = visit(&Listed {
+                let goes_on = visit(&ListedName {
                     name: &entry.name,
                     number: HardLinks::number(snapshot, at, entry).encode(),
                     kind: entry.kind,
@@ -359,14 +359,14 @@ impl Vfs {
         &self,
         shelf: u64,
         from: u64,
-        visit: &mut dyn FnMut(&Listed<'_>) -> Result<bool>,
+        visit: &mut dyn FnMut(&ListedName<'_>) -> Result<bool>,
     ) -> Result<Option<()>> {
         let Some(listed) = self.shelves.lock().list(shelf, from) else {
             return Ok(None);
         };
         for (place, name, number) in listed {
             let is_link = matches!(number, Number::Shelf(number) if self.shelves.lock().target(number).is_some());
-            let goes_on = visit(&Listed {
+            let goes_on = visit(&ListedName {
                 name: &name,
                 number: number.encode(),
                 kind: if is_link { Kind::Symlink } else { Kind::Dir },
@@ -384,7 +384,7 @@ impl Vfs {
     ///
     /// # Errors
     /// A recipe chunk cannot be read.
-    pub fn listed(&self, listed: &Listed<'_>) -> Result<Option<Attributes>> {
+    pub fn listed(&self, listed: &ListedName<'_>) -> Result<Option<Attributes>> {
         match listed.entry {
             None => self.attributes(listed.number),
             Some((snapshot, position, entry)) => {
@@ -395,7 +395,7 @@ impl Vfs {
     }
 
     /// The caller was told the number of a file that was listed, and [forgets](Self::forget) it some time.
-    pub fn told(&self, listed: &Listed<'_>) {
+    pub fn told(&self, listed: &ListedName<'_>) {
         if let Some((snapshot, position, entry)) = listed.entry {
             self.hard_links.meet(snapshot, position, entry);
         }
@@ -429,7 +429,7 @@ impl Vfs {
     }
 
     /// The entry with this number, with its leaf.
-    fn find(&self, number: Number) -> Result<Option<Found>> {
+    fn find(&self, number: Number) -> Result<Option<LeafEntry>> {
         let (snapshot, position) = match number {
             Number::Entry(snapshot, position) => (snapshot, position),
             Number::Linked(snapshot, hash) => match self.hard_links.position(snapshot, hash) {
@@ -440,7 +440,7 @@ impl Vfs {
         };
         let tree = self.tree(snapshot)?;
         let leaf = self.leaf(&tree, position.leaf as usize)?;
-        Ok(leaf.map(|leaf| Found {
+        Ok(leaf.map(|leaf| LeafEntry {
             snapshot,
             position,
             leaf,

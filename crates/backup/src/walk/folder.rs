@@ -15,12 +15,14 @@ use onefold_io::unless_interrupted;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::key::{Folder, Key};
-use super::names::{Listed, ListedAs, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names};
+use super::key::{FolderPath, Key};
+use super::names::{
+    FolderName, ListedAs, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names,
+};
 use super::opened::{self, Opened};
-use super::put_off::{Kept, Subfolder};
-use super::schedule::{Done, Shared};
-use super::{Found, Options, Piece, Role, Select};
+use super::put_off::{PutOffNames, Subfolder};
+use super::schedule::{Shared, TaskResult};
+use super::{FolderPart, Options, Role, Select, WalkedEntry};
 use crate::exclude::Ignore;
 use crate::meta::Stat;
 use crate::{Error, Flags, Kind, path};
@@ -32,7 +34,7 @@ const PASS_STRIDE: u64 = 1 << 32;
 
 /// Work for a thread of the walk: to list a folder, or to call `stat` on some of its names.
 pub(super) struct Task {
-    step: Step,
+    step: FolderStep,
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
     /// Device of the file system to stay on.
@@ -41,28 +43,28 @@ pub(super) struct Task {
     is_flagged: bool,
 }
 
-enum Step {
+enum FolderStep {
     /// Open this name in its parent (none: the root) and list it.
     Open(Option<(Arc<OwnedFd>, Vec<u8>)>),
     /// List on after this name.
     List(Arc<OwnedFd>, Vec<u8>),
     /// Call `stat` on these names.
-    Stat(Arc<OwnedFd>, Vec<Listed>),
+    Stat(Arc<OwnedFd>, Vec<FolderName>),
     /// Look at this name, which lies elsewhere.
     Moved(Vec<u8>),
     /// Look into these subfolders; the task's key names the first one.
-    Descend(Arc<OwnedFd>, Kept),
+    Descend(Arc<OwnedFd>, PutOffNames),
 }
 
 impl Task {
     pub fn root(select: Arc<Select>) -> (Key, Task) {
         (
             Key {
-                folder: Folder::default(),
+                folder: FolderPath::default(),
                 piece: 0,
             },
             Task {
-                step: Step::Open(None),
+                step: FolderStep::Open(None),
                 select,
                 ignore: None,
                 device: None,
@@ -71,13 +73,13 @@ impl Task {
         )
     }
 
-    pub fn run(self, key: &Key, options: &Options, shared: &Shared) -> Done {
+    pub fn run(self, key: &Key, options: &Options, shared: &Shared) -> TaskResult {
         let folder = match &self.step {
             // The key of such a task names a subfolder.
-            Step::Descend(..) => key.folder.above().path(),
+            FolderStep::Descend(..) => key.folder.above().path(),
             _ => key.folder.path(),
         };
-        let mut look = Look {
+        let mut look = FolderVisit {
             key,
             options,
             shared,
@@ -92,16 +94,18 @@ impl Task {
             next: Vec::new(),
         };
         let result = match self.step {
-            Step::Open(place) => look.open(place),
-            Step::List(dir, after) => look.list(&dir, Some(after)),
-            Step::Moved(name) => look.moved(name),
-            Step::Stat(dir, names) => {
+            FolderStep::Open(place) => look.open(place),
+            FolderStep::List(dir, after) => look.list(&dir, Some(after)),
+            FolderStep::Moved(name) => look.moved(name),
+            FolderStep::Stat(dir, names) => {
                 look.stat_all(dir.clone(), names);
                 let subfolders = std::mem::take(&mut look.subfolders);
                 look.put_off(&key.folder, &dir, &subfolders);
                 Ok(())
             }
-            Step::Descend(dir, kept) => return look.descend_later(dir, shared.put_off.take(kept)),
+            FolderStep::Descend(dir, kept) => {
+                return look.descend_later(dir, shared.put_off.take(kept));
+            }
         };
         match result {
             Err(Errno::NOENT) if look.may_be_gone() => {}
@@ -112,15 +116,15 @@ impl Task {
             let subfolders = std::mem::take(&mut look.subfolders);
             look.look_into(&key.folder, &dir, subfolders);
         }
-        Done {
+        TaskResult {
             piece: Some(look.piece),
             next: look.next,
         }
     }
 }
 
-pub(super) fn empty(folder: Arc<[u8]>) -> Piece {
-    Piece {
+pub(super) fn empty(folder: Arc<[u8]>) -> FolderPart {
+    FolderPart {
         folder,
         dir: None,
         found: Vec::new(),
@@ -140,7 +144,7 @@ struct Seen {
     is_kept: bool,
 }
 
-struct Look<'a> {
+struct FolderVisit<'a> {
     key: &'a Key,
     options: &'a Options,
     shared: &'a Shared,
@@ -152,13 +156,13 @@ struct Look<'a> {
     is_below_left_out: Option<bool>,
     /// Name on disk of the single name that is looked at, if that differs.
     own_name: Option<Box<[u8]>>,
-    piece: Piece,
+    piece: FolderPart,
     /// Subfolders to look into with the same options as this folder.
     subfolders: Vec<Subfolder>,
     next: Vec<(Key, Task)>,
 }
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     fn open(&mut self, place: Option<(Arc<OwnedFd>, Vec<u8>)>) -> Result<(), Errno> {
         if self.select.leads_to_moved() {
             self.look_at_moved();
@@ -191,7 +195,7 @@ impl Look<'_> {
                 .select
                 .children
                 .keys()
-                .map(|name| Listed::given(name))
+                .map(|name| FolderName::given(name))
                 .collect();
             self.stat_all(dir, names);
             return Ok(());
@@ -248,7 +252,7 @@ impl Look<'_> {
         self.add_named(&mut names, after.as_deref(), last.as_deref());
         if let Some(last) = last {
             let pass = self.key.piece / PASS_STRIDE + 1;
-            let task = self.task(Step::List(dir.clone(), last));
+            let task = self.task(FolderStep::List(dir.clone(), last));
             self.next.push((
                 Key {
                     folder: self.key.folder.clone(),
@@ -267,7 +271,7 @@ impl Look<'_> {
         while rest.peek().is_some() {
             piece += 1;
             let names = rest.by_ref().take(PIECE_NAMES).collect();
-            let task = self.task(Step::Stat(dir.clone(), names));
+            let task = self.task(FolderStep::Stat(dir.clone(), names));
             self.next.push((
                 Key {
                     folder: self.key.folder.clone(),
@@ -282,18 +286,18 @@ impl Look<'_> {
 
     /// Adds names that the user gave, whether they are listed or not, so that a wrong name is reported. `names` are
     /// those behind `after`, and up to `last`, unless they are all.
-    fn add_named(&self, names: &mut Vec<Listed>, after: Option<&[u8]>, last: Option<&[u8]>) {
+    fn add_named(&self, names: &mut Vec<FolderName>, after: Option<&[u8]>, last: Option<&[u8]>) {
         let is_here = |name: &[u8]| {
             after.is_none_or(|after| name > after) && last.is_none_or(|last| name <= last)
         };
         for name in self.select.children.keys().filter(|name| is_here(name)) {
             if let Err(place) = names.binary_search_by(|there| there.name.cmp(name)) {
-                names.insert(place, Listed::given(name));
+                names.insert(place, FolderName::given(name));
             }
         }
     }
 
-    fn task(&self, step: Step) -> Task {
+    fn task(&self, step: FolderStep) -> Task {
         Task {
             step,
             select: self.select.clone(),
@@ -303,7 +307,7 @@ impl Look<'_> {
         }
     }
 
-    fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<Listed>) {
+    fn stat_all(&mut self, dir: Arc<OwnedFd>, names: Vec<FolderName>) {
         let mut by_inode: Vec<usize> = (0..names.len()).collect();
         by_inode.sort_unstable_by_key(|&i| names[i].inode);
         let opens = self.options.open_files > 0
@@ -320,7 +324,7 @@ impl Look<'_> {
     }
 
     /// Calls `stat` on a name. If `opens`, files are opened for it, except those whose names are left out.
-    fn look_at(&self, dir: &OwnedFd, listed: &Listed, opens: bool) -> Seen {
+    fn look_at(&self, dir: &OwnedFd, listed: &FolderName, opens: bool) -> Seen {
         let name = &listed.name;
         if opens
             && listed.listed_as == ListedAs::File
@@ -349,7 +353,7 @@ impl Look<'_> {
         }
     }
 
-    fn found(&mut self, dir: &Arc<OwnedFd>, listed: Listed, seen: Seen) {
+    fn found(&mut self, dir: &Arc<OwnedFd>, listed: FolderName, seen: Seen) {
         let name = listed.name;
         let Seen {
             stat,
@@ -372,7 +376,7 @@ impl Look<'_> {
                 let error = Error::io("stat", &path, e);
                 self.piece.errors.push((path, error));
                 if select.whole && e != Errno::NOENT {
-                    self.piece.found.push(Found {
+                    self.piece.found.push(WalkedEntry {
                         name,
                         stat: Stat::unknown(),
                         flags: Flags::UNREADABLE,
@@ -423,7 +427,7 @@ impl Look<'_> {
             }
             self.descend(dir, &name, &stat, is_out, flags);
         }
-        self.piece.found.push(Found {
+        self.piece.found.push(WalkedEntry {
             name,
             stat,
             flags,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Place of a piece in the walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Key {
-    pub folder: Folder,
+    pub folder: FolderPath,
     pub piece: u64,
 }
 
@@ -27,17 +27,17 @@ impl PartialOrd for Key {
 
 /// A folder: its name in the one above it; `None` is the root.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Folder(Option<Arc<Node>>);
+pub(super) struct FolderPath(Option<Arc<Node>>);
 
 #[derive(Debug)]
 struct Node {
-    above: Folder,
+    above: FolderPath,
     name: Box<[u8]>,
     /// Number of folders above it.
     depth: usize,
 }
 
-impl Folder {
+impl FolderPath {
     /// Returns the folder `name` in this one.
     pub fn child(&self, name: &[u8]) -> Self {
         Self(Some(Arc::new(Node {
@@ -82,7 +82,7 @@ impl Folder {
 }
 
 /// Folders are in the order that [`order`](crate::path::order) gives their paths.
-impl Ord for Folder {
+impl Ord for FolderPath {
     fn cmp(&self, other: &Self) -> Ordering {
         let (own, others) = (self.depth(), other.depth());
         let mut order = own.cmp(&others);
@@ -99,19 +99,19 @@ impl Ord for Folder {
     }
 }
 
-impl PartialOrd for Folder {
+impl PartialOrd for FolderPath {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Folder {
+impl PartialEq for FolderPath {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Folder {}
+impl Eq for FolderPath {}
 
 /// Nodes are dropped one after another, without recursion: a tree may be deeper than the stack.
 impl Drop for Node {
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
     use crate::path;
 
-    fn folder(path: &[u8]) -> Folder {
+    fn folder(path: &[u8]) -> FolderPath {
         let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty());
-        names.fold(Folder::default(), |folder, name| folder.child(name))
+        names.fold(FolderPath::default(), |folder, name| folder.child(name))
     }
 
     proptest! {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_folder_may_be_deeper_than_the_stack() {
-        let mut deep = Folder::default();
+        let mut deep = FolderPath::default();
         for _ in 0..1_000_000 {
             deep = deep.child(b"a");
         }

@@ -12,13 +12,13 @@ use rustix::io::Errno;
 
 /// Names that one pass over a folder keeps, in bytes with overhead.
 pub const PASS_BYTES_MAX: usize = 8 << 20;
-pub const NAME_OVERHEAD_BYTES: usize = size_of::<Listed>();
+pub const NAME_OVERHEAD_BYTES: usize = size_of::<FolderName>();
 /// Names that are listed between two questions whether the caller still wants them: a listing may have no end.
 const NAMES_UNASKED: usize = 1024;
 
 /// A name in a folder's listing.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Listed {
+pub struct FolderName {
     pub name: Vec<u8>,
     pub inode: u64,
     /// Kind of the name, as far as the listing says.
@@ -44,7 +44,7 @@ impl From<FileType> for ListedAs {
     }
 }
 
-impl Listed {
+impl FolderName {
     /// Makes a name that the user gave.
     pub fn given(name: &[u8]) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Listed {
 /// Names of a folder, in order.
 pub struct Listing {
     /// Names of one pass.
-    pub names: Vec<Listed>,
+    pub names: Vec<FolderName>,
     /// Whether more names follow.
     pub more: bool,
     /// Error that ended the listing too early.
@@ -109,7 +109,7 @@ pub fn sorted_names(
 /// Gives all names of a folder, one after another, in order.
 pub struct SortedNames {
     bytes_max: usize,
-    names: Peekable<IntoIter<Listed>>,
+    names: Peekable<IntoIter<FolderName>>,
     /// Last name of the pass before.
     last: Option<Vec<u8>>,
     /// Whether more names follow this pass.
@@ -142,7 +142,7 @@ impl SortedNames {
             self.last = listing.names.last().map(|last| last.name.clone());
             self.names = listing.names.into_iter().peekable();
         }
-        let is_due = |listed: &Listed| last.is_none_or(|last| &listed.name[..] <= last);
+        let is_due = |listed: &FolderName| last.is_none_or(|last| &listed.name[..] <= last);
         Ok(self.names.next_if(is_due).map(|listed| listed.name))
     }
 }
@@ -151,7 +151,7 @@ impl SortedNames {
 struct Pass<'a> {
     after: Option<&'a [u8]>,
     bytes_max: usize,
-    names: Vec<Listed>,
+    names: Vec<FolderName>,
     bytes: usize,
     /// Last name that may belong to this pass; names behind it are for the next one.
     ceiling: Option<Vec<u8>>,
@@ -178,7 +178,7 @@ impl<'a> Pass<'a> {
             return;
         }
         self.bytes += name.len() + NAME_OVERHEAD_BYTES;
-        self.names.push(Listed {
+        self.names.push(FolderName {
             name: name.to_vec(),
             inode,
             listed_as,

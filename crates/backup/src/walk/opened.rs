@@ -38,7 +38,7 @@ pub(crate) struct OpenFiles(Arc<AtomicUsize>);
 pub struct Opened {
     fd: OwnedFd,
     /// Place among the open files, given back when this is dropped.
-    _place: Place,
+    _place: OpenFilePermit,
 }
 
 impl Opened {
@@ -50,9 +50,9 @@ impl Opened {
 
 /// A place among the files that may be open.
 #[derive(Debug)]
-pub(crate) struct Place(OpenFiles);
+pub(crate) struct OpenFilePermit(OpenFiles);
 
-impl Drop for Place {
+impl Drop for OpenFilePermit {
     fn drop(&mut self) {
         self.0.0.fetch_add(1, Relaxed);
     }
@@ -64,14 +64,14 @@ impl OpenFiles {
     }
 
     /// Takes a place for one more file; `None` where no place is left.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<OpenFilePermit> {
         let take = |left: usize| left.checked_sub(1);
         let taken = self.0.fetch_update(Relaxed, Relaxed, take);
-        taken.is_ok().then(|| Place(self.clone()))
+        taken.is_ok().then(|| OpenFilePermit(self.clone()))
     }
 }
 
-impl Place {
+impl OpenFilePermit {
     /// Returns the `stat` of `name` in `dir`, and the open file, if it is a small one; `None` where it cannot be
     /// opened.
     pub fn open(self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {

@@ -28,14 +28,14 @@ struct State {
 }
 
 /// Names that were put off, or their place in the file.
-pub(super) enum Kept {
+pub(super) enum PutOffNames {
     Ram(Vec<u8>),
     File { start: u64, bytes: usize },
 }
 
 impl PutOff {
     /// Keeps `names` for later.
-    pub fn put(&self, names: &[Subfolder]) -> Kept {
+    pub fn put(&self, names: &[Subfolder]) -> PutOffNames {
         let bytes = encode(names);
         let mut state = self.0.lock();
         if state.ram_bytes + bytes.len() > RAM_BYTES_MAX
@@ -44,18 +44,18 @@ impl PutOff {
             return kept;
         }
         state.ram_bytes += bytes.len();
-        Kept::Ram(bytes)
+        PutOffNames::Ram(bytes)
     }
 
     /// Gives names back. Errors: the temporary file cannot be read.
-    pub fn take(&self, kept: Kept) -> onefold_io::Result<Vec<Subfolder>> {
+    pub fn take(&self, kept: PutOffNames) -> onefold_io::Result<Vec<Subfolder>> {
         let mut state = self.0.lock();
         let bytes = match kept {
-            Kept::Ram(bytes) => {
+            PutOffNames::Ram(bytes) => {
                 state.ram_bytes -= bytes.len();
                 bytes
             }
-            Kept::File { start, bytes } => state.read(start, bytes)?,
+            PutOffNames::File { start, bytes } => state.read(start, bytes)?,
         };
         Ok(decode(&bytes))
     }
@@ -63,7 +63,7 @@ impl PutOff {
 
 impl State {
     /// Writes to the file; `None` where there is no room for it.
-    fn write(&mut self, bytes: &[u8]) -> Option<Kept> {
+    fn write(&mut self, bytes: &[u8]) -> Option<PutOffNames> {
         if self.file.is_none() {
             self.file = Some(Scratch::create().ok()?);
         }
@@ -71,7 +71,7 @@ impl State {
         self.file.as_ref()?.write_at(bytes, start).ok()?;
         self.end += bytes.len() as u64;
         self.pieces += 1;
-        Some(Kept::File {
+        Some(PutOffNames::File {
             start,
             bytes: bytes.len(),
         })
@@ -134,7 +134,7 @@ mod tests {
         // The second round shows that names which were taken back make room.
         for _ in 0..2 {
             let kept: Vec<_> = (0..20).map(|piece| put_off.put(&names(piece))).collect();
-            let in_ram = |kept: &&Kept| matches!(kept, Kept::Ram(_));
+            let in_ram = |kept: &&PutOffNames| matches!(kept, PutOffNames::Ram(_));
             assert!((1..20).contains(&kept.iter().filter(in_ram).count()));
             for (piece, kept) in kept.into_iter().enumerate() {
                 assert_eq!(put_off.take(kept).unwrap(), names(piece));

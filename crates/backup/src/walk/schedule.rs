@@ -16,7 +16,7 @@ use super::folder::Task;
 use super::key::Key;
 use super::opened::OpenFiles;
 use super::put_off::PutOff;
-use super::{Found, Options, Piece};
+use super::{FolderPart, Options, WalkedEntry};
 use crate::open_files;
 
 /// Most entries that may wait for the consumer.
@@ -31,20 +31,20 @@ const FILE_ENTRIES_MAX: usize = 32;
 const ASKING: Duration = Duration::from_millis(100);
 
 /// Result of a task: a piece, or nothing yet, and the tasks that follow from it.
-pub(super) struct Done {
-    pub piece: Option<Piece>,
+pub(super) struct TaskResult {
+    pub piece: Option<FolderPart>,
     pub next: Vec<(Key, Task)>,
 }
 
-enum Slot {
+enum TaskSlot {
     Waiting(Box<Task>),
     Running,
     /// A piece that is ready, and the entries that it counts as.
-    Ready(Box<Piece>, usize),
+    Ready(Box<FolderPart>, usize),
 }
 
 struct State {
-    slots: BTreeMap<Key, Slot>,
+    slots: BTreeMap<Key, TaskSlot>,
     waiting: BTreeSet<Key>,
     ahead: usize,
 }
@@ -53,7 +53,7 @@ impl State {
     /// Whether the next piece is ready.
     fn is_ready(&self) -> bool {
         let first = self.slots.first_key_value();
-        matches!(first, Some((_, Slot::Ready(..))))
+        matches!(first, Some((_, TaskSlot::Ready(..))))
     }
 
     /// Whether no ready piece comes before the result of the first waiting task: the consumer is about to wait for it,
@@ -61,7 +61,7 @@ impl State {
     fn is_wanted_soon(&self) -> bool {
         self.waiting.first().is_some_and(|first| {
             let mut before = self.slots.range(..first);
-            !before.any(|(_, slot)| matches!(slot, Slot::Ready(..)))
+            !before.any(|(_, slot)| matches!(slot, TaskSlot::Ready(..)))
         })
     }
 }
@@ -91,7 +91,7 @@ pub(super) struct Schedule {
 impl Schedule {
     pub fn new((key, task): (Key, Task), open_files: OpenFiles) -> Self {
         let state = State {
-            slots: BTreeMap::from([(key.clone(), Slot::Waiting(Box::new(task)))]),
+            slots: BTreeMap::from([(key.clone(), TaskSlot::Waiting(Box::new(task)))]),
             waiting: BTreeSet::from([key]),
             ahead: 0,
         };
@@ -112,12 +112,12 @@ impl Schedule {
     }
 
     /// Returns the next piece in order; `None` at the end, or soon after `is_over` returns true.
-    pub fn next(&self, is_over: &dyn Fn() -> bool) -> Option<Piece> {
+    pub fn next(&self, is_over: &dyn Fn() -> bool) -> Option<FolderPart> {
         let mut state = self.state.lock();
         loop {
             let mut first = state.slots.first_entry()?;
-            if let Slot::Ready(..) = first.get_mut() {
-                let Slot::Ready(piece, weight) = first.remove() else {
+            if let TaskSlot::Ready(..) = first.get_mut() {
+                let TaskSlot::Ready(piece, weight) = first.remove() else {
                     unreachable!("it was ready")
                 };
                 let were_many = state.ahead > AHEAD_ENTRIES_FEW;
@@ -166,8 +166,8 @@ impl Schedule {
                 && let Some(key) = state.waiting.pop_first()
             {
                 self.shared.waiting.store(state.waiting.len(), Relaxed);
-                let slot = state.slots.insert(key.clone(), Slot::Running);
-                let Some(Slot::Waiting(task)) = slot else {
+                let slot = state.slots.insert(key.clone(), TaskSlot::Running);
+                let Some(TaskSlot::Waiting(task)) = slot else {
                     unreachable!("a waiting key has a waiting task")
                 };
                 return Some((key, *task));
@@ -176,7 +176,7 @@ impl Schedule {
         }
     }
 
-    fn finish(&self, key: Key, done: Done) {
+    fn finish(&self, key: Key, done: TaskResult) {
         let ready = done.piece.map(|piece| {
             let weight = self.weight(&piece);
             (Box::new(piece), weight)
@@ -188,12 +188,12 @@ impl Schedule {
         let more = done.next.len();
         for (key, task) in done.next {
             state.waiting.insert(key.clone());
-            state.slots.insert(key, Slot::Waiting(Box::new(task)));
+            state.slots.insert(key, TaskSlot::Waiting(Box::new(task)));
         }
         self.shared.waiting.store(state.waiting.len(), Relaxed);
         if let Some((piece, weight)) = ready {
             state.ahead += weight;
-            state.slots.insert(key, Slot::Ready(piece, weight));
+            state.slots.insert(key, TaskSlot::Ready(piece, weight));
         }
         if is_first {
             self.ready.notify_one();
@@ -206,9 +206,9 @@ impl Schedule {
         }
     }
 
-    fn weight(&self, piece: &Piece) -> usize {
+    fn weight(&self, piece: &FolderPart) -> usize {
         let bytes = piece.folder.len() + piece.ignore_bytes;
-        let is_open = |found: &&Found| found.opened.is_some();
+        let is_open = |found: &&WalkedEntry| found.opened.is_some();
         self.shared.folder_entries
             + piece.found.len()
             + piece.found.iter().filter(is_open).count() * self.shared.file_entries
@@ -311,7 +311,7 @@ mod tests {
             most = most.max(schedule.state.lock().waiting.len());
             while matches!(
                 schedule.state.lock().slots.first_key_value(),
-                Some((_, Slot::Ready(..)))
+                Some((_, TaskSlot::Ready(..)))
             ) {
                 let piece = schedule.next(&|| false).expect("a piece");
                 assert!(piece.errors.is_empty());

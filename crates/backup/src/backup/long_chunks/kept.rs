@@ -5,7 +5,7 @@
 
 use onefold_store::{ChunkReader, Session};
 
-use super::{NewChunk, Part, Place};
+use super::{NewChunk, ParentPart, Part};
 use crate::Result;
 
 /// Block of comparison, in bytes: databases and disks change pages of this size.
@@ -19,19 +19,19 @@ const PARTS_MAX: usize = 64;
 /// it, or too many.
 pub(super) fn kept(
     new: &NewChunk<'_>,
-    former: &[Place],
+    former: &[ParentPart],
     session: &Session,
     reader: &mut ChunkReader,
 ) -> Result<Option<Vec<Part>>> {
-    let overlap = |(at, slice): &Place| {
+    let overlap = |(at, slice): &ParentPart| {
         let end = (at + u64::from(slice.len)).min(new.place.end);
         (*at).max(new.place.start)..end
     };
-    let is_candidate = |place: &&Place| {
+    let is_candidate = |place: &&ParentPart| {
         let common = overlap(place);
         common.end >= common.start + KEPT_BYTES_MIN as u64 && session.holds(&place.1.chunk)
     };
-    let candidates: Vec<&Place> = former.iter().filter(is_candidate).collect();
+    let candidates: Vec<&ParentPart> = former.iter().filter(is_candidate).collect();
     let mut parts = Vec::new();
     for of_chunk in candidates.chunk_by(|a, b| a.1.chunk == b.1.chunk) {
         let old = match reader.read(&of_chunk[0].1.chunk) {

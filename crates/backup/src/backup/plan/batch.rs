@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Planned, STEP_BYTES};
-use crate::backup::source::{FILES_LIKELY, JOB_BYTES, JOB_FILES, LARGE_BYTES, Wanted};
+use crate::backup::source::{FILES_LIKELY, JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallFiles};
 use crate::meta::Stat;
 use crate::open_files;
 use crate::walk::opened::Opened;
@@ -45,7 +45,7 @@ impl OpenBytes {
     }
 
     /// Bytes that this job counts as because of its open files.
-    pub fn of_job(&self, wanted: &Wanted) -> usize {
+    pub fn of_job(&self, wanted: &SmallFiles) -> usize {
         let files = (wanted.opened() * self.file).min(OPEN_BYTES_MAX);
         files.max(wanted.dirs() * self.dir)
     }
@@ -103,7 +103,7 @@ impl Entries {
 #[derive(Default)]
 pub(super) struct Batch {
     entries: Entries,
-    wanted: Wanted,
+    wanted: SmallFiles,
     /// Bytes of the files to read.
     file_bytes: u64,
     /// Heap bytes of the entries, and bytes of the folders' paths, which live as long.
@@ -153,11 +153,11 @@ impl Batch {
         self.file_bytes
     }
 
-    pub fn wanted(&self) -> &Wanted {
+    pub fn wanted(&self) -> &SmallFiles {
         &self.wanted
     }
 
-    pub fn into_parts(self) -> (Entries, Wanted) {
+    pub fn into_parts(self) -> (Entries, SmallFiles) {
         (self.entries, self.wanted)
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use super::{Failed, Planner, Whereabouts};
+use super::{FailedEntry, Planner, Whereabouts};
 use crate::meta::{link_target, xattrs_at, xattrs_error};
 use crate::{Content, Entry, Error, Flags, Kind, path};
 
@@ -15,11 +15,11 @@ impl Planner<'_> {
         whereabouts: Whereabouts<'_>,
         folder: &[u8],
         mut entry: Entry,
-    ) -> Result<Entry, Box<Failed>> {
+    ) -> Result<Entry, Box<FailedEntry>> {
         let Whereabouts { dir, own_name, .. } = whereabouts;
         let failed = |entry: Entry, e: Errno, why: &dyn Fn(&[u8]) -> Error| {
             let path = path::join(folder, &entry.name);
-            Box::new(Failed {
+            Box::new(FailedEntry {
                 error: why(&path),
                 path,
                 entry: (e != Errno::NOENT).then_some(entry),

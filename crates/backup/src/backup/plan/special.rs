@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::{Batch, ContentFrom, Entries, Gone, Job, Planned, Planner, Step};
+use super::{Batch, ContentFrom, Entries, Gone, Job, PlanStep, Planned, Planner};
 use crate::backup::parts::{ahead_bytes, large_channel};
 use crate::backup::source::Work;
 use crate::meta::Stat;
@@ -42,7 +42,7 @@ impl Planner<'_> {
             link: None,
         };
         let (parts, receiver) = large_channel(self.ahead);
-        let step = Step::Entries {
+        let step = PlanStep::Entries {
             entries: Entries::one(folder, planned),
             job: Job::Large {
                 parts: receiver,

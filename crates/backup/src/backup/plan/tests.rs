@@ -10,7 +10,7 @@ use crate::walk;
 use onefold_chunk::fixed::Fixed;
 
 /// Returns all steps of a backup of `folder`.
-fn steps(folder: &std::path::Path) -> Vec<Step> {
+fn steps(folder: &std::path::Path) -> Vec<PlanStep> {
     let dir: Arc<dyn Dir> = Arc::new(MemDir::default());
     let mut init = InitOptions::new("test", 1);
     init.encryption = Encryption::None;
@@ -25,7 +25,7 @@ fn steps(folder: &std::path::Path) -> Vec<Step> {
         owners: &Owners::of(b"", b""),
         budget: &budget,
         large_budget: &budget,
-        ahead: &Ahead::new(usize::MAX / 2),
+        ahead: &LargeFileQueue::new(usize::MAX / 2),
         buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
         open_bytes: OpenBytes::of(32 << 20),
         progress: &Progress::default(),
@@ -60,7 +60,7 @@ fn a_step_takes_of_the_budget_what_its_entries_have_with_them() {
     }
     let mut links = 0;
     for step in steps(folder.path()) {
-        let Step::Entries {
+        let PlanStep::Entries {
             entries,
             budget_bytes,
             ..

@@ -10,7 +10,7 @@ use onefold_chunk::by_name;
 use onefold_io::os::cached_bytes;
 use rustix::fs::Advice;
 
-use super::super::ahead::Ahead;
+use super::super::ahead::LargeFileQueue;
 use super::super::parts::{FILE_BYTES_AHEAD, large_channel};
 use super::*;
 use crate::Progress;
@@ -29,7 +29,7 @@ fn read(
     let cutter = Arc::new(Mutex::new(Cutter::new(chunker)));
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let queues = Queues { cold, cached };
-    let (parts, received) = large_channel(&Ahead::new(FILE_BYTES_AHEAD));
+    let (parts, received) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
     let turns = Turns::new(2);
     std::thread::scope(|scope| {
         for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
@@ -48,7 +48,7 @@ fn read(
             let (mut chunks, mut mapped) = (Vec::new(), 0);
             while let Ok(part) = received.recv(|| false) {
                 if let LargePart::Segment(segment, _) = part {
-                    let Done::Cut(segment) = segment.recv().unwrap() else {
+                    let SegmentResult::Cut(segment) = segment.recv().unwrap() else {
                         panic!("there was no trace");
                     };
                     let Some(held) = segment.held else { continue };
@@ -193,7 +193,7 @@ fn behind_the_end_nothing_is_digested() {
                 after,
                 done,
             });
-            let Ok(Done::Cut(segment)) = segment.recv() else {
+            let Ok(SegmentResult::Cut(segment)) = segment.recv() else {
                 panic!("it was cut");
             };
             (segment.chunks.is_empty(), segment.digest.is_some())

@@ -4,14 +4,16 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::{FileEnd, JOB_XATTRS_BYTES_MAX, Part, Reader, SmallDone, SmallFile, Wanted, pieces};
+use super::{
+    FileEnd, JOB_XATTRS_BYTES_MAX, Part, Reader, SmallDone, SmallFile, SmallFiles, pieces,
+};
 use crate::backup::read::{self, Source};
 use crate::meta::Stat;
 use crate::walk::opened::Opened;
 
 impl Reader<'_> {
     /// Reads the files up to the first one that does not fit into the reserved room.
-    pub(super) fn small(&mut self, wanted: &mut Wanted, buffer_bytes: usize) -> SmallDone {
+    pub(super) fn small(&mut self, wanted: &mut SmallFiles, buffer_bytes: usize) -> SmallDone {
         let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
         let mut files = Vec::with_capacity(wanted.len());
         let mut xattrs_bytes = 0;

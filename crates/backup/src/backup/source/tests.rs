@@ -23,9 +23,9 @@ fn session() -> Session {
     repository.session(SessionKind::Backup).expect("session")
 }
 
-fn wanted(folder: &Path, names: &[&str]) -> Wanted {
+fn wanted(folder: &Path, names: &[&str]) -> SmallFiles {
     let dir = Arc::new(File::open(folder).expect("open").into());
-    let mut wanted = Wanted::default();
+    let mut wanted = SmallFiles::default();
     for name in names {
         wanted.push(&dir, name.as_bytes(), None);
     }
@@ -37,7 +37,7 @@ fn read(folder: &Path, names: &[&str], buffer_bytes: usize) -> (SmallDone, usize
     read_wanted(wanted(folder, names), buffer_bytes)
 }
 
-fn read_wanted(wanted: Wanted, buffer_bytes: usize) -> (SmallDone, usize) {
+fn read_wanted(wanted: SmallFiles, buffer_bytes: usize) -> (SmallDone, usize) {
     let count = wanted.len();
     let chunker = Box::new(Sieve::new(8192));
     let session = session();
@@ -137,7 +137,7 @@ fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
     let names = ["deleted", "grown", "replaced", "same", "written"];
     let dir: Arc<OwnedFd> = Arc::new(File::open(folder.path()).expect("open").into());
     let open_files = OpenFiles::new(names.len());
-    let mut wanted = Wanted::default();
+    let mut wanted = SmallFiles::default();
     for name in names {
         fs::write(path(name), [b"old ", name.as_bytes()].concat()).expect("write");
         let place = open_files.place().expect("room");
@@ -186,7 +186,7 @@ fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
 #[test]
 fn files_of_several_folders_are_read_in_order() {
     let folder = tempfile::tempdir().expect("tempdir");
-    let mut wanted = Wanted::default();
+    let mut wanted = SmallFiles::default();
     for below in ["a", "b", "c"] {
         let below = folder.path().join(below);
         fs::create_dir(&below).expect("mkdir");

@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::Look;
+use super::FolderVisit;
 use crate::exclude::Excludes;
 use crate::meta::Stat;
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     /// Whether the open folder, or one above it, is left out under any name. This is asked once for all sources in the
     /// folder.
     pub(super) fn is_below_left_out(&mut self, dir: &OwnedFd) -> bool {

@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Look, Step, Task};
+use super::{FolderStep, FolderVisit, Task};
 use crate::meta::Stat;
 use crate::walk::Select;
-use crate::walk::key::{Folder, Key};
+use crate::walk::key::{FolderPath, Key};
 use crate::walk::put_off::Subfolder;
-use crate::walk::schedule::Done;
+use crate::walk::schedule::TaskResult;
 use crate::{Error, Flags, Kind};
 
 /// Number of waiting tasks from which on few are made of a folder's subfolders: each level of a deep tree may have
@@ -18,7 +18,7 @@ const TASKS_WAITING_MAX: usize = 8 << 10;
 /// Number of tasks that are made then.
 const TASKS_MADE: usize = 16;
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     /// Makes the task that lists the folder next: the wanted part of it or, where it is left out itself, the way to the
     /// sources in it.
     pub(super) fn descend(
@@ -50,7 +50,7 @@ impl Look<'_> {
         // A source's own file system is known when it is opened.
         let device = self.device.filter(|_| select.whole && !is_source);
         let own_name = self.own_name.as_deref().unwrap_or(name);
-        let step = Step::Open(Some((dir.clone(), own_name.to_vec())));
+        let step = FolderStep::Open(Some((dir.clone(), own_name.to_vec())));
         let task = Task {
             step,
             select,
@@ -80,7 +80,7 @@ impl Look<'_> {
     /// others.
     pub(super) fn look_into(
         &mut self,
-        folder: &Folder,
+        folder: &FolderPath,
         dir: &Arc<OwnedFd>,
         mut subfolders: Vec<Subfolder>,
     ) {
@@ -94,7 +94,7 @@ impl Look<'_> {
                 folder: folder.child(&name),
                 piece: 0,
             };
-            let step = Step::Open(Some((dir.clone(), name)));
+            let step = FolderStep::Open(Some((dir.clone(), name)));
             let task = Task {
                 is_flagged,
                 ..self.task(step)
@@ -107,7 +107,7 @@ impl Look<'_> {
     /// millions of names.
     pub(super) fn put_off(
         &mut self,
-        folder: &Folder,
+        folder: &FolderPath,
         dir: &Arc<OwnedFd>,
         subfolders: &[Subfolder],
     ) {
@@ -119,7 +119,7 @@ impl Look<'_> {
             piece: 0,
         };
         let kept = self.shared.put_off.put(subfolders);
-        let step = Step::Descend(dir.clone(), kept);
+        let step = FolderStep::Descend(dir.clone(), kept);
         self.next.push((key, self.task(step)));
     }
 
@@ -128,7 +128,7 @@ impl Look<'_> {
         mut self,
         dir: Arc<OwnedFd>,
         subfolders: onefold_io::Result<Vec<Subfolder>>,
-    ) -> Done {
+    ) -> TaskResult {
         let piece = match subfolders {
             Ok(subfolders) => {
                 let folder = self.key.folder.above();
@@ -143,7 +143,7 @@ impl Look<'_> {
                 Some(piece)
             }
         };
-        Done {
+        TaskResult {
             piece,
             next: self.next,
         }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use parking_lot::Mutex;
 
-use super::{Look, read_start};
+use super::{FolderVisit, read_start};
 use crate::exclude::{Ignore, is_utf16};
 use crate::{Error, path};
 
@@ -15,7 +15,7 @@ const IGNORE_FILES_BYTES_MAX: usize = 4 << 20;
 /// Lock of the thread that compiles an ignore file.
 static COMPILING: Mutex<()> = Mutex::new(());
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     pub(super) fn read_ignore_files(&mut self, dir: &OwnedFd) {
         if self.options.excludes.ignore_files.is_empty() {
             return;

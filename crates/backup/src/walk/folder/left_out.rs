@@ -3,13 +3,13 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{Look, read_start};
+use super::{FolderVisit, read_start};
 use crate::Kind;
 use crate::exclude::CACHEDIR_SIGNATURE;
 use crate::meta::Stat;
 use crate::walk::names::ListedAs;
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     /// Returns the name of the file that marks this folder's contents as left out.
     pub(super) fn marker(&self, dir: &OwnedFd) -> Option<Vec<u8>> {
         let excludes = &self.options.excludes;

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Look, Seen, Step};
+use super::{FolderStep, FolderVisit, Seen};
 use crate::meta::Stat;
 use crate::walk::key::Key;
-use crate::walk::names::Listed;
+use crate::walk::names::FolderName;
 use crate::{Kind, path};
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     /// Makes a task for each name in the folder.
     pub(super) fn look_at_moved(&mut self) {
         for (name, piece) in self.select.children.keys().zip(1..) {
@@ -23,7 +23,8 @@ impl Look<'_> {
                 folder: self.key.folder.clone(),
                 piece,
             };
-            self.next.push((key, self.task(Step::Moved(name.to_vec()))));
+            self.next
+                .push((key, self.task(FolderStep::Moved(name.to_vec()))));
         }
     }
 
@@ -46,7 +47,7 @@ impl Look<'_> {
             opened: None,
             is_kept: true,
         };
-        self.found(&dir, Listed::given(&name), seen);
+        self.found(&dir, FolderName::given(&name), seen);
         self.piece.dir = Some(dir);
         Ok(())
     }

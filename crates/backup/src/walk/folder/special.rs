@@ -4,11 +4,11 @@
 
 use std::os::fd::OwnedFd;
 
-use super::Look;
+use super::FolderVisit;
 use crate::meta::Stat;
 use crate::{Error, Kind};
 
-impl Look<'_> {
+impl FolderVisit<'_> {
     /// Whether the source is read as a stream; where it is a link, `stat` becomes that of the link's target.
     pub(super) fn is_stream(&mut self, dir: &OwnedFd, name: &[u8], stat: &mut Stat) -> bool {
         let is_link = stat.kind == Kind::Symlink;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-use onefold_backup::backup::{Met, read};
+use onefold_backup::backup::{SeenFiles, read};
 use onefold_backup::walk::{self, Walk};
 use onefold_backup::{Error as BackupError, Events, Kind, Progress, path};
 use onefold_lab::{Helpers, Reading, Tallies};
@@ -174,7 +174,7 @@ struct Files<'a, 'b> {
     /// Folder of the current piece.
     place: Option<(Arc<OwnedFd>, Arc<[u8]>)>,
     names: std::vec::IntoIter<Vec<u8>>,
-    met: Met,
+    met: SeenFiles,
 }
 
 impl<'a, 'b> Files<'a, 'b> {
@@ -184,7 +184,7 @@ impl<'a, 'b> Files<'a, 'b> {
             meter,
             place: None,
             names: Vec::new().into_iter(),
-            met: Met::new(MET_BYTES),
+            met: SeenFiles::new(MET_BYTES),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use onefold_backup::objects::{self, Met};
+use onefold_backup::objects::{self, ReferencedObject};
 use onefold_backup::snapshots::Named;
 use onefold_io::hex_number;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Fingerprint, Repository};
@@ -141,10 +141,14 @@ impl Objects {
         }
         objects::visit(&named.snapshot, reader, &mut |met| {
             match met {
-                Met::OfFile { chunk, path, leaf } if self.wants_files && self.are(&chunk) => {
+                ReferencedObject::OfFile { chunk, path, leaf }
+                    if self.wants_files && self.are(&chunk) =>
+                {
                     add("blob", chunk, path, Some(leaf));
                 }
-                Met::OfLeaf { chunk, folder } if self.wants_leaves && self.are(&chunk) => {
+                ReferencedObject::OfLeaf { chunk, folder }
+                    if self.wants_leaves && self.are(&chunk) =>
+                {
                     add("tree", chunk, folder, None);
                 }
                 _ => {}

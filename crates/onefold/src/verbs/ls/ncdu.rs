@@ -5,7 +5,7 @@
 //! of a restore: its RAM is bounded by the depth of the tree.
 
 use onefold_backup::tree::Tree;
-use onefold_backup::way::{Step, Way};
+use onefold_backup::way::{Way, WayStep};
 use onefold_backup::{Entry, Kind, path};
 use onefold_store::ChunkReader;
 use serde_json::{Value, json};
@@ -59,20 +59,20 @@ impl<'a> Ncdu<'a> {
     fn go_to(&mut self, folder: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
         loop {
             match self.way.step(folder, reader)? {
-                Step::There => return Ok(()),
-                Step::Into(folder, entry) => {
+                WayStep::There => return Ok(()),
+                WayStep::Into(folder, entry) => {
                     self.way.enter(folder.clone(), ());
                     let entry = entry.filter(|_| (self.is_wanted)(self.way.path()));
                     let about = entry.map_or_else(|| name(&folder), |e| about(&e));
                     self.write(format!(",\n[{about}"))?;
                 }
-                Step::Past(entry) => {
+                WayStep::Past(entry) => {
                     let path = path::join(self.way.path(), &entry.name);
                     if (self.is_wanted)(&path) {
                         self.write(format!(",\n[{}]", about(&entry)))?;
                     }
                 }
-                Step::Left(_) => self.write("]".into())?,
+                WayStep::Left(_) => self.write("]".into())?,
             }
         }
     }
