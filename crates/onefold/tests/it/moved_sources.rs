@@ -134,13 +134,39 @@ fn what_belongs_nowhere_or_is_not_there_makes_no_snapshot() {
     assert_eq!(rig.snapshots().len(), 0);
 }
 
-/// The loop of README.md, with restic where it is installed.
-#[test]
-fn the_readme_moves_a_history_from_restic_and_its_series_go_on() {
+/// Runs a program with the old repository of restic.
+fn with_restic(rig: &Rig, command: &mut Command) {
+    command
+        .env("RESTIC_REPOSITORY", rig.path("old"))
+        .env("RESTIC_PASSWORD", "old")
+        .env("RESTIC_CACHE_DIR", rig.path("cache"))
+        .stdin(std::process::Stdio::null());
+    let output = command.output().expect("runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Runs the loop of README.md that moves snapshots from restic.
+fn run_the_loop(rig: &Rig) {
     let readme = include_str!("../../../../README.md");
     let from = readme.find("restic snapshots --json |").expect("the loop");
     let script = &readme[from..];
     let script = &script[..script.find("```").expect("its end")];
+    let script = script.replace("/tmp/move", &path(rig, "place"));
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_onefold"));
+    let bin = program.parent().expect("a folder").display();
+    let path = std::env::var("PATH").expect("PATH");
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", &script])
+        .current_dir(rig.dir.path())
+        .env("PATH", format!("{bin}:{path}"))
+        .env("ONEFOLD_REPOSITORY", rig.repo());
+    with_restic(rig, &mut command);
+}
+
+/// The loop of README.md, with restic where it is installed.
+#[test]
+fn the_readme_moves_a_history_from_restic_and_its_series_go_on() {
     for program in ["restic", "jq", "bash"] {
         let version = Command::new(program).arg("--version").output();
         if version.is_err() && Command::new(program).arg("version").output().is_err() {
@@ -155,16 +181,7 @@ fn the_readme_moves_a_history_from_restic_and_its_series_go_on() {
     rig.write("etc/conf", b"conf");
     let tree = path(&rig, "home/ann it's");
     let conf = path(&rig, "etc/conf");
-    let restic = |args: &[&str]| {
-        let mut command = Command::new("restic");
-        command
-            .args(args)
-            .env("RESTIC_REPOSITORY", rig.path("old"))
-            .env("RESTIC_PASSWORD", "old")
-            .env("RESTIC_CACHE_DIR", rig.path("cache"));
-        let output = command.output().expect("runs");
-        assert!(output.status.success(), "{output:?}");
-    };
+    let restic = |args: &[&str]| with_restic(&rig, Command::new("restic").args(args));
     restic(&["init"]);
     restic(&[
         "backup",
@@ -187,33 +204,9 @@ fn the_readme_moves_a_history_from_restic_and_its_series_go_on() {
         "--time",
         "2024-02-01 00:00:00",
     ]);
-    let place = path(&rig, "place");
-    let script = script.replace("/tmp/move", &place);
-    let bin = PathBuf::from(env!("CARGO_BIN_EXE_onefold"));
-    let bin = bin
-        .parent()
-        .expect("a folder")
-        .to_str()
-        .expect("text")
-        .to_owned();
-    let run = || {
-        let mut command = Command::new("bash");
-        let path = std::env::var("PATH").expect("PATH");
-        command
-            .args(["-c", &script])
-            .current_dir(rig.dir.path())
-            .env("PATH", format!("{bin}:{path}"))
-            .env("ONEFOLD_REPOSITORY", rig.repo())
-            .env("RESTIC_REPOSITORY", rig.path("old"))
-            .env("RESTIC_PASSWORD", "old")
-            .env("RESTIC_CACHE_DIR", rig.path("cache"))
-            .stdin(std::process::Stdio::null());
-        let output = command.output().expect("runs");
-        assert!(output.status.success(), "{output:?}");
-    };
-    run();
-    // Run again, it passes over what is moved.
-    run();
+    run_the_loop(&rig);
+    // The second run passes over the snapshots that are moved.
+    run_the_loop(&rig);
     let listed = rig.run(["snapshots", "--json"]).ends(0).last();
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
     for snapshot in listed.as_array().expect("a list") {

@@ -257,54 +257,75 @@ fn a_file_that_is_copied_twice_onto_a_depot_is_stored_once_and_is_there_after_de
     }
 }
 
-fn copied_twice(backend: &str) {
-    let rig = Rig::empty();
-    let create = [
-        "volume",
-        "create",
-        "depot",
-        "--size",
-        "64M",
-        "--backend",
-        backend,
-    ];
-    let created = rig.run(create).ends(0);
-    assert_eq!(
-        created.err.contains("inram"),
-        backend == "inram",
-        "{}",
-        created.err
-    );
-    rig.run(create).ends(1);
-    std::fs::create_dir(rig.path("mnt")).expect("a folder");
-    let _guard = AttachedDepot(&rig);
-    let attach = || {
-        let ran = rig.run(["--json", "volume", "attach", "depot"]).ends(0);
-        ran.last()["device"].as_str().expect("a device").to_owned()
-    };
-    let stats = || {
-        rig.run(["--json", "volume", "stats", "depot"])
-            .ends(0)
-            .last()
-    };
-    let mount = |device: &str| {
-        succeeds(
-            Command::new("mount")
-                .args(["-o", "discard", device])
-                .arg(rig.path("mnt")),
+/// A depot that is attached and mounted again and again.
+struct Depot {
+    rig: Rig,
+}
+
+impl Depot {
+    fn create(backend: &str) -> Self {
+        let rig = Rig::empty();
+        let create = [
+            "volume",
+            "create",
+            "depot",
+            "--size",
+            "64M",
+            "--backend",
+            backend,
+        ];
+        let created = rig.run(create).ends(0);
+        assert_eq!(
+            created.err.contains("inram"),
+            backend == "inram",
+            "{}",
+            created.err
         );
-    };
-    let device = attach();
+        rig.run(create).ends(1);
+        std::fs::create_dir(rig.path("mnt")).expect("a folder");
+        Self { rig }
+    }
+
+    fn attach(&self) -> String {
+        let attach = ["--json", "volume", "attach", "depot"];
+        let ran = self.rig.run(attach).ends(0);
+        ran.last()["device"].as_str().expect("a device").to_owned()
+    }
+
+    fn mount(&self, device: &str) {
+        let mount = &mut Command::new("mount");
+        succeeds(mount.args(["-o", "discard", device]).arg(self.mounted()));
+    }
+
+    fn unmount(&self) {
+        succeeds(Command::new("umount").arg(self.mounted()));
+    }
+
+    fn mounted(&self) -> std::path::PathBuf {
+        self.rig.path("mnt")
+    }
+
+    fn stats(&self) -> Value {
+        let stats = ["--json", "volume", "stats", "depot"];
+        self.rig.run(stats).ends(0).last()
+    }
+}
+
+fn copied_twice(backend: &str) {
+    let depot = Depot::create(backend);
+    let rig = &depot.rig;
+    let _guard = AttachedDepot(rig);
+    let device = depot.attach();
     rig.run(["volume", "attach", "depot"]).ends(11);
     succeeds(Command::new("mkfs.ext4").args(["-q", "-F", &device]));
-    mount(&device);
-    let before = stats();
+    depot.mount(&device);
+    let before = depot.stats();
     let content = crate::rig::Random(7).bytes(8 << 20);
     for name in ["one", "two"] {
-        std::fs::write(rig.path("mnt").join(name), &content).expect("write");
+        std::fs::write(depot.mounted().join(name), &content).expect("write");
     }
     succeeds(&mut Command::new("sync"));
-    let after = stats();
+    let after = depot.stats();
     let grown = |name: &str| {
         let of = |stats: &Value| stats[name].as_u64().expect("a number");
         of(&after) - of(&before)
@@ -316,20 +337,20 @@ fn copied_twice(backend: &str) {
     );
     let refused = rig.run(["volume", "detach", "depot"]).ends(1);
     assert!(refused.err.contains("unmount it"), "{}", refused.err);
-    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    depot.unmount();
     rig.run(["volume", "detach", "depot"]).ends(0);
 
-    let device = attach();
-    mount(&device);
+    let device = depot.attach();
+    depot.mount(&device);
     for name in ["one", "two"] {
-        let there = std::fs::read(rig.path("mnt").join(name)).expect("read");
+        let there = std::fs::read(depot.mounted().join(name)).expect("read");
         assert!(there == content, "{name} is another");
-        std::fs::remove_file(rig.path("mnt").join(name)).expect("remove");
+        std::fs::remove_file(depot.mounted().join(name)).expect("remove");
     }
     // fstrim passes over blocks whose removal is not committed yet, and an unmount drops discards that still wait.
     succeeds(&mut Command::new("sync"));
-    succeeds(Command::new("fstrim").arg(rig.path("mnt")));
-    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    succeeds(Command::new("fstrim").arg(depot.mounted()));
+    depot.unmount();
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
     let collected = rig.run(["--json", "volume", "collect", "depot"]).ends(0);
     let freed = collected.last()["pages_freed"].as_u64().expect("a number");
