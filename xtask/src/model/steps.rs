@@ -243,19 +243,7 @@ fn sweep(world: &World, number: usize, visit: &mut dyn FnMut(World, Label)) {
             next.take_roots_lock(holder);
             done(next, "locks the roots");
         }
-        SweepStep::ListRoots(_) => {
-            let first_page = Set::of(TAG_ROOT);
-            if let Some(page) = me.page.take() {
-                let rest = world.listed_roots().minus(&first_page);
-                let is_locked = world.roots_lock == holder;
-                me.machine.roots_listed(page.plus(&rest), is_locked);
-                next.free_roots_lock(holder);
-                done(next, "lists the other roots");
-            } else {
-                me.page = Some(world.listed_roots().both(first_page));
-                done(next, "lists some roots");
-            }
-        }
+        SweepStep::ListRoots(_) => list_roots(world, number, &mut done),
         SweepStep::Judge => judge(world, number, &mut done),
         SweepStep::PutList => {
             next.condemned[number] = *me.machine.condemned();
@@ -269,19 +257,7 @@ fn sweep(world: &World, number: usize, visit: &mut dyn FnMut(World, Label)) {
         }
         SweepStep::Wait => wait(world, number, &mut done),
         SweepStep::MarkNew => mark_new(world, number, &mut done),
-        SweepStep::Delete => {
-            let going = me.machine.going().both(world.containers);
-            if going.is_empty() {
-                me.machine.deleted();
-                return done(next, "has deleted all");
-            }
-            for container in going.numbers() {
-                let mut next = *world;
-                next.containers.remove(container);
-                done(next, "deletes a container");
-            }
-            return;
-        }
+        SweepStep::Delete => return delete(world, number, &mut done),
         SweepStep::End => {
             me.machine.over();
             me.is_alive = false;
@@ -292,17 +268,57 @@ fn sweep(world: &World, number: usize, visit: &mut dyn FnMut(World, Label)) {
         }
         SweepStep::Over => return,
     }
+    done(sweep_died(world, number), "dies");
+}
+
+/// Lists the roots in two pages: some, and at the next step the others.
+fn list_roots(world: &World, number: usize, done: &mut dyn FnMut(World, &'static str)) {
     let mut next = *world;
+    let holder = RootsHolder::Sweep(number as u8);
+    let me = &mut next.sweeps[number];
+    let first_page = Set::of(TAG_ROOT);
+    if let Some(page) = me.page.take() {
+        let rest = world.listed_roots().minus(&first_page);
+        let is_locked = world.roots_lock == holder;
+        me.machine.roots_listed(page.plus(&rest), is_locked);
+        next.free_roots_lock(holder);
+        done(next, "lists the other roots");
+    } else {
+        me.page = Some(world.listed_roots().both(first_page));
+        done(next, "lists some roots");
+    }
+}
+
+/// Deletes any of the containers that go, or notes that all are deleted.
+fn delete(world: &World, number: usize, done: &mut dyn FnMut(World, &'static str)) {
+    let mut next = *world;
+    let me = &mut next.sweeps[number];
+    let going = me.machine.going().both(world.containers);
+    if going.is_empty() {
+        me.machine.deleted();
+        return done(next, "has deleted all");
+    }
+    for container in going.numbers() {
+        let mut next = *world;
+        next.containers.remove(container);
+        done(next, "deletes a container");
+    }
+}
+
+/// Returns the world after the sweep has died: its locks are free.
+fn sweep_died(world: &World, number: usize) -> World {
+    let mut next = *world;
+    let id = number as u8;
     let me = &mut next.sweeps[number];
     me.machine.over();
     (me.is_alive, me.page) = (false, None);
     if next.sweep_lock == Some(id) {
         next.sweep_lock = None;
     }
-    if next.roots_lock == holder {
+    if next.roots_lock == RootsHolder::Sweep(id) {
         next.roots_lock = RootsHolder::Nobody;
     }
-    done(next, "dies");
+    next
 }
 
 /// Marks from the roots of the first look, judges, and copies; with each choice that an index may lead to. A root that
