@@ -149,6 +149,16 @@ struct FailedEntry {
     entry: Option<Entry>,
 }
 
+/// Result of comparing an entry with the parent's.
+struct Compared {
+    /// Source of the entry's content.
+    content: ContentFrom,
+    /// The parent's entry, where the file is read and this helps.
+    before: Option<Before>,
+    /// Whether the parent's entry is taken as it is.
+    is_unchanged: bool,
+}
+
 /// The store takes no more steps: it has failed, and reports why itself.
 struct Gone;
 
@@ -407,50 +417,17 @@ impl Planner<'_> {
             Some(_) => Change::Modified,
             None => Change::New,
         };
-        let mut content = match entry.kind {
-            Kind::File => ContentFrom::Job,
-            _ => ContentFrom::Entry,
-        };
-        let is_same = |before: &Entry| looks_unchanged(self.options, &entry, before);
-        let (before, changed) = match before {
-            Some(before) if is_same(&before) => (Some(before), None),
-            changed => (None, changed),
-        };
-        let is_large = |before: &Entry| entry.size.min(before.size) >= LARGE_BYTES;
-        let mut read_again = changed.filter(is_large).map(Before::changed);
-        match before {
-            Some(before)
-                if self.options.force_reread
-                    || !is_settled(self.options, &before, self.parent_started_ns) =>
-            {
-                read_again = Some(Before::doubtful(before));
-            }
-            Some(mut before) => {
-                match moved::look(self.session, &mut self.reader, &mut before.content) {
-                    // A chunk is gone: the file is read again, and what is missing is stored.
-                    Chunks::Missing => read_again = Some(Before::trusted(before)),
-                    chunks => {
-                        content = match chunks {
-                            Chunks::Moved => ContentFrom::Moved,
-                            _ => ContentFrom::Entry,
-                        };
-                        entry.content = before.content;
-                        if entry.ctime == before.ctime {
-                            (entry.xattrs, entry.target) = (before.xattrs, before.target);
-                            return Ok(Planned {
-                                entry,
-                                change: Change::Unchanged,
-                                content,
-                                before: None,
-                                link: None,
-                            });
-                        }
-                    }
-                }
-            }
-            None => {}
+        let compared = self.compare(&mut entry, before);
+        if compared.is_unchanged {
+            return Ok(Planned {
+                entry,
+                change: Change::Unchanged,
+                content: compared.content,
+                before: None,
+                link: None,
+            });
         }
-        let mut link = None;
+        let (mut content, mut link) = (compared.content, None);
         if content == ContentFrom::Job {
             link = self.link(&entry, &mut content);
         } else {
@@ -460,9 +437,48 @@ impl Planner<'_> {
             entry,
             change,
             content,
-            before: read_again,
+            before: compared.before,
             link,
         })
+    }
+
+    /// Compares an entry with the parent's of the same kind, and takes the parent's content where it is the same.
+    fn compare(&mut self, entry: &mut Entry, before: Option<Entry>) -> Compared {
+        let mut compared = Compared {
+            content: match entry.kind {
+                Kind::File => ContentFrom::Job,
+                _ => ContentFrom::Entry,
+            },
+            before: None,
+            is_unchanged: false,
+        };
+        let Some(mut before) = before else {
+            return compared;
+        };
+        if !looks_unchanged(self.options, entry, &before) {
+            let is_large = entry.size.min(before.size) >= LARGE_BYTES;
+            compared.before = is_large.then(|| Before::changed(before));
+            return compared;
+        }
+        if self.options.force_reread || !is_settled(self.options, &before, self.parent_started_ns) {
+            compared.before = Some(Before::doubtful(before));
+            return compared;
+        }
+        compared.content = match moved::look(self.session, &mut self.reader, &mut before.content) {
+            // A chunk is gone: the file is read again, and what is missing is stored.
+            Chunks::Missing => {
+                compared.before = Some(Before::trusted(before));
+                return compared;
+            }
+            Chunks::Moved => ContentFrom::Moved,
+            _ => ContentFrom::Entry,
+        };
+        entry.content = before.content;
+        compared.is_unchanged = entry.ctime == before.ctime;
+        if compared.is_unchanged {
+            (entry.xattrs, entry.target) = (before.xattrs, before.target);
+        }
+        compared
     }
 
     /// Returns the names of a file with several names, if its content is remembered for them.

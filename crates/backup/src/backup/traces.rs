@@ -17,7 +17,7 @@ use super::names::SizeAndTime;
 use super::windows::WINDOW_BYTES;
 use crate::content::ContentCursor;
 use crate::tree::{Tree, read_leaf};
-use crate::{Content, Entry, Flags, Item, Kind, Progress, Result, Time};
+use crate::{Content, Entry, Flags, Item, Kind, Progress, Result};
 
 /// Least size of a traced file, in bytes: smaller files are cut anew.
 pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;

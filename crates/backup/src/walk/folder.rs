@@ -364,28 +364,8 @@ impl FolderVisit<'_> {
         let named = select.children.get(&name);
         let mut stat = match stat {
             Ok(stat) => stat,
-            // The file was deleted since it was listed: leave it out as if it had never been there. A missing source is
-            // the user's mistake.
-            Err(Errno::NOENT) if named.is_none() => return,
-            Err(_) if named.is_none() && self.is_out_unseen(dir, &name, listed.listed_as) => {
-                self.piece.excluded += 1;
-                return;
-            }
             Err(e) => {
-                let path = self.path_of(&name);
-                let error = Error::io("stat", &path, e);
-                self.piece.errors.push((path, error));
-                if select.whole && e != Errno::NOENT {
-                    self.piece.found.push(WalkedEntry {
-                        name,
-                        stat: Stat::unknown(),
-                        flags: Flags::UNREADABLE,
-                        role: Role::Usual,
-                        own_name: None,
-                        opened: None,
-                    });
-                }
-                return;
+                return self.cannot_stat(dir, name, listed.listed_as, named.is_some(), e);
             }
         };
         let is_source = named.is_some_and(|named| named.whole);
@@ -435,6 +415,38 @@ impl FolderVisit<'_> {
             own_name: self.own_name.take(),
             opened,
         });
+    }
+
+    /// Reports a name of which `stat` failed, unless it would be left out. A file that was deleted since it was listed
+    /// is left out as if it had never been there; a missing source is the user's mistake.
+    fn cannot_stat(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        name: Vec<u8>,
+        listed_as: ListedAs,
+        is_named: bool,
+        e: Errno,
+    ) {
+        if !is_named && e == Errno::NOENT {
+            return;
+        }
+        if !is_named && self.is_out_unseen(dir, &name, listed_as) {
+            self.piece.excluded += 1;
+            return;
+        }
+        let path = self.path_of(&name);
+        let error = Error::io("stat", &path, e);
+        self.piece.errors.push((path, error));
+        if self.select.whole && e != Errno::NOENT {
+            self.piece.found.push(WalkedEntry {
+                name,
+                stat: Stat::unknown(),
+                flags: Flags::UNREADABLE,
+                role: Role::Usual,
+                own_name: None,
+                opened: None,
+            });
+        }
     }
 
     fn path_of(&self, name: &[u8]) -> Vec<u8> {
