@@ -216,7 +216,7 @@ impl<'a, 'b> Files<'a, 'b> {
     }
 
     /// Returns the names of a piece that must be read. Further names of files that were read count as done.
-    fn names_of(&mut self, found: Vec<walk::Found>) -> Vec<Vec<u8>> {
+    fn names_of(&mut self, found: Vec<walk::WalkedEntry>) -> Vec<Vec<u8>> {
         let progress = &self.meter.progress;
         let mut names = Vec::new();
         for file in found {
