@@ -272,7 +272,7 @@ fn whoever_asks_what_is_in_a_file_that_repeats_itself_ends() {
 
     let mut of_file = 0;
     objects::visit(&named.snapshot, &mut reader, &mut |met| {
-        if let objects::Met::OfFile { path, .. } = met {
+        if let objects::ReferencedObject::OfFile { path, .. } = met {
             of_file += u64::from(path == b"/a/long");
         }
         Ok(())
