@@ -27,6 +27,7 @@ mod output;
 mod owners;
 mod plan;
 mod remove;
+mod samples;
 mod shut;
 mod target;
 mod temporary;

@@ -102,14 +102,15 @@ impl Target {
         lost(&self.place, path, error)
     }
 
-    /// Remembers a folder that was there and is restored into, since it may be on another file system.
-    pub fn note(&self, folder: &Arc<OwnedFd>) -> Result<(), Errno> {
+    /// Remembers a folder that was there and is restored into, since it may be on another file system. Returns the
+    /// folder's device.
+    pub fn note(&self, folder: &Arc<OwnedFd>) -> Result<u64, Errno> {
         let (there, own) = (Stat::of(folder)?.device, Stat::of(&self.root)?.device);
         let mut mounted = self.mounted.lock();
         if there != own && mounted.len() < MOUNTED_MAX {
             mounted.entry(there).or_insert_with(|| Arc::clone(folder));
         }
-        Ok(())
+        Ok(there)
     }
 
     /// Waits until everything in the target's file system, and in those that are mounted in it and were restored into,

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::apply::Meta;
 use super::compare::{Callbacks, Comparing, differs, open_file};
-use super::kept::Times;
+use super::kept::{Difference, Times};
 use super::lacking::{Kinds, MetadataOutcome};
 use super::open_folders::{Failed, OpenFolders, open};
 use super::window::{File, Made, State, Use, Window};
@@ -148,11 +148,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Compares the metadata of `name` in `dir` with the metadata that was set. Kinds that could not be set were
-    /// reported then.
+    /// Compares the metadata of `name` in `dir` with the metadata that was set, and reports what differs. Kinds that
+    /// could not be set were reported then.
     pub(super) fn verify_metadata(
         &self,
-        (dir, name): (&OwnedFd, &[u8]),
+        at: (&OwnedFd, &[u8]),
         kind: Kind,
         meta: &Meta,
         outcome: &MetadataOutcome,
@@ -161,37 +161,73 @@ impl Writer<'_> {
         let Some(missed) = outcome.missed() else {
             return;
         };
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let looked = rustix::fs::openat(dir, name, flags, Mode::empty())
-            .and_then(|fd| Stat::of(&fd).map(|there| (fd, there)))
-            .map_err(io::Error::from);
-        let looked = looked.and_then(|(fd, there)| match there.kind == kind {
-            true => Ok((fd, there)),
-            false => differs(format!("it is a {} now", there.kind.word())),
-        });
-        let (fd, there) = match looked {
-            Ok(looked) => looked,
+        match self.metadata_differences(at, kind, meta, missed) {
+            Ok(found) => drop(self.tell_differences(found, missed, path)),
             Err(e) => {
                 let path = path();
-                return self.failed(&path, &self.target.error("verify", &path, e));
+                self.failed(&path, &self.target.error("verify", &path, e));
             }
+        }
+    }
+
+    /// Compares metadata as [`verify_metadata`](Self::verify_metadata) does. Returns whether it differs. An entry that
+    /// is not there any more was changed by another program, and counts as kept.
+    pub(super) fn sample_differs(
+        &self,
+        at: (&OwnedFd, &[u8]),
+        kind: Kind,
+        meta: &Meta,
+        outcome: &MetadataOutcome,
+        path: impl FnOnce() -> Vec<u8>,
+    ) -> bool {
+        let Some(missed) = outcome.missed() else {
+            return false;
         };
+        let found = self.metadata_differences(at, kind, meta, missed);
+        found.is_ok_and(|found| self.tell_differences(found, missed, path))
+    }
+
+    /// Returns the differences between the metadata of `name` in `dir` and the metadata that was set, except those in
+    /// `missed` kinds. Errors: the name leads to nothing, or to a thing of another kind.
+    fn metadata_differences(
+        &self,
+        (dir, name): (&OwnedFd, &[u8]),
+        kind: Kind,
+        meta: &Meta,
+        missed: Kinds,
+    ) -> io::Result<Vec<Difference>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        let there = Stat::of(&fd)?;
+        if there.kind != kind {
+            return differs(format!("it is a {} now", there.kind.word()));
+        }
         // Try things out at the target's root if it is on the same device, so that no other folder of the user is
         // touched.
         let is_roots = |root: Stat| root.device == there.device;
-        let trial = match Stat::of(self.target.root()).is_ok_and(is_roots) {
+        let trial = || match Stat::of(self.target.root()).is_ok_and(is_roots) {
             true => self.target.root(),
             false => dir,
         };
         let times = Times {
-            is_same: |wanted| self.times.is_same(trial.as_fd(), wanted, &there),
-            keeps_access: || self.times.has_access(trial.as_fd(), there.device),
+            is_same: |wanted| self.times.is_same(trial().as_fd(), wanted, &there),
+            keeps_access: || self.times.has_access(trial().as_fd(), there.device),
         };
         let mut found = self.applier.differences(fd.as_fd(), &there, meta, times);
         found.retain(|difference| !missed.has(difference.what));
+        Ok(found)
+    }
+
+    /// Reports the differences of an entry, and counts it. Returns whether there are any.
+    fn tell_differences(
+        &self,
+        found: Vec<Difference>,
+        missed: Kinds,
+        path: impl FnOnce() -> Vec<u8>,
+    ) -> bool {
         let kinds: Kinds = found.iter().map(|difference| difference.what).collect();
         if kinds.is_empty() {
-            return;
+            return false;
         }
         self.lacks(kinds, missed.is_empty());
         let path = path();
@@ -200,6 +236,7 @@ impl Writer<'_> {
             let error = self.target.error("verify", &path, why);
             self.events.lacking(&path, difference.what, &error);
         }
+        true
     }
 
     fn verify_file(

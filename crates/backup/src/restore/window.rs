@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel};
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
@@ -30,6 +30,8 @@ pub struct Folder {
     pub continues: bool,
     /// Result of setting the folder's metadata.
     pub metadata_outcome: MetadataOutcome,
+    /// Device of the folder in the target; 0 before the restore goes into it.
+    pub device: AtomicU64,
 }
 
 /// State of a file in a restore.
@@ -216,6 +218,7 @@ impl Window {
             fate: Mutex::default(),
             continues: false,
             metadata_outcome: MetadataOutcome::default(),
+            device: AtomicU64::new(0),
         });
         self.folders.len() as u32 - 1
     }

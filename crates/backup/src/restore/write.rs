@@ -30,10 +30,12 @@ use super::links::FailedFirsts;
 use super::open_folders::OpenFolders;
 use super::output::LargeFiles;
 use super::owners::ShownOwners;
+use super::samples::{Class, Samples};
 use super::target::Target;
 use super::times::TimeSteps;
 use super::window::{File, State, Use, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
+use crate::meta::Stat;
 use crate::open_files;
 use crate::{Error, Events, Kind, Progress, Result};
 
@@ -50,6 +52,8 @@ pub struct Writer<'a> {
     pub failed_firsts: FailedFirsts,
     /// Files that were there before and were read back, by device and inode.
     pub read_back: Mutex<HashSet<(u64, u64)>>,
+    /// Entries whose metadata was read back without a verification.
+    pub samples: Samples,
     pub leading: &'a Leading<'a>,
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
@@ -144,6 +148,7 @@ impl<'a> Writer<'a> {
             shown_owners: ShownOwners::default(),
             failed_firsts: FailedFirsts::default(),
             read_back: Mutex::default(),
+            samples: Samples::default(),
             leading,
             applier,
             progress,
@@ -241,13 +246,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Sets the target's metadata, once everything is in it, and reads it back where the options say so.
+    /// Sets the target's metadata, once everything is in it, and reads it back.
     pub fn describe_target(&self, meta: &Meta) {
         let (root, outcome) = (self.target.root(), MetadataOutcome::default());
         let missed = self.applier.to_open(root.as_fd(), meta);
         self.tell_missed(meta, missed, &outcome, Vec::new);
         if self.options.verify {
             self.verify_metadata((root, b"."), Kind::Dir, meta, &outcome, Vec::new);
+        } else if let Ok(there) = Stat::of(root) {
+            let differs = || self.sample_differs((root, b"."), Kind::Dir, meta, &outcome, Vec::new);
+            let class = Class::of(there.device, Kind::Dir, meta);
+            self.samples.take(class, differs);
         }
     }
 
@@ -404,6 +413,29 @@ impl Run<'_> {
                 self.write_file(places[0].file, places, batch.bytes());
             }
         }
+    }
+
+    /// Reads the metadata of an entry back that was just set, where the entry is the first of its class, or its device
+    /// is known to keep something else. A verification reads all back by itself.
+    fn sample(
+        &self,
+        class: Class,
+        (folder, name): (u32, &[u8]),
+        meta: &Meta,
+        outcome: &MetadataOutcome,
+    ) {
+        if self.all.options.verify {
+            return;
+        }
+        let differs = || {
+            let Ok(dir) = self.with_room(|| self.folder(folder)) else {
+                return false;
+            };
+            let path = || self.window.path_in(folder, name);
+            let all = self.all;
+            all.sample_differs((&dir, name), class.kind, meta, outcome, path)
+        };
+        self.all.samples.take(class, differs);
     }
 
     fn path(&self, file: &File) -> Vec<u8> {

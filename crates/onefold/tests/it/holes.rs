@@ -144,3 +144,25 @@ fn files_without_holes_are_as_every_tar_has_them() {
     let has = |what: &[u8]| archive.windows(what.len()).any(|there| there == what);
     assert!(has(b"short\0") && !has(b"GNU.sparse"));
 }
+
+/// The file itself, with its holes in front, in between and behind, where a target is named. A pipe gets zeros.
+#[test]
+fn a_file_that_is_dumped_into_a_file_has_its_holes_there() {
+    let rig = rig();
+    if fs::metadata(rig.path("s/hole")).expect("stat").blocks() > 0 {
+        return not_tested("files with holes, of which this file system has none");
+    }
+    rig.backup("s");
+    for name in ["hole", "hole-behind", "hole-before", "many", "none"] {
+        let path = rig.path("s").join(name).display().to_string();
+        rig.run(["dump", "latest", &path, "--target", name]).ends(0);
+        let (source, dumped) = (fs::read(&path), fs::read(rig.path(name)));
+        let source = source.expect("read");
+        assert!(dumped.expect("read") == source, "{name}");
+        let of = |path: &Path| fs::metadata(path).expect("stat").blocks();
+        let (blocks, expected) = (of(&rig.path(name)), of(Path::new(&path)));
+        assert!(blocks <= expected + 8, "{name}: {blocks} of {expected}");
+        let piped = rig.command(["dump", "latest", &path]).output();
+        assert!(piped.expect("runs").stdout == source, "{name}");
+    }
+}

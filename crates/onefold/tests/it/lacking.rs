@@ -62,7 +62,7 @@ fn times_come_back_where_none_may_be_left_out() {
 }
 
 #[test]
-fn what_a_target_says_it_took_and_did_not_keep_is_told_once_when_it_is_read_back() {
+fn what_a_target_says_it_took_and_did_not_keep_is_told_once_and_counted() {
     let rig = rig(20);
     let secret = rig.path("source/sub/7");
     fs::set_permissions(secret, PermissionsExt::from_mode(0o640)).expect("chmod");
@@ -71,19 +71,23 @@ fn what_a_target_says_it_took_and_did_not_keep_is_told_once_when_it_is_read_back
     let Some(_mount) = Mount::bindfs(&ignored, &rig.path("real"), &rig.path("mounted")) else {
         return;
     };
-    let ran = restore(&rig, "mounted/out", &["--verify"]).ends(3);
-    for kind in ["its owner reads as", "its mode reads as"] {
-        assert_eq!(lines(&ran, kind).len(), 1, "{}", ran.err);
-    }
-    // The files, their folder and the target; the link is root's.
-    let told = "owner of 21, mode of 22";
-    assert!(ran.err.contains(told), "{}", ran.err);
     let flags = ["--no-owners", "--no-modes", "--no-xattrs"];
-    assert!(ran.err.contains(&flags.join(" ")), "{}", ran.err);
-    let silent = [&flags[..], &["--verify"]].concat();
-    assert_eq!(restore(&rig, "mounted/silent", &silent).ends(0).err, "");
-    let all = restore(&rig, "mounted/again", &["--verify", "-v"]).ends(3);
-    assert_eq!(lines(&all, "its owner reads as").len(), 21, "{}", all.err);
+    for (n, verify) in [&[][..], &["--verify"]].into_iter().enumerate() {
+        let ran = restore(&rig, &format!("mounted/{n}"), verify).ends(3);
+        for kind in ["its owner reads as", "its mode reads as"] {
+            assert_eq!(lines(&ran, kind).len(), 1, "{}", ran.err);
+        }
+        // The files, their folder and the target; the link is root's.
+        let told = "owner of 21, mode of 22";
+        assert!(ran.err.contains(told), "{}", ran.err);
+        assert!(ran.err.contains(&flags.join(" ")), "{}", ran.err);
+        let silent = [&flags[..], verify].concat();
+        let silent = restore(&rig, &format!("mounted/silent-{n}"), &silent);
+        assert_eq!(silent.ends(0).err, "");
+        let named = [&["-v"], verify].concat();
+        let all = restore(&rig, &format!("mounted/named-{n}"), &named).ends(3);
+        assert_eq!(lines(&all, "its owner reads as").len(), 21, "{}", all.err);
+    }
 }
 
 /// As FAT is, but for its modes.
@@ -133,7 +137,7 @@ fn a_target_without_owners_and_attributes_is_told_of_once_with_the_flags_that_he
 
 /// Inodes of 128 bytes end in 2038, and the system says that all went well.
 #[test]
-fn a_time_that_the_target_cannot_hold_is_told_when_it_is_read_back() {
+fn a_time_that_the_target_cannot_hold_is_told() {
     let rig = rig(2);
     let far = 4_102_444_800;
     set_time(&rig.path("source/sub/1"), far);
@@ -142,12 +146,14 @@ fn a_time_that_the_target_cannot_hold_is_told_when_it_is_read_back() {
     let Some(_mount) = Mount::ext4(&image, 8, &["-I", "128"], &rig.path("small")) else {
         return;
     };
-    let ran = restore(&rig, "small/out", &["--verify"]).ends(3);
-    let told = lines(&ran, "its time of change reads as");
-    assert!(told.len() == 1 && told[0].contains("sub/1"), "{}", ran.err);
-    assert!(told[0].contains("expected @4102444800."), "{}", ran.err);
-    let summed = "1 path lacks some of its metadata: times of 1";
-    assert!(ran.err.contains(summed), "{}", ran.err);
+    for (target, how) in [("small/read-back", &["--verify"][..]), ("small/out", &[])] {
+        let ran = restore(&rig, target, how).ends(3);
+        let told = lines(&ran, "its time of change reads as");
+        assert!(told.len() == 1 && told[0].contains("sub/1"), "{}", ran.err);
+        assert!(told[0].contains("expected @4102444800."), "{}", ran.err);
+        let summed = "1 path lacks some of its metadata: times of 1";
+        assert!(ran.err.contains(summed), "{}", ran.err);
+    }
     // Whole seconds are all that it has: a time that was cut to them is no loss.
     assert_eq!(
         fs::metadata(rig.path("small/out/sub/0"))

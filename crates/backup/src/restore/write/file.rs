@@ -12,6 +12,7 @@ use super::make::Wanted;
 use crate::meta::Stat;
 use crate::restore::batch::Place as Piece;
 use crate::restore::output::Output;
+use crate::restore::samples::Class;
 use crate::restore::temporary::Place;
 use crate::restore::unfinished;
 use crate::restore::window::{File, Made, State};
@@ -59,7 +60,7 @@ impl Run<'_> {
         self.large.close(number);
         let state = *file.state.lock();
         if let (State::Made(made), Some(output)) = (state, output) {
-            self.complete(file, made, &output);
+            self.complete(file, made, output);
         }
         let state = *file.state.lock();
         if let State::Failed(Some(made)) = state {
@@ -71,8 +72,8 @@ impl Run<'_> {
         }
     }
 
-    /// Completes a file whose content is all there.
-    fn complete(&self, file: &File, made: Made, output: &Output) {
+    /// Completes a file whose content is all there, and closes it.
+    fn complete(&self, file: &File, made: Made, output: Output) {
         let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
         let put = self
             .folder(file.folder)
@@ -86,9 +87,14 @@ impl Run<'_> {
             place: Place::Own,
             ..made
         });
+        // Some file systems change metadata when a file is closed.
+        drop(output);
         let path = || self.path(file);
         self.all
             .tell_missed(&file.meta, missed, &file.metadata_outcome, path);
+        let class = Class::of(self.device_of(file.folder), Kind::File, &file.meta);
+        let at = (file.folder, &*file.name);
+        self.sample(class, at, &file.meta, &file.metadata_outcome);
         if self.shown.swap(file.folder, Relaxed) != file.folder {
             *self.all.progress.current.lock() = self.window.path(file.folder);
         }

@@ -12,6 +12,7 @@ use crate::meta::Stat;
 use crate::restore::apply::Meta;
 use crate::restore::fate::Fate;
 use crate::restore::open_folders::{Failed, open};
+use crate::restore::samples::Class;
 use crate::restore::shut;
 use crate::restore::target::{make_folder, open_beneath};
 use crate::restore::unfinished;
@@ -100,11 +101,16 @@ impl Run<'_> {
         match is_new {
             // The folder above has exactly the snapshot's name, so this new one has, too.
             true => drop(self.exact.lock().insert(number)),
-            false => {
-                self.must_lead_exactly(number)?;
-                self.all.target.note(&opened)?;
-            }
+            false => self.must_lead_exactly(number)?,
         }
+        let device = match is_new {
+            // A new folder is on the device of the folder above.
+            true => self.device_of(self.window.folders[number as usize].parent),
+            false => self.all.target.note(&opened)?,
+        };
+        self.window.folders[number as usize]
+            .device
+            .store(device, Relaxed);
         if self.is_kept(&opened, number)? {
             return Err(Errno::PERM);
         }
@@ -118,6 +124,11 @@ impl Run<'_> {
             .lock()
             .insert_ready(number, Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// Returns the device of a folder that the restore went into.
+    pub(super) fn device_of(&self, folder: u32) -> u64 {
+        self.window.folders[folder as usize].device.load(Relaxed)
     }
 
     /// Decides about the metadata of an existing folder, where that is not decided yet; `dir` is in its file system.
@@ -255,6 +266,9 @@ impl Run<'_> {
             self.shut.lock().remove(&number);
             self.all
                 .tell_missed(meta, missed, &folder.metadata_outcome, path);
+            let class = Class::of(self.device_of(number), Kind::Dir, meta);
+            let at = (folder.parent, &*folder.name);
+            self.sample(class, at, meta, &folder.metadata_outcome);
         } else if folder.is_asked_for {
             self.all.tally.skipped_dirs.fetch_add(1, Relaxed);
         } else {

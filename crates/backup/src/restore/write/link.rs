@@ -16,6 +16,7 @@ use crate::meta::Stat;
 use crate::restore::apply::{Meta, by_descriptor};
 use crate::restore::compare::{has_metadata, looks_as};
 use crate::restore::lacking::{Kinds, MetadataOutcome};
+use crate::restore::samples::Class;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Progress, Result};
 
@@ -161,8 +162,12 @@ impl Run<'_> {
         if !self.put(folder, wanted, place).map_err(failed)? {
             return Ok(());
         }
+        drop(fd);
         self.all
             .tell_missed(&meta, missed, &link.metadata_outcome, || path.to_vec());
+        let class = Class::of(self.device_of(link.folder), entry.kind, &meta);
+        let at = (link.folder, &*entry.name);
+        self.sample(class, at, &meta, &link.metadata_outcome);
         Ok(())
     }
 

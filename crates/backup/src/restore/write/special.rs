@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::apply::Meta;
+use super::super::samples::Class;
 use super::super::window::Special;
 use super::Run;
 use super::make::{ROUNDS_MAX, Wanted};
@@ -55,9 +56,12 @@ impl Run<'_> {
         let path = self.window.path_in(*folder, &entry.name);
         match made {
             Ok(None) => {}
-            Ok(Some(missed)) => self
-                .all
-                .tell_missed(&meta, missed, metadata_outcome, || path),
+            Ok(Some(missed)) => {
+                self.all
+                    .tell_missed(&meta, missed, metadata_outcome, || path);
+                let class = Class::of(self.device_of(*folder), entry.kind, &meta);
+                self.sample(class, (*folder, &entry.name), &meta, metadata_outcome);
+            }
             Err(e) => {
                 self.all.tally.failed_others.fetch_add(1, Relaxed);
                 if entry.links > 1 {
