@@ -3,7 +3,7 @@
 //! Where a request costs much, a machine that is new to a repository does not read the descriptors of all containers. It
 //! reads the catalogs, of which each session puts one, and tells its index the *hooks* that stand in them: some of each
 //! container's fingerprints. When a hook is looked up, the container's descriptors are read, and the index is told of all
-//! that the container holds, and of the one that was stored after it. That is the sampled index in RAM of Debnath et al.
+//! that the container holds, and of the one that was stored after it. This is the sampled index in RAM of Debnath et al.
 //! (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
 //!
 //! Always holds: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
@@ -48,12 +48,12 @@ const SMALL_MAX: usize = 32;
 /// Number of containers in a merged catalog, at most: some megabytes.
 const MERGED_MAX: usize = 4096;
 
-/// What a session says that it stored.
+/// Containers that a session stored, as it tells other machines.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Catalog {
     /// Containers whose living chunks a sweep copied into those of `entries`.
     pub sources: Vec<ContainerId>,
-    /// What was stored, in the order of storing.
+    /// The containers, in the order of storing.
     pub entries: Vec<Entry>,
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
             Err(error) if error.is_loss() || error.is_other_version() => {
                 tracing::warn!("{error}");
             }
-            // What came from elsewhere stays together.
+            // The entries of a sweep stay beside their sources.
             Ok(Catalog { sources, .. }) if !sources.is_empty() => continue,
             decoded => entries.extend(decoded?.entries),
         }

@@ -225,7 +225,7 @@ pub struct SessionState {
     learning: Mutex<()>,
     /// Where the chunks of containers went that are gone, once that is asked for.
     forwarding: OnceLock<Forwarding>,
-    /// What stands in no catalog yet.
+    /// Entries that stand in no catalog yet.
     uncataloged: Mutex<Catalog>,
     pin: Option<Box<dyn Pin>>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The name of the keys.
 pub const USER: &str = "benchmark";
-/// What signs.
+/// The secret that signs.
 pub const SECRET: &str = "open sesame";
 /// The bucket.
 pub const BUCKET: &str = "bench";
@@ -64,7 +64,7 @@ impl Server {
             bucket,
             log,
         };
-        // It says nothing when it is ready: it is when it takes connections.
+        // The server says nothing when it is ready: it is ready when it takes connections.
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 let what = "the folder's file system needs extended attributes";
