@@ -21,6 +21,37 @@ pub(crate) struct Answer {
     pub message: String,
     /// How long it asks to be left alone, in seconds.
     pub retry_after_s: Option<u64>,
+    /// Whether the request was a HEAD, whose answer has no body to say more.
+    pub is_of_head: bool,
+}
+
+/// A cause that a person can do something about: the source of the error's [`std::io::Error`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Trouble {
+    /// Nothing gives credentials.
+    #[error("no credentials were found")]
+    NoCredentials,
+    /// The store refuses the credentials, or what they are used for.
+    #[error("the store refuses these credentials for that")]
+    Refused,
+    /// There is no such bucket.
+    #[error("there is no such bucket")]
+    NoBucket,
+}
+
+impl Trouble {
+    /// The cause of `error`, if it is one of these.
+    pub fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let inner = error.downcast_ref::<std::io::Error>();
+            if let Some(inner) = inner.and_then(std::io::Error::get_ref) {
+                return inner.downcast_ref().copied();
+            }
+            cause = error.source();
+        }
+        None
+    }
 }
 
 fn said(between: &str, text: &str) -> String {
@@ -38,6 +69,13 @@ const NOT_NOW: [&str; 4] = [
     "RequestTimeout",
 ];
 
+/// Parts of messages of requests for credentials: those to the machine's own service, and what a process says.
+const OF_CREDENTIALS: [&str; 3] = [
+    "/latest/api/token",
+    "/latest/meta-data",
+    "credential_process",
+];
+
 /// Meaning of a failed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
@@ -45,6 +83,10 @@ pub(crate) enum Failure {
     Missing,
     /// The whole bucket is not there: nothing is known of what was in it.
     NoBucket,
+    /// Something else is not there, says somebody who may not be the store: nothing is known of the object.
+    NoPlace,
+    /// Nothing gives credentials.
+    NoCredentials,
     /// The condition of a conditional request does not hold.
     Taken,
     /// Another conditional request for the same name was under way.
@@ -57,6 +99,8 @@ pub(crate) enum Failure {
     Forbidden,
     /// No answer, or "not now": it may have been done. With it how long the store asks to be left alone, in seconds.
     NoAnswer(u64),
+    /// The program is to end, and did not wait for the answer: it may have been done.
+    Ended,
     /// The store does not know how to do that, or something else that no second try helps.
     Refused,
 }
@@ -64,7 +108,7 @@ pub(crate) enum Failure {
 /// Returns the meaning of a failed request, and the reason in words.
 pub(crate) fn of(error: &object_store::Error) -> (Failure, String) {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-    let mut is_of_the_wire = false;
+    let (mut is_of_the_wire, mut is_of_credentials) = (false, false);
     let mut words = String::new();
     while let Some(error) = cause {
         if let Some(answer) = error.downcast_ref::<Answer>() {
@@ -72,7 +116,11 @@ pub(crate) fn of(error: &object_store::Error) -> (Failure, String) {
         }
         is_of_the_wire |= error.is::<HttpError>() || error.is::<std::io::Error>();
         words = error.to_string();
+        is_of_credentials |= OF_CREDENTIALS.iter().any(|part| words.contains(part));
         cause = error.source();
+    }
+    if is_of_credentials {
+        return (Failure::NoCredentials, words);
     }
     // An answer of success may tell of failures in its body, as when many objects are removed by one request.
     let is_not_now = NOT_NOW.iter().any(|code| words.contains(code));
@@ -89,7 +137,9 @@ impl Answer {
         match (self.status, &*self.code) {
             // All that would be in it would seem to be lost.
             (404, "NoSuchBucket") => Failure::NoBucket,
-            (404, _) => Failure::Missing,
+            (404, "NoSuchKey") => Failure::Missing,
+            (404, "") if self.is_of_head => Failure::Missing,
+            (404, _) => Failure::NoPlace,
             (409, "BucketAlreadyExists" | "OperationAborted" | "ConditionalRequestConflict") => {
                 Failure::Conflict
             }
@@ -120,10 +170,24 @@ pub(crate) fn error(op: &'static str, name: &str, failure: Failure, words: Strin
         // Whether what may not be read is there nobody knows.
         Failure::Forbidden if is_of_reading => ErrorKind::Unavailable,
         Failure::Forbidden => ErrorKind::Denied,
-        Failure::NoAnswer(_) | Failure::NoBucket => ErrorKind::Unavailable,
+        Failure::NoAnswer(_)
+        | Failure::Ended
+        | Failure::NoBucket
+        | Failure::NoPlace
+        | Failure::NoCredentials => ErrorKind::Unavailable,
         Failure::Refused => ErrorKind::Device,
     };
-    onefold_io::Error::new(op, name, kind, words).into()
+    let trouble = match failure {
+        Failure::NoCredentials => Some(Trouble::NoCredentials),
+        Failure::Forbidden => Some(Trouble::Refused),
+        Failure::NoBucket => Some(Trouble::NoBucket),
+        _ => None,
+    };
+    let error = onefold_io::Error {
+        source: trouble.map(std::io::Error::other),
+        ..onefold_io::Error::new(op, name, kind, words)
+    };
+    error.into()
 }
 
 #[cfg(test)]
@@ -136,6 +200,7 @@ mod tests {
             code: code.into(),
             message: String::new(),
             retry_after_s: None,
+            is_of_head: status == 404 && code.is_empty(),
         };
         answer.failure()
     }
@@ -146,6 +211,8 @@ mod tests {
         assert_eq!(failure(404, ""), Failure::Missing);
         for (status, code) in [
             (404, "NoSuchBucket"),
+            (404, "NoSuchUpload"),
+            (404, "404 page of a proxy"),
             (403, "AccessDenied"),
             (503, "SlowDown"),
             (500, ""),
@@ -160,6 +227,34 @@ mod tests {
                 error.is_unavailable() && !error.is_loss(),
                 "{status} {code}: {error}"
             );
+        }
+    }
+
+    /// As of a proxy that knows nothing of the store: only who asks by HEAD gets no body from the store, either.
+    #[test]
+    fn a_bare_404_for_anything_but_a_head_says_nothing_of_the_object() {
+        let answer = Answer {
+            status: 404,
+            code: String::new(),
+            message: String::new(),
+            retry_after_s: None,
+            is_of_head: false,
+        };
+        let error = error("read", "x", answer.failure(), String::new());
+        assert!(error.is_unavailable() && !error.is_not_found(), "{error}");
+    }
+
+    #[test]
+    fn what_a_person_can_mend_is_told_apart() {
+        for (status, code, trouble) in [
+            (403, "InvalidAccessKeyId", Some(Trouble::Refused)),
+            (404, "NoSuchBucket", Some(Trouble::NoBucket)),
+            (503, "SlowDown", None),
+        ] {
+            for op in ["read", "write"] {
+                let error = error(op, "x", failure(status, code), "words".into());
+                assert_eq!(Trouble::of(&error), trouble, "{error}");
+            }
         }
     }
 

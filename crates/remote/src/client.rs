@@ -4,9 +4,12 @@
 //! engine; they wait on a runtime of two threads that belongs to this client alone.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
@@ -17,10 +20,12 @@ use onefold_io::ErrorKind;
 use onefold_store::{Entropy, Error, Result};
 use tokio::runtime::Runtime;
 
+use crate::Options;
 use crate::answer::{self, Failure};
+use crate::ending::Ending;
 use crate::http::Traffic;
 use crate::patience::{Patience, Pause};
-use crate::registers::Tags;
+use crate::registers::{LOCK_FOLDER, SESSION_FOLDER, Tags};
 
 /// Threads that move bytes, for all threads of the engine.
 const RUNTIME_THREADS: usize = 2;
@@ -39,6 +44,8 @@ pub(crate) struct Client {
     pub entropy: Entropy,
     pub pause: Pause,
     pub tags: Tags,
+    patience: Duration,
+    pub ending: Ending,
 }
 
 /// Result of one attempt.
@@ -49,8 +56,7 @@ impl Client {
         [store, single]: [AmazonS3; 2],
         prefix: &str,
         traffic: Arc<Traffic>,
-        entropy: Entropy,
-        pause: Pause,
+        options: &Options,
     ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(RUNTIME_THREADS)
@@ -64,9 +70,11 @@ impl Client {
             single,
             prefix: prefix.to_owned(),
             traffic,
-            entropy,
-            pause,
             tags: Tags::default(),
+            entropy: options.entropy.clone(),
+            pause: Arc::clone(&options.pause),
+            patience: options.patience,
+            ending: Ending::new(Arc::clone(&options.is_ending)),
         })
     }
 
@@ -84,11 +92,24 @@ impl Client {
         Some(name.trim_start_matches('/').to_owned())
     }
 
-    /// One attempt.
-    pub fn attempt<T>(&self, request: impl Future<Output = object_store::Result<T>>) -> Attempt<T> {
+    /// One attempt at a request for `name`, which ends when the program is to end.
+    pub fn attempt<T>(
+        &self,
+        name: &str,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> Attempt<T> {
         let runtime = self.runtime.as_ref().expect("it is there until the drop");
-        let done = runtime.block_on(request);
-        done.map_err(|error| answer::of(&error))
+        let done = runtime.block_on(async {
+            let (request, over) = (pin!(request), pin!(self.ending.over(is_register(name))));
+            match select(request, over).await {
+                Either::Left((done, _)) => Some(done),
+                Either::Right(_) => None,
+            }
+        });
+        match done {
+            Some(done) => done.map_err(|error| answer::of(&error)),
+            None => Err((Failure::Ended, "the program is to end".into())),
+        }
     }
 
     /// Attempts until one is answered, or patience ends. For requests that may be done several times.
@@ -119,7 +140,7 @@ impl Client {
     }
 
     pub fn patience(&self) -> Patience<'_> {
-        Patience::new(&self.traffic, &self.entropy, &self.pause)
+        Patience::new(&self.traffic, &self.entropy, &self.pause, self.patience)
     }
 
     /// Puts an object, once. Gives its new version.
@@ -128,7 +149,7 @@ impl Client {
         let put = self
             .store
             .put_opts(&key, bytes.clone().into(), PutOptions::from(mode));
-        Ok(self.attempt(put)?.e_tag)
+        Ok(self.attempt(name, put)?.e_tag)
     }
 
     /// The object, or the part of it that `range` names, and what the store says of it.
@@ -161,7 +182,7 @@ impl Client {
                 }
                 Ok(Ok((bytes, meta, expected)))
             };
-            match self.attempt(getting)? {
+            match self.attempt(name, getting)? {
                 Ok((bytes, meta, expected)) => {
                     require_whole(bytes.len(), expected)?;
                     Ok(Ok((bytes, meta)))
@@ -200,7 +221,7 @@ impl Client {
                 }
                 Ok((filled, len))
             };
-            let (filled, len) = self.attempt(getting)?;
+            let (filled, len) = self.attempt(name, getting)?;
             require_whole(filled, wanted)?;
             Ok(len)
         })?;
@@ -217,13 +238,15 @@ impl Client {
     /// Returns the store's description of an object.
     pub fn head(&self, name: &str) -> Result<ObjectMeta> {
         let key = self.key(name);
-        self.ask("stat", name, || self.attempt(self.store.head(&key)))
+        self.ask("stat", name, || self.attempt(name, self.store.head(&key)))
     }
 
     /// Removes an object; one that is not there is no error.
     pub fn delete(&self, name: &str) -> Result<()> {
         let key = self.key(name);
-        let deleted = self.ask("remove", name, || self.attempt(self.single.delete(&key)));
+        let deleted = self.ask("remove", name, || {
+            self.attempt(name, self.single.delete(&key))
+        });
         match deleted {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
@@ -236,7 +259,8 @@ impl Client {
             let deleted = self.ask("remove", &some[0], || {
                 let keys: Vec<_> = some.iter().map(|name| Ok(self.key(name))).collect();
                 let keys = futures_util::stream::iter(keys).boxed();
-                self.attempt(self.store.delete_stream(keys).try_collect::<Vec<_>>())
+                let deleting = self.store.delete_stream(keys).try_collect::<Vec<_>>();
+                self.attempt(&some[0], deleting)
             });
             match deleted {
                 Err(Error::Io(error)) if error.kind == ErrorKind::Device => {
@@ -265,7 +289,7 @@ impl Client {
                 Some(last) => self.store.list_with_offset(below.as_ref(), last),
                 None => self.store.list(below.as_ref()),
             };
-            self.attempt(async {
+            self.attempt(folder, async {
                 while let Some(meta) = listing.try_next().await? {
                     found.push(meta);
                 }
@@ -278,6 +302,12 @@ impl Client {
         named.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         Ok(named)
     }
+}
+
+/// Whether it is the name of a session or a lock, or the folder of these.
+fn is_register(name: &str) -> bool {
+    let folder = name.split('/').next().unwrap_or_default();
+    [SESSION_FOLDER, LOCK_FOLDER].contains(&folder)
 }
 
 /// A body that ends early, though its connection does not say so, is no answer.

@@ -49,6 +49,13 @@ impl Beating {
     }
 }
 
+impl Beating {
+    /// Takes back all sessions and locks of this process; see [`LeaseRegistry::leave`].
+    pub fn leave(&self, begin: impl FnOnce()) {
+        self.registry.leave(begin);
+    }
+}
+
 impl Registry for Beating {
     fn init(&self) -> Result<()> {
         self.registry.init()

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
@@ -87,6 +87,7 @@ impl HttpConnector for Http {
 impl HttpService for Http {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.traffic.count(request.method());
+        let is_of_head = request.method() == Method::HEAD;
         let progress = Progress::new(self.stalled_after);
         let (parts, body) = request.into_parts();
         let body = Outgoing::new(body, progress.clone(), Arc::clone(&self.traffic));
@@ -96,7 +97,7 @@ impl HttpService for Http {
         self.traffic.note_date(&parts.headers);
         let body = Incoming::new(body, progress, Arc::clone(&self.traffic));
         if !parts.status.is_success() {
-            return Err(told(parts.status, &parts.headers, body).await);
+            return Err(told(parts.status, &parts.headers, body, is_of_head).await);
         }
         let body = HttpResponseBody::new(body);
         Ok(http::Response::from_parts(parts, body))
@@ -112,7 +113,12 @@ fn not_sent(error: hyper_util::client::legacy::Error) -> HttpError {
 }
 
 /// The error that an answer other than success is.
-async fn told(status: StatusCode, headers: &HeaderMap, body: Incoming) -> HttpError {
+async fn told(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: Incoming,
+    is_of_head: bool,
+) -> HttpError {
     // The answer's text is for people: without it the status is enough.
     let body = Limited::new(body, ERROR_BYTES_MAX).collect().await;
     let body = body.map_or_else(|_| Bytes::new(), |body| body.to_bytes());
@@ -127,6 +133,7 @@ async fn told(status: StatusCode, headers: &HeaderMap, body: Incoming) -> HttpEr
         code: element(&text, "Code").unwrap_or_default(),
         message,
         retry_after_s: header("retry-after").and_then(|seconds| seconds.parse().ok()),
+        is_of_head,
     };
     HttpError::new(HttpErrorKind::Unknown, answer)
 }

@@ -14,6 +14,7 @@
 mod answer;
 mod client;
 pub mod doctor;
+mod ending;
 mod heart;
 mod http;
 mod location;
@@ -29,12 +30,13 @@ use std::time::{Duration, Instant};
 
 use onefold_io::Dir;
 use onefold_store::objects::ObjectStore;
-use onefold_store::registry::Registry;
 use onefold_store::registry::lease::LeaseRegistry;
 use onefold_store::registry::registers::Registers;
 use onefold_store::{Entropy, Place, Result, Ways};
 
+pub use answer::Trouble;
 use client::Client;
+pub use ending::IsEnding;
 use heart::Beating;
 pub use http::Counts;
 pub use location::Location;
@@ -86,7 +88,15 @@ pub struct Options {
     pub stale_after_ms: Option<u64>,
     /// A request in which no byte has moved for so long is given up.
     pub stalled_after: Duration,
+    /// A request that fails is tried again for so long.
+    pub patience: Duration,
+    /// Whether the program is to end: then requests end within a second, those for sessions and locks within two.
+    pub is_ending: IsEnding,
 }
+
+/// The time for which a request is tried again, unless it is said: a store that is restarted is back by then, and nobody
+/// wants to begin a long backup anew.
+pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 impl Default for Options {
     fn default() -> Self {
@@ -102,6 +112,8 @@ impl Default for Options {
             cacert: Vec::new(),
             stale_after_ms: None,
             stalled_after: Duration::from_secs(60),
+            patience: PATIENCE,
+            is_ending: Arc::new(|| false),
         }
     }
 }
@@ -110,7 +122,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Remote {
     client: Arc<Client>,
-    registry: Arc<dyn Registry>,
+    registry: Arc<Beating>,
 }
 
 impl Remote {
@@ -140,9 +152,20 @@ impl Remote {
     pub fn place(&self, own: Arc<dyn Dir>) -> Place {
         Place {
             objects: self.client.clone(),
-            registry: Arc::clone(&self.registry),
+            registry: self.registry.clone(),
             own,
             ways: WAYS,
+        }
+    }
+
+    /// Returns a function that takes back the sessions and locks of this process within two seconds, for a program that
+    /// ends at once: nobody then waits for them, and they cannot be used any more.
+    pub fn leave(&self) -> impl Fn() + Send + Sync + use<> {
+        let (client, registry) = (Arc::downgrade(&self.client), Arc::downgrade(&self.registry));
+        move || {
+            if let (Some(client), Some(registry)) = (client.upgrade(), registry.upgrade()) {
+                registry.leave(|| client.ending.begin_last());
+            }
         }
     }
 

@@ -1,8 +1,7 @@
 //! Objects of a repository in a bucket.
 //!
-//! A folder that was made is an empty object, `<folder>/.made`. Where a listing of containers or snapshots does not have
-//! it, the prefix was emptied, or the listing is not what is there: that is damage, so nobody takes what was in the
-//! folder for deleted.
+//! A folder that was made is an empty object, `<folder>/.made`. Where a listing of containers or snapshots has neither
+//! that nor anything else, the prefix was emptied: that is damage, so nobody takes what was in the folder for deleted.
 
 use bytes::Bytes;
 use object_store::{GetRange, ObjectMeta, PutMode};
@@ -51,14 +50,32 @@ impl Client {
         found.retain(|(name, _)| !name.ends_with(MADE));
         let was_made = found.len() < all;
         let is_of_init = [CONTAINER_FOLDER, ROOT_FOLDER].contains(&folder);
-        match was_made || !(is_of_init || found.is_empty()) {
-            true => Ok(found),
-            false => Err(answer::error(
-                "list",
-                folder,
-                Failure::Missing,
-                format!("it does not have {folder}{MADE}"),
-            )),
+        let made = format!("{folder}{MADE}");
+        if found.is_empty() && !was_made {
+            let words = format!("it does not have {made}");
+            return Err(answer::error("list", folder, Failure::Missing, words));
+        }
+        if is_of_init && !was_made {
+            self.mend_made(folder, &made)?;
+        }
+        Ok(found)
+    }
+
+    /// Looks why a list that has objects in it lacks `made`, which comes before them: either that was deleted, as tools do
+    /// with empty objects, and is put again, or the list is not what is there.
+    fn mend_made(&self, folder: &str, made: &str) -> Result<()> {
+        match self.head(made) {
+            Err(error) if error.is_not_found() => {
+                tracing::info!("{made} is missing, and {folder} is not empty: it is put again");
+                // Whoever may only read does without.
+                let _ = ObjectStore::put(self, made, &[]);
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(_) => {
+                let words = format!("the list lacks {made}, which is there: it is not complete");
+                Err(answer::error("list", folder, Failure::NoPlace, words))
+            }
         }
     }
 }
@@ -178,7 +195,7 @@ impl ObjectStore for Client {
 
     fn has_folder(&self, folder: &str) -> Result<bool> {
         match self.head(&format!("{folder}{MADE}")) {
-            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) if error.is_not_found() => Ok(!self.list(folder)?.is_empty()),
             about => about.map(|_| true),
         }
     }

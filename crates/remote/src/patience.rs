@@ -2,6 +2,7 @@
 //! together do not come back together.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use onefold_store::Entropy;
 
@@ -14,10 +15,7 @@ pub type Pause = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 const FIRST_MS: u64 = 200;
 /// No pause is longer, in milliseconds.
 const PAUSE_MS_MAX: u64 = 10_000;
-/// All pauses of a request together, in milliseconds: five minutes. A store that is restarted is back by then, and
-/// nobody wants to begin a long backup anew.
-const PATIENCE_MS: u64 = 5 * 60 * 1000;
-/// The same before the store has ever answered: who mistyped its name is to hear of it soon.
+/// All pauses of a request together, in milliseconds, before the store has ever answered: who mistyped its name is to hear of it soon.
 const FIRST_PATIENCE_MS: u64 = 5_000;
 
 /// The pauses of one request.
@@ -25,28 +23,41 @@ pub(crate) struct Patience<'a> {
     traffic: &'a Traffic,
     entropy: &'a Entropy,
     pause: &'a Pause,
+    patience_ms: u64,
     tries: u32,
+    /// Pauses so far, in milliseconds.
     waited_ms: u64,
+    began: Instant,
 }
 
 impl<'a> Patience<'a> {
-    pub fn new(traffic: &'a Traffic, entropy: &'a Entropy, pause: &'a Pause) -> Self {
+    /// For a request that is tried again for `patience`.
+    pub fn new(
+        traffic: &'a Traffic,
+        entropy: &'a Entropy,
+        pause: &'a Pause,
+        patience: Duration,
+    ) -> Self {
         Self {
             traffic,
             entropy,
             pause,
+            patience_ms: patience.as_millis() as u64,
             tries: 0,
             waited_ms: 0,
+            began: Instant::now(),
         }
     }
 
     /// Waits before the next attempt, as long as the store asked at least, in seconds; false where there is none.
     pub fn wait(&mut self, asked_s: u64) -> bool {
         let patience = match self.traffic.has_answered() {
-            true => PATIENCE_MS,
-            false => FIRST_PATIENCE_MS,
+            true => self.patience_ms,
+            false => self.patience_ms.min(FIRST_PATIENCE_MS),
         };
-        if self.waited_ms >= patience {
+        // An attempt may take a minute until it is given up: that counts, too.
+        let passed_ms = self.began.elapsed().as_millis() as u64;
+        if self.waited_ms.max(passed_ms) >= patience {
             return false;
         }
         let pause_max = (FIRST_MS << self.tries.min(16)).min(PAUSE_MS_MAX);
@@ -64,6 +75,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::PATIENCE;
 
     fn pauses(answered: bool, asked_s: u64) -> Vec<u64> {
         let pauses = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +89,7 @@ mod tests {
             traffic.note_answer();
         }
         let entropy = Entropy::seeded(1);
-        let mut patience = Patience::new(&traffic, &entropy, &pause);
+        let mut patience = Patience::new(&traffic, &entropy, &pause, PATIENCE);
         while patience.wait(asked_s) {}
         pauses.lock().clone()
     }
@@ -91,6 +103,17 @@ mod tests {
     }
 
     #[test]
+    fn attempts_that_take_long_are_not_many() {
+        let traffic = Traffic::new(None, None);
+        traffic.note_answer();
+        let (entropy, pause): (_, Pause) = (Entropy::seeded(1), Arc::new(|_| true));
+        let mut patience = Patience::new(&traffic, &entropy, &pause, PATIENCE);
+        assert!(patience.wait(0));
+        patience.began -= PATIENCE;
+        assert!(!patience.wait(0), "an attempt that took five minutes");
+    }
+
+    #[test]
     fn who_is_not_there_at_all_is_given_up_soon() {
         assert!(pauses(false, 0).iter().sum::<u64>() <= 10_000);
     }
@@ -99,7 +122,7 @@ mod tests {
     fn what_the_store_asks_for_is_kept() {
         assert!(pauses(true, 7).iter().all(|ms| *ms >= 7_000));
         let endless = pauses(true, u64::MAX);
-        assert_eq!(endless, [PATIENCE_MS]);
+        assert_eq!(endless, [PATIENCE.as_millis() as u64]);
     }
 
     #[test]
@@ -107,6 +130,6 @@ mod tests {
         let pause: Pause = Arc::new(|_| false);
         let traffic = Traffic::new(None, None);
         let entropy = Entropy::seeded(1);
-        assert!(!Patience::new(&traffic, &entropy, &pause).wait(0));
+        assert!(!Patience::new(&traffic, &entropy, &pause, PATIENCE).wait(0));
     }
 }

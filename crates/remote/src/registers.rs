@@ -21,6 +21,8 @@ use crate::client::Client;
 /// them this is some seconds, and a write takes milliseconds.
 const READINGS_MAX: usize = 6;
 
+/// The folder of sessions' registers.
+pub(crate) const SESSION_FOLDER: &str = "sessions";
 /// The folder of locks' registers.
 pub(crate) const LOCK_FOLDER: &str = "locks";
 

@@ -54,8 +54,7 @@ pub(crate) fn client(location: &Location, options: &Options) -> Result<Client> {
         built.map_err(|error| Error::Option(format!("{location}: {error}")))
     };
     let stores = [build(false)?, build(true)?];
-    let (entropy, pause) = (options.entropy.clone(), Arc::clone(&options.pause));
-    Client::new(stores, &location.prefix, traffic, entropy, pause)
+    Client::new(stores, &location.prefix, traffic, options)
 }
 
 /// Takes the settings of the environment, and of a profile where the environment names no keys.

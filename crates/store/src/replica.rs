@@ -6,7 +6,7 @@
 //! (see [`REPLICA_OBJECT`]). What the source lost stays in the replica until somebody asks to delete it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
@@ -61,8 +61,11 @@ pub struct SyncReport {
 
 /// Told how far it is.
 pub trait SyncObserver: Sync {
-    /// Bytes that were copied, of those that are to be. False: it ends there.
-    fn progress(&self, copied: u64, total: u64) -> bool;
+    /// Containers that are to be copied, and their bytes.
+    fn begin(&self, objects: u64, bytes: u64);
+
+    /// One of these was copied, or is damaged: so many bytes. May be called by several threads. False: it ends there.
+    fn done(&self, bytes: u64) -> bool;
 }
 
 /// Makes the place `to` a replica of the repository in `from`, or brings it up to date. While it runs no prune deletes
@@ -206,23 +209,26 @@ impl Copying<'_> {
             .filter(|(name, len)| there.get(*name) != Some(len));
         let missing: Vec<_> = missing.collect();
         let total = missing.iter().map(|(_, len)| **len).sum();
+        self.observer.begin(missing.len() as u64, total);
         let next = AtomicUsize::new(0);
-        let done = Mutex::new((0, SyncReport::default()));
+        let is_ended = AtomicBool::new(false);
+        let done = Mutex::new(SyncReport::default());
         let work = || -> Result<()> {
             while let Some((name, len)) = missing.get(next.fetch_add(1, Relaxed)) {
                 let copied = self.container(name, there.contains_key(*name));
                 let mut done = done.lock();
-                done.0 += **len;
                 match copied {
                     Err(error) if error.is_loss() || error.is_other_version() => {
-                        done.1.damaged.push(format!("{name}: {error}"));
+                        done.damaged.push(format!("{name}: {error}"));
                     }
                     copied => {
-                        done.1.copied += 1;
-                        done.1.copied_bytes += copied?;
+                        done.copied += 1;
+                        done.copied_bytes += copied?;
                     }
                 }
-                if !self.observer.progress(done.0, total) {
+                drop(done);
+                if !self.observer.done(**len) {
+                    is_ended.store(true, Relaxed);
                     next.store(missing.len(), Relaxed);
                 }
             }
@@ -240,8 +246,8 @@ impl Copying<'_> {
                 .into_iter()
                 .collect::<Result<()>>()
         })?;
-        let (seen, done) = done.into_inner();
-        if seen < total {
+        let done = done.into_inner();
+        if is_ended.into_inner() {
             return Err(Error::Machine("interrupted".into()));
         }
         self.report.copied += done.copied;

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod doctor;
+mod ending;
 mod fake;
 mod fixture;
 mod lost_answers;

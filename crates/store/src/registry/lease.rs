@@ -15,6 +15,7 @@ mod own;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use onefold_io::ErrorKind;
 use onefold_keys::Entropy;
@@ -37,6 +38,8 @@ const STALE_MS: u64 = 15 * 60 * 1000;
 const STALE_AGE_S: u64 = 6 * 60 * 60;
 /// A revoked session's register is kept for so long, in seconds, to tell it why it cannot commit: a day.
 const REVOKED_KEPT_S: u64 = 24 * 60 * 60;
+/// Whoever leaves waits so long for its own threads: a second.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// How often an answer is asked for again that was lost.
 const TRIES: usize = 8;
 
@@ -108,6 +111,31 @@ impl LeaseRegistry {
             let own = &mut *own.lock();
             if let Err(error) = own.beat(&self.core) {
                 tracing::warn!("{error}: it could not be shown that this process lives");
+            }
+        }
+    }
+}
+
+impl LeaseRegistry {
+    /// Takes back all sessions and locks of this process, as for one that ends now: whatever it still does for them fails
+    /// from then on. What is decided and not done is left to others, as is what another thread is just changing. `begin`
+    /// is called before the first request.
+    pub fn leave(&self, begin: impl FnOnce()) {
+        let own: Vec<_> = self
+            .core
+            .own
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        if own.is_empty() {
+            return;
+        }
+        begin();
+        let until = Instant::now() + LEAVE_MAX;
+        for own in own {
+            if let Some(mut own) = own.try_lock_until(until) {
+                own.leave(&self.core);
             }
         }
     }
@@ -393,13 +421,7 @@ impl Pin for LeasePin {
 
 impl Drop for LeasePin {
     fn drop(&mut self) {
-        let own = &mut *self.own.lock();
-        // The register of a revoked session tells the reason for a day. The root of a committed session is for others
-        // to put.
-        if own.is_own() && matches!(own.state(), State::Active(_)) {
-            let _ = self.core.registers.remove(own.object());
-            own.ended();
-        }
+        self.own.lock().leave(&self.core);
     }
 }
 
@@ -455,10 +477,6 @@ impl Held for LeaseHeld {
 
 impl Drop for LeaseHeld {
     fn drop(&mut self) {
-        let own = &mut *self.own.lock();
-        if matches!(own.state(), State::Held) {
-            let _ = own.swap(&self.core, Some(State::Free));
-        }
-        own.ended();
+        self.own.lock().leave(&self.core);
     }
 }

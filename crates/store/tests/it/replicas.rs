@@ -15,7 +15,9 @@ use crate::fixture::{assert_sound, back_up, chunks, init, open, secret, sweep};
 struct Ends(AtomicU64);
 
 impl SyncObserver for Ends {
-    fn progress(&self, _: u64, _: u64) -> bool {
+    fn begin(&self, _: u64, _: u64) {}
+
+    fn done(&self, _: u64) -> bool {
         self.0
             .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
             .is_ok()

@@ -75,23 +75,24 @@ impl Own {
         self.swap(core, None).map(drop)
     }
 
-    /// Whether no other has written it, as far as its writer knows.
-    pub fn is_own(&self) -> bool {
-        self.version.is_some()
-    }
-
-    /// Its writer writes it no more.
-    pub fn ended(&mut self) {
+    /// Takes the register back; its writer writes it no more. The register of a revoked session tells the reason for a
+    /// day, and the root of a committed one is for others to put. Where the store does not answer, others find the
+    /// register stale.
+    pub fn leave(&mut self, core: &Core) {
+        match self.record.state {
+            State::Active(_) if self.version.is_some() => {
+                let _ = core.registers.remove(&self.object);
+            }
+            State::Held => {
+                let _ = self.swap(core, Some(State::Free));
+            }
+            _ => {}
+        }
         self.version = None;
     }
 
     /// The register's name.
     pub fn object(&self) -> &str {
         &self.object
-    }
-
-    /// Returns the state that was written last.
-    pub fn state(&self) -> &State {
-        &self.record.state
     }
 }
