@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{
@@ -17,10 +18,10 @@ use onefold_store::{
 use crate::backup::MetadataStream;
 use crate::leaf::{Leaf, recipe};
 use crate::snapshot::Snapshot;
-use crate::snapshots;
+use crate::snapshots::{self, Named};
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
 use crate::vfs::chunks::{Chunks, REQUEST_BYTES_MAX};
-use crate::{Content, Error, Item, Result, Slice, Time, path};
+use crate::{Content, Error, Item, Progress, Result, Slice, Time, path};
 
 /// Chunks of which it is remembered where they are in the destination: some 50 MB.
 const KNOWN_MAX: usize = 500_000;
@@ -113,12 +114,24 @@ impl<'a> Copier<'a> {
     /// Copies a snapshot, and gives its name in the destination; `None` where it was copied before, or is forgotten.
     ///
     /// # Errors
-    /// A chunk of the source cannot be read, nothing can be stored, or somebody raised `is_cancelled`: the snapshot is
-    /// not copied, and what is stored of it is not stored again.
-    pub fn copy(&mut self, id: RootId, is_cancelled: &dyn Fn() -> bool) -> Result<Option<RootId>> {
+    /// A chunk of the source cannot be read, nothing can be stored, or `progress` was cancelled: the snapshot is not
+    /// copied, and what is stored of it is not stored again.
+    pub fn copy(&mut self, id: RootId, progress: &Progress) -> Result<Option<RootId>> {
         let Some(named) = snapshots::load_if_there(self.from, id)? else {
             return Ok(None);
         };
+        let bytes = named.snapshot.summary.total_bytes_processed;
+        let done = self.copy_named(named, progress);
+        // Passed over, copied or lost: nothing of it is left to do.
+        progress.bytes_of_current.store(0, Relaxed);
+        Progress::add(&progress.bytes_done, bytes);
+        Progress::add(&progress.files_done, 1);
+        done
+    }
+
+    fn copy_named(&mut self, named: Named, progress: &Progress) -> Result<Option<RootId>> {
+        let id = named.id;
+        let bytes = named.snapshot.summary.total_bytes_processed;
         let original = named.snapshot.original.unwrap_or(id.0);
         let likeness = likeness(original, &named.snapshot);
         if self.there.contains(&likeness) {
@@ -130,17 +143,19 @@ impl<'a> Copier<'a> {
         let stream = session.writer(StreamKind::Metadata)?;
         let mut stream = MetadataStream::new(stream, self.fingerprinter.clone());
         let tree = Tree::open(&named.snapshot, &mut self.metadata)?;
-        for stored in tree.leaves() {
-            if is_cancelled() {
-                return Err(Error::Cancelled);
-            }
+        let leaves = tree.leaves().len().max(1) as u128;
+        for (passed, stored) in tree.leaves().iter().enumerate() {
+            progress.check()?;
+            // Leaves that are there already pass quickly, so the share of the leaves counts, and in large files bytes.
+            let share = u128::from(bytes) * passed as u128 / leaves;
+            progress.bytes_of_current.fetch_max(share as u64, Relaxed);
             let made = self.leaves.get(&stored.chunk.fingerprint);
             if let Some(made) = made.filter(|made| session.holds(made)) {
                 stream.keep_leaf(stored, *made)?;
                 continue;
             }
             let leaf = read_leaf(stored, &mut self.metadata)?;
-            let leaf = self.leaf(leaf, &session, &mut data, &mut stream, is_cancelled)?;
+            let leaf = self.leaf(leaf, &session, &mut data, &mut stream, progress)?;
             stream.push_leaf(leaf)?;
         }
         let made = stream.leaves()?;
@@ -177,13 +192,14 @@ impl<'a> Copier<'a> {
         session: &Session,
         data: &mut ChunkWriter,
         stream: &mut MetadataStream,
-        is_cancelled: &dyn Fn() -> bool,
+        progress: &Progress,
     ) -> Result<Leaf> {
         // Small files of a leaf lie side by side, and are read together.
         let items: Vec<Item> = leaf.items().copied().collect();
         let mut copied = Vec::with_capacity(items.len());
         self.items(&items, session, data, &mut copied)
-            .map_err(|error| named_by(&leaf, error))?;
+            .map_err(|error| self.named_by(&leaf, error))?;
+        self.note(progress);
         let mut copied = copied.into_iter();
         let folders: Vec<_> = leaf.iter().map(|(folder, _)| folder.to_vec()).collect();
         for (entry, folder) in leaf.entries.iter_mut().zip(&folders) {
@@ -197,7 +213,7 @@ impl<'a> Copier<'a> {
                 content.items = copied.by_ref().take(count).collect();
                 continue;
             }
-            let copied = self.large(content, session, data, stream, is_cancelled);
+            let copied = self.large(content, session, data, stream, progress);
             let copied = copied.map_err(|error| match error.is_loss() {
                 true => Error::of_content("copy", &path::join(folder, &entry.name), error),
                 false => error,
@@ -210,6 +226,32 @@ impl<'a> Copier<'a> {
         Ok(leaf)
     }
 
+    /// Says how much was read so far.
+    fn note(&self, progress: &Progress) {
+        progress.bytes_moved.store(self.stats.bytes_read, Relaxed);
+    }
+
+    /// A loss among the small files of a leaf, by the first file that has it: each chunk is asked for once more.
+    fn named_by(&self, leaf: &Leaf, error: Error) -> Error {
+        if !error.is_loss() {
+            return error;
+        }
+        let is_lost = |chunk: &ChunkRef| {
+            let known = self.known.contains_key(&chunk.fingerprint);
+            !known && self.chunks.get(chunk).is_err_and(|error| error.is_loss())
+        };
+        let lost = leaf.iter().find(|(_, entry)| {
+            let content = &entry.content;
+            content.depth == 0 && content.items.iter().filter_map(Item::chunk).any(is_lost)
+        });
+        match lost {
+            Some((folder, entry)) => {
+                Error::of_content("copy", &path::join(folder, &entry.name), error)
+            }
+            None => error,
+        }
+    }
+
     /// A content with recipe chunks.
     fn large(
         &mut self,
@@ -217,7 +259,7 @@ impl<'a> Copier<'a> {
         session: &Session,
         data: &mut ChunkWriter,
         stream: &mut MetadataStream,
-        is_cancelled: &dyn Fn() -> bool,
+        progress: &Progress,
     ) -> Result<Content> {
         let mut builder = recipe::Builder::default();
         let mut window: Vec<Item> = Vec::new();
@@ -234,9 +276,9 @@ impl<'a> Copier<'a> {
             window.push(item);
             window_bytes += item.data().map_or(0, |slice| u64::from(slice.chunk.len));
             if window.len() >= WINDOW_ITEMS || window_bytes >= WINDOW_BYTES {
-                if is_cancelled() {
-                    return Err(Error::Cancelled);
-                }
+                progress.check()?;
+                Progress::add(&progress.bytes_of_current, window_bytes);
+                self.note(progress);
                 self.push(&window, session, data, stream, &mut builder)?;
                 window.clear();
                 window_bytes = 0;
@@ -364,14 +406,6 @@ impl<'a> Copier<'a> {
 impl Drop for Copier<'_> {
     fn drop(&mut self) {
         self.chunks.close();
-    }
-}
-
-/// A loss among the small files of a leaf, by its first folder: which file it is, `check` tells.
-fn named_by(leaf: &Leaf, error: Error) -> Error {
-    match leaf.first() {
-        Some((folder, _)) if error.is_loss() => Error::of_content("copy", folder, error),
-        _ => error,
     }
 }
 

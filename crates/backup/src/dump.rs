@@ -11,7 +11,7 @@ use std::ops::Range;
 use onefold_store::ChunkReader;
 
 pub use tar::tar;
-pub use zip::zip;
+pub use zip::{zip, zip_of_file};
 
 use self::sparse::is_left_out;
 use crate::content::ContentCursor;
@@ -35,6 +35,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub trait Told {
     /// Reports a path that an archive lacks, or has without some part of it, and its entry.
     fn incomplete(&mut self, _path: &[u8], _entry: &Entry) {}
+
+    /// Reports an entry whose extended attributes and ACLs the archive has no place for.
+    fn without_attributes(&mut self, _path: &[u8], _entry: &Entry) {}
 
     /// Reports bytes of the file at `path` that cannot be had, and why. `Ok`: zeros are written in their place.
     ///

@@ -27,6 +27,8 @@ const FIXED_TTL: Duration = Duration::from_secs(24 * 3600);
 const SHELF_TTL: Duration = Duration::from_secs(1);
 /// Whoever asks which snapshots there are may be told what was so a moment ago.
 const REFRESH_AFTER: Duration = Duration::from_secs(1);
+/// After a store gave no answer, it is asked again no sooner.
+const FAILED_REFRESH_AFTER: Duration = Duration::from_secs(30);
 /// Largest request of the kernel's, in bytes.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// `lseek` (linux/fs.h).
@@ -39,7 +41,7 @@ pub struct Snapshots {
     options: Options,
     open: Mutex<HashMap<u64, Arc<OpenFile>>>,
     next_handle: AtomicU64,
-    refreshed: Mutex<Instant>,
+    refresh_at: Mutex<Instant>,
 }
 
 impl Snapshots {
@@ -50,20 +52,25 @@ impl Snapshots {
             options,
             open: Mutex::default(),
             next_handle: AtomicU64::new(1),
-            refreshed: Mutex::new(Instant::now()),
+            refresh_at: Mutex::new(Instant::now() + REFRESH_AFTER),
         }
     }
 
-    /// Before somebody is told which snapshots there are.
+    /// Before somebody is told which snapshots there are. Where another thread waits for the store's answer, or none
+    /// came a moment ago, those that are known are told.
     fn refresh_for(&self, number: u64) {
         if !matches!(Number::decode(number), Some(Number::Shelf(_))) {
             return;
         }
-        let mut refreshed = self.refreshed.lock();
-        if refreshed.elapsed() >= REFRESH_AFTER {
-            // Where that fails, those that are known stay.
-            let _ = self.vfs.refresh();
-            *refreshed = Instant::now();
+        let Some(mut refresh_at) = self.refresh_at.try_lock() else {
+            return;
+        };
+        if Instant::now() >= *refresh_at {
+            let after = match self.vfs.refresh() {
+                Ok(()) => REFRESH_AFTER,
+                Err(_) => FAILED_REFRESH_AFTER,
+            };
+            *refresh_at = Instant::now() + after;
         }
     }
 

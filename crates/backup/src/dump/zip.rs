@@ -32,7 +32,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Writes everything in `folder` (clean; empty: the whole snapshot) as a zip archive. Names are relative to `folder`; a
 /// hard link carries its content again. Pipes, sockets and devices, which zip does not know, and files that could not
 /// be read are left out. `told` hears of these, and of folders that could not be listed, which are in the archive as
-/// far as they are known. Attributes and ACLs are not kept.
+/// far as they are known, and of entries whose attributes and ACLs are not kept.
 ///
 /// # Errors
 /// Errors of [`file`](super::file), of leaves too: then the archive is not complete; [`Error::Temporary`] where its
@@ -62,6 +62,23 @@ pub fn zip(
             archive.add((&path, folder), &entry, reader)?;
         }
     }
+    archive.finish()
+}
+
+/// Writes the file or symbolic link at `path` as a zip archive that has nothing else in it.
+///
+/// # Errors
+/// Errors of [`zip`].
+pub fn zip_of_file(
+    path: &[u8],
+    entry: &Entry,
+    reader: &mut ChunkReader,
+    out: &mut dyn Write,
+    told: &mut dyn Told,
+) -> Result<()> {
+    let mut archive = Archive::new(out, told)?;
+    let (folder, _) = path::split(path);
+    archive.add((path, folder), entry, reader)?;
     archive.finish()
 }
 
@@ -147,6 +164,9 @@ impl<'a> Archive<'a> {
         if header.name.len() > usize::from(u16::MAX) {
             let error = io::Error::other("zip has no names as long as this");
             return Err(Error::io("put into a zip", &header.name, error));
+        }
+        if !entry.xattrs.is_empty() {
+            self.told.without_attributes(path, entry);
         }
         match entry.kind {
             Kind::File if entry.size > 0 => self.deflated((path, entry), &mut header, reader)?,

@@ -36,7 +36,7 @@ pub fn delete_others(
     events: &dyn Events,
 ) -> Result<(u64, u64)> {
     let from = &options.path[..];
-    let top = EnteredFolder {
+    let top = Folder {
         is_unlisted: is_unlisted(tree, from, reader)?,
         is_left: false,
         mode_before: None,
@@ -72,7 +72,7 @@ fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<b
 
 /// A folder of the snapshot that the pass is in.
 #[derive(Clone, Copy)]
-struct EnteredFolder {
+struct Folder {
     /// Whether this folder, or one above it, could not be listed by the backup.
     is_unlisted: bool,
     /// Whether the folder stays as it is in the target, with everything below. That was reported, here or for a folder
@@ -89,13 +89,13 @@ struct Deleting<'a> {
     target: &'a Target,
     remover: Remover<'a>,
     events: &'a dyn Events,
-    way: Way<'a, EnteredFolder>,
+    way: Way<'a, Folder>,
     /// Innermost folder in the target, where something may be deleted.
-    current: Option<OpenTargetFolder>,
+    current: Option<Open>,
 }
 
 /// An open folder of the target.
-struct OpenTargetFolder {
+struct Open {
     dir: OwnedFd,
     device: u64,
     place: Vec<u8>,
@@ -162,7 +162,7 @@ impl Deleting<'_> {
                 WayStep::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
-                        None => EnteredFolder {
+                        None => Folder {
                             mode_before: None,
                             ..self.way.innermost().state
                         },
@@ -178,9 +178,9 @@ impl Deleting<'_> {
     }
 
     /// Makes the state of a folder that lies in the innermost one.
-    fn below(&self, entry: &Entry) -> EnteredFolder {
+    fn below(&self, entry: &Entry) -> Folder {
         let above = self.way.innermost().state;
-        EnteredFolder {
+        Folder {
             is_unlisted: above.is_unlisted || entry.is_unlisted(),
             is_left: above.is_left,
             mode_before: None,
@@ -223,7 +223,7 @@ impl Deleting<'_> {
                 self.way.innermost_mut().state.is_left = true;
             }
             Ok((dir, stat)) => {
-                self.current = Some(OpenTargetFolder {
+                self.current = Some(Open {
                     dir,
                     device: stat.device,
                     place: place.to_vec(),
@@ -273,7 +273,7 @@ impl Deleting<'_> {
     }
 
     /// Gives a folder its own mode back, once everything in it has passed, since the restore may keep that mode.
-    fn shut_again(&self, place: &[u8], folder: EnteredFolder) {
+    fn shut_again(&self, place: &[u8], folder: Folder) {
         if let Some(mode) = folder.mode_before
             && let Ok(dir) = self.target.open_unmounted(place)
         {

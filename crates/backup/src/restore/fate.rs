@@ -11,13 +11,13 @@
 
 use super::Overwrite;
 use super::unfinished::is_unfinished;
-use super::window::WindowFolder;
+use super::window::Folder;
 use crate::Time;
 use crate::meta::Stat;
 
 /// Decision about a folder's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum FolderFate {
+pub enum Fate {
     /// No decision was made yet.
     #[default]
     Unknown,
@@ -27,11 +27,11 @@ pub enum FolderFate {
     Kept,
 }
 
-impl FolderFate {
+impl Fate {
     /// Decides about a folder that is `there`; `has_same_time` tells whether it has a time, as far as its file system
     /// can tell.
     pub fn of(
-        folder: &WindowFolder,
+        folder: &Folder,
         there: &Stat,
         overwrite: Overwrite,
         has_same_time: impl FnOnce(Time) -> bool,

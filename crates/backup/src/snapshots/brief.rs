@@ -28,6 +28,8 @@ pub struct Brief {
     pub tags: Vec<String>,
     /// Key of the paths that were backed up.
     pub paths: PathsKey,
+    /// Bytes of all files.
+    pub bytes: u64,
     whole: Option<Box<Named>>,
 }
 
@@ -48,6 +50,7 @@ impl Brief {
             host: snapshot.host.clone(),
             tags: snapshot.tags.clone(),
             paths: PathsKey::of(&snapshot.paths),
+            bytes: snapshot.summary.total_bytes_processed,
             whole: left.map(|left| {
                 *room_bytes = left;
                 Box::new(named)

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
@@ -32,6 +33,7 @@ pub struct Chunks {
     readers: Mutex<Vec<ChunkReader>>,
     queue: Mutex<Queue>,
     asked: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A chunk that is here, or on its way.
@@ -74,15 +76,17 @@ impl Chunks {
             readers: Mutex::default(),
             queue: Mutex::default(),
             asked: Condvar::new(),
+            threads: Mutex::default(),
         });
         for _ in 0..THREADS {
             let own = Arc::clone(&chunks);
-            std::thread::spawn(move || own.read_ahead());
+            let thread = std::thread::spawn(move || own.read_ahead());
+            chunks.threads.lock().push(thread);
         }
         chunks
     }
 
-    /// Ends the threads that read ahead. What they have not begun is given up.
+    /// Ends the threads that read ahead, and waits for them: they keep the session. What they have not begun is given up.
     pub fn close(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
@@ -94,6 +98,9 @@ impl Chunks {
         chunks.for_each(|chunk| kept.give_up(chunk));
         drop(kept);
         self.arrived.notify_all();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            let _ = thread.join();
+        }
     }
 
     /// The session by which chunks are read.
