@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libnbd-bin", "nbdinfo"),
     ("libnbd-bin", "nbdcopy"),
     ("qemu-utils", "qemu-io"),
+    ("fio", "fio"),
 ];
 
 /// Seconds for each fuzz target: some ten thousand inputs.

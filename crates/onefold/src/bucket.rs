@@ -1,24 +1,31 @@
 //! A repository in a bucket of object storage, as the program reaches it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use onefold_io::{Dir, MemDir};
 use onefold_remote::doctor::{self, Extent, Finding};
-use onefold_remote::{Location, Options, Remote, SINGLE_WRITER_OBJECT};
-use onefold_store::registry::Registry;
-use onefold_store::registry::flock::FlockRegistry;
-use onefold_store::{Entropy, Error as StoreError, Place};
+use onefold_remote::{Location, Options, Remote, SINGLE_WRITER_OBJECT, Trouble};
+use onefold_store::{Error as StoreError, Place};
+use parking_lot::Mutex;
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
-use crate::{machine, signal};
+use crate::{alone, signal};
 
 /// For tests: after so many milliseconds without a sign of life others count as dead. Never a matter of safety.
 const STALE_ENV: &str = "ONEFOLD_TEST_STALE_MS";
 /// While it waits to ask the store again, the program looks so often whether it is to end, in milliseconds.
 const LOOK_MS: u64 = 100;
+/// Longest wait for stores that are told of the program's end.
+const LEAVE_MAX: Duration = Duration::from_secs(3);
+
+/// For each bucket that was opened, what takes back sessions and locks there.
+static OPENED: Mutex<Vec<Leave>> = Mutex::new(Vec::new());
+
+type Leave = Box<dyn Fn() + Send + Sync>;
 
 /// A bucket, and the connection to it.
 pub struct Bucket {
@@ -34,15 +41,20 @@ impl Bucket {
     /// [`Error::Usage`]: it names none, or what is said of the service makes no sense.
     pub fn named(named: &str, global: &Global) -> Result<Self> {
         let location = Location::parse(named).map_err(Error::Usage)?;
+        let usual = Options::default();
         let options = Options {
             pause: Arc::new(pause),
             upload_bytes_s_max: global.limit_upload,
             download_bytes_s_max: global.limit_download,
             cacert: global.cacert.clone(),
+            stalled_after: global.stuck_request_timeout.unwrap_or(usual.stalled_after),
+            patience: global.patience.unwrap_or(usual.patience),
+            is_ending: Arc::new(signal::ends_requests),
             stale_after_ms: std::env::var(STALE_ENV).ok().and_then(|ms| ms.parse().ok()),
-            ..Options::default()
+            ..usual
         };
         let remote = Remote::connect(&location, &options)?;
+        OPENED.lock().push(Box::new(remote.leave()));
         Ok(Self {
             location,
             options,
@@ -67,79 +79,98 @@ impl Bucket {
         &self.location
     }
 
+    /// The path of this place below `other`, empty where they are one; `None` where it does not lie there.
+    pub fn below(&self, other: &Self) -> Option<PathBuf> {
+        let (own, other) = (&self.location, &other.location);
+        let is_one_bucket = (&own.endpoint, &own.bucket) == (&other.endpoint, &other.bucket);
+        let own = Path::new(&own.prefix).strip_prefix(&other.prefix).ok();
+        own.filter(|_| is_one_bucket).map(Path::to_path_buf)
+    }
+
     /// Its place, with an own folder that holds nothing.
     pub fn place(&self) -> Place {
         self.remote.place(Arc::new(MemDir::new()))
     }
 
-    /// Its place, with this machine's `own` folder. Of a repository that one machine alone uses, sessions and locks are
-    /// files of that folder.
+    /// Its place, with this machine's `own` folder, for work in the repository that is there.
     ///
     /// # Errors
-    /// [`StoreError::Locked`]: another machine uses it alone, and this one is not to take it over.
+    /// Those of [`alone::registry`].
     pub fn place_with(&self, own: Arc<dyn Dir>, take_over: bool) -> onefold_store::Result<Place> {
-        let place = self.remote.place(Arc::clone(&own));
-        let writer = match place.objects.get(SINGLE_WRITER_OBJECT) {
-            Err(error) if error.is_not_found() => return Ok(place),
-            writer => String::from_utf8_lossy(&writer?).into_owned(),
-        };
-        if writer != machine::host() {
-            if !take_over {
-                return Err(StoreError::Locked {
-                    what: format!(
-                        "the machine {writer} uses this repository alone (init --single-writer); where it does so no more, --take-over lets this machine do it"
-                    ),
-                });
-            }
-            name_writer(&place)?;
-        }
-        alone(place, own)
+        self.settled(self.remote.place(own), take_over)
+    }
+
+    /// The `place` with the sessions and locks of the repository that is there: in the bucket, or where one machine uses
+    /// it alone, in a folder of this machine. To be asked once the repository is known to be there.
+    ///
+    /// # Errors
+    /// Those of [`alone::registry`].
+    pub fn settled(&self, place: Place, take_over: bool) -> onefold_store::Result<Place> {
+        Ok(match alone::registry(&place.objects, take_over)? {
+            None => place,
+            Some(registry) => Place { registry, ..place },
+        })
     }
 
     /// The place of a repository that is to be made in it, for one machine alone if that is said.
     ///
     /// # Errors
-    /// Failures of the store.
+    /// Those of [`alone::begin`]; failures of the store.
     pub fn place_to_make(&self, is_single_writer: bool) -> onefold_store::Result<Place> {
         let place = self.place();
-        if !is_single_writer {
-            // Left of one whose making was interrupted.
-            place.objects.delete(SINGLE_WRITER_OBJECT)?;
-            return Ok(place);
+        if is_single_writer {
+            let registry = alone::begin(&place.objects)?;
+            return Ok(Place { registry, ..place });
         }
-        name_writer(&place)?;
-        let own = Arc::clone(&place.own);
-        alone(place, own)
+        // Left of one whose making was interrupted.
+        place.objects.delete(SINGLE_WRITER_OBJECT)?;
+        Ok(place)
     }
 }
 
-fn name_writer(place: &Place) -> onefold_store::Result<()> {
-    let writer = machine::host();
-    place
-        .objects
-        .put(SINGLE_WRITER_OBJECT, &[writer.as_bytes()])
+/// Returns advice for a trouble of a store.
+pub fn advice(trouble: Trouble) -> &'static str {
+    match trouble {
+        Trouble::NoCredentials => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws/credentials; docs/object-storage.md lists all ways"
+        }
+        Trouble::Refused => {
+            "see that these are the credentials that you mean (AWS_ACCESS_KEY_ID, AWS_PROFILE …), of this store (AWS_ENDPOINT_URL, or the place's host), and that they may do GetObject, PutObject, DeleteObject and ListBucket in this bucket; nothing is known to be lost or damaged"
+        }
+        Trouble::NoBucket => {
+            "see that the bucket's name, the host (AWS_ENDPOINT_URL, or the place's own) and AWS_REGION are right; a bucket is made with the store's own tools. Nothing is known to be lost or damaged"
+        }
+    }
 }
 
-/// The place with sessions and locks in this machine's own folder.
-fn alone(place: Place, own: Arc<dyn Dir>) -> onefold_store::Result<Place> {
-    let objects = Arc::clone(&place.objects);
-    let registry = FlockRegistry::new(own, objects, Entropy::system());
-    registry.init()?;
-    Ok(Place {
-        registry: Arc::new(registry),
-        ..place
-    })
+/// Takes back the sessions and locks of this process in all buckets, as far as their stores answer soon.
+pub fn leave_all() {
+    let opened = std::mem::take(&mut *OPENED.lock());
+    if opened.is_empty() {
+        return;
+    }
+    let (told, done) = channel::<()>();
+    for leave in opened {
+        let told = told.clone();
+        std::thread::spawn(move || {
+            leave();
+            drop(told);
+        });
+    }
+    drop(told);
+    // Nothing is ever sent: the last thread that ends closes the channel.
+    let _ = done.recv_timeout(LEAVE_MAX);
 }
 
 /// Sleeps, and tells whether to go on.
 fn pause(ms: u64) -> bool {
     let mut left = ms;
-    while left > 0 && !signal::raised() {
+    while left > 0 && !signal::ends_requests() {
         let some = left.min(LOOK_MS);
         std::thread::sleep(Duration::from_millis(some));
         left -= some;
     }
-    !signal::raised()
+    !signal::ends_requests()
 }
 
 /// The folder of this machine's own folders of repositories.

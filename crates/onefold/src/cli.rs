@@ -161,12 +161,28 @@ pub struct Global {
     #[arg(long, value_name = "RATE", value_parser = human::parse_rate, global = true)]
     pub limit_download: Option<u64>,
 
-    /// Trust the certificates in this file (PEM), too, where a bucket is reached by https; can be given several times
-    #[arg(long, value_name = "FILE", global = true)]
+    /// Trust the certificates in this file (PEM), too, where a bucket is reached by https; can be given several times, or
+    /// with commas between
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "ONEFOLD_CACERT",
+        hide_env_values = true,
+        value_delimiter = ',',
+        global = true
+    )]
     pub cacert: Vec<PathBuf>,
 
-    /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone, and
-    /// does no more
+    /// Give a request to a bucket up, and make it anew, when no byte of it has moved for so long [default: 1m]
+    #[arg(long, value_name = "DURATION", value_parser = human::parse_duration, global = true)]
+    pub stuck_request_timeout: Option<Duration>,
+
+    /// A request to a bucket that fails is made again for so long, where a verb says that.
+    #[arg(skip)]
+    pub patience: Option<Duration>,
+
+    /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone. Two that
+    /// do so at once lose data: say it only where the other does so no more
     #[arg(long, global = true)]
     pub take_over: bool,
 
@@ -228,9 +244,6 @@ pub struct Needless {
     /// Option of HTTP storage
     #[arg(long, value_name = "TEXT", global = true, hide = true)]
     http_user_agent: Option<String>,
-    /// Option of HTTP storage
-    #[arg(long, value_name = "DURATION", global = true, hide = true)]
-    stuck_request_timeout: Option<String>,
 }
 
 /// Compression levels by name.

@@ -20,9 +20,17 @@ pub enum Error {
     /// There is no repository; the string is its place.
     #[error("there is no repository at {0}")]
     NoRepository(String),
-    /// No password was given and none can be asked for.
-    #[error("the repository is encrypted, and no password was given")]
-    NoPassword,
+    /// No password was given and none can be asked for; the string names the repository.
+    #[error("{0} is encrypted, and no password was given")]
+    NoPassword(String),
+    /// The password opens no key of this repository.
+    #[error("{place}: {source}")]
+    WrongPassword {
+        /// Repository, in words.
+        place: String,
+        /// Error of the store.
+        source: Box<StoreError>,
+    },
     /// No new password was given and none can be asked for.
     #[error("no new password was given")]
     NoNewPassword,
@@ -92,9 +100,11 @@ impl Error {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NoRepository(_) => Exit::NoRepository,
-            Self::NoPassword | Self::NoNewPassword | Self::PasswordsDiffer | Self::Password(_) => {
-                Exit::WrongPassword
-            }
+            Self::NoPassword(_)
+            | Self::WrongPassword { .. }
+            | Self::NoNewPassword
+            | Self::PasswordsDiffer
+            | Self::Password(_) => Exit::WrongPassword,
             Self::Backup(error) => backup_exit(error),
             Self::Store(error) => store_exit(error),
             Self::Io { source, .. } => io_exit(source),
@@ -147,6 +157,14 @@ impl Error {
         }
     }
 
+    /// Whether another machine or user has the repository for itself: no waiting helps, and the error says what does.
+    fn is_used_alone(&self) -> bool {
+        let (Self::Store(error) | Self::Backup(BackupError::Store(error))) = self else {
+            return false;
+        };
+        matches!(error, StoreError::Locked { what } if what.contains("init --single-writer"))
+    }
+
     /// Returns the error and its causes as text, each once.
     pub fn chain(&self) -> String {
         chain_of(self)
@@ -164,11 +182,15 @@ impl Error {
         if let Some(remedy) = self.remedy() {
             return Some(remedy);
         }
+        #[cfg(feature = "remote")]
+        if let Some(trouble) = onefold_remote::Trouble::of(self) {
+            return Some(crate::bucket::advice(trouble));
+        }
         if let Self::Device(error) | Self::Export(onefold_export::Error::Device(error)) = self {
             return device_advice(error);
         }
         Some(match self {
-            Self::NoPassword => {
+            Self::NoPassword(_) => {
                 "give it with --password-file, --password-command or ONEFOLD_PASSWORD, or run on a terminal to be asked"
             }
             Self::NoNewPassword => {
@@ -199,6 +221,7 @@ impl Error {
                 Exit::NoRepository => {
                     "check --repo and ONEFOLD_REPOSITORY; `onefold init` makes a repository, and so does `onefold backup --init`"
                 }
+                Exit::Locked if self.is_used_alone() => return None,
                 Exit::Locked => "it ends with the process that holds it; try again then",
                 Exit::WrongPassword => {
                     "it came from --password-file, --password-command, a variable ONEFOLD_PASSWORD… or the prompt; `onefold key list` shows, with one that opens, which keys there are"
@@ -239,6 +262,8 @@ fn store_exit(error: &StoreError) -> Exit {
         StoreError::Locked { .. } => Exit::Locked,
         StoreError::Option(_) | StoreError::Index(IndexError::Budget { .. }) => Exit::Usage,
         error if error.is_no_space() => Exit::NoSpace,
+        // After a signal requests are given up.
+        error if error.is_unavailable() && signal::raised() => Exit::Interrupted,
         error if error.is_unavailable() => Exit::Unavailable,
         error if error.is_damage() => Exit::Damaged,
         StoreError::Caller(inner) => match inner.downcast_ref::<BackupError>() {
@@ -255,6 +280,7 @@ fn backup_exit(error: &BackupError) -> Exit {
         error if error.is_other_version() => Exit::Failed,
         BackupError::Malformed(_) => Exit::Damaged,
         BackupError::NotRead { source, .. } => backup_exit(source),
+        BackupError::Content { source, .. } => backup_exit(source),
         BackupError::Usage(_) => Exit::Usage,
         BackupError::Cancelled => Exit::Interrupted,
         BackupError::Io { source, .. } => io_exit(source),

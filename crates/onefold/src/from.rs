@@ -116,7 +116,13 @@ impl FromPassword {
                 Some(given) => std::os::unix::ffi::OsStringExt::into_vec(given),
                 None => {
                     let prompt = format!("password for {}: ", place.display());
-                    return password::ask(Purpose::Open, &prompt);
+                    return password::ask(Purpose::Open, &prompt).map_err(|error| match error {
+                        Error::NoPassword(_) => Error::Password(format!(
+                            "the other repository, at {}, is encrypted, and no password of it was given: give it with --from-password-file, --from-password-command or ONEFOLD_FROM_PASSWORD, or run on a terminal to be asked",
+                            place.display()
+                        )),
+                        error => error,
+                    });
                 }
             },
         };

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "remote")]
+mod alone;
+#[cfg(feature = "remote")]
 mod bucket;
 mod cli;
 mod elsewhere;
@@ -67,13 +69,16 @@ fn main() -> ExitCode {
     open_files::allow_many();
     signal::listen_to(caught);
     let arguments = cli::flags::as_typed(std::env::args_os());
-    let cli = match Cli::try_parse_from(&arguments) {
+    let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
             let error = cli::typed::without_variables(error, &arguments);
             return misused(&cli::tips::without_guesses(error, &arguments), &arguments);
         }
     };
+    if let cli::Verb::Mount(_) = cli.verb {
+        verbs::mount::limit_waiting(&mut cli.global);
+    }
     interrupted::begin(&cli.verb, cli.global.json);
     traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());
     let out = Out::new(
@@ -96,6 +101,7 @@ fn main() -> ExitCode {
             fail(&error, &out)
         }
     };
+    site::leave_all();
     ExitCode::from(exit.code())
 }
 

@@ -143,7 +143,7 @@ fn from_environment() -> Option<OsString> {
 pub fn ask(purpose: Purpose, prompt: &str) -> Result<Secret> {
     if !has_terminal() {
         return Err(match purpose {
-            Purpose::Open => Error::NoPassword,
+            Purpose::Open => Error::NoPassword("the repository".into()),
             Purpose::New => Error::NoNewPassword,
         });
     }
@@ -233,7 +233,7 @@ fn prompt_hidden(prompt: &str) -> Result<Vec<u8>> {
     signal::guard_terminal(|| rpassword::prompt_password(prompt))
         .map(String::into_bytes)
         .map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => Error::NoPassword,
+            io::ErrorKind::UnexpectedEof => Error::NoPassword("the repository".into()),
             _ => Error::io("read the password", e),
         })
 }

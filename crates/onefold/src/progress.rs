@@ -46,6 +46,21 @@ pub enum Doing {
     Restore,
     /// Reading files, storing nothing.
     Estimate,
+    /// Copying snapshots from one repository into another.
+    Copy,
+    /// Copying objects into a replica.
+    Sync,
+}
+
+impl Doing {
+    /// The word for what is counted.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Backup | Self::Restore | Self::Estimate => "file",
+            Self::Copy => "snapshot",
+            Self::Sync => "object",
+        }
+    }
 }
 
 /// Totals of a scan beside the run; the engine's own totals replace them when they are final.
@@ -295,6 +310,8 @@ impl<'a> Meter<'a> {
             Doing::Backup => "archival",
             Doing::Restore => "restore",
             Doing::Estimate => "estimate",
+            Doing::Copy => "copy",
+            Doing::Sync => "sync",
         }
     }
 }

@@ -61,8 +61,9 @@ fn from_file(file: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// Errors of [`HeldStill::begin`].
-pub fn hold_still(place: &Site) -> Result<HeldStill> {
-    let held = HeldStill::begin(&place.place()?, &pin_info("a copy"));
+pub fn hold_still(place: &Site, global: &Global) -> Result<HeldStill> {
+    let lies = place.settled(place.place()?, global)?;
+    let held = HeldStill::begin(&lies, &pin_info("a copy"));
     held.map_err(|error| named(place, error))
 }
 
@@ -131,22 +132,24 @@ pub fn open_other(
         _ => Some(secret()?),
     };
     let options = options(global, activity);
-    Ok(Repository::open_agreed(
-        lies,
-        config,
-        options,
-        secret.as_ref(),
-    )?)
+    let opened = Repository::open_agreed(lies, config, options, secret.as_ref());
+    opened.map_err(|error| match error {
+        StoreError::WrongPassword { .. } => Error::Password(format!(
+            "{}, the other repository: {error}. Its password came from --from-password-file, --from-password-command, ONEFOLD_FROM_PASSWORD or the prompt",
+            at(place)
+        )),
+        error => error.into(),
+    })
 }
 
 /// Returns the place of a repository, which is not opened.
 ///
 /// # Errors
 /// [`Error::NoRepository`]: there is none at the place.
-pub fn place_at(place: &Site) -> Result<onefold_store::Place> {
+pub fn place_at(place: &Site, global: &Global) -> Result<onefold_store::Place> {
     let unopened = place.place()?;
     Repository::config_at(&unopened).map_err(|error| named(place, error))?;
-    Ok(unopened)
+    Ok(place.settled(unopened, global)?)
 }
 
 /// Makes the error that names the place where no repository is.
@@ -195,17 +198,37 @@ fn with_password(
     open: impl Fn(&Secret) -> onefold_store::Result<Repository>,
 ) -> Result<Repository> {
     let prompt = format!("password for {}: ", place.display());
+    let read = || {
+        let secret = global.password.read(Purpose::Open, &prompt);
+        secret.map_err(|error| match error {
+            Error::NoPassword(_) => Error::NoPassword(at(place)),
+            error => error,
+        })
+    };
     for _ in 1..PROMPTS_MAX {
-        let secret = global.password.read(Purpose::Open, &prompt)?;
-        match open(&secret) {
+        match open(&read()?) {
             Err(StoreError::WrongPassword { .. }) if global.password.asks() => {
                 eprintln!("wrong password, try again")
             }
-            opened => return Ok(opened?),
+            opened => return opened.map_err(|error| wrong_password(place, error)),
         }
     }
-    let secret = global.password.read(Purpose::Open, &prompt)?;
-    Ok(open(&secret)?)
+    open(&read()?).map_err(|error| wrong_password(place, error))
+}
+
+fn at(place: &Site) -> String {
+    format!("the repository at {}", place.display())
+}
+
+/// Says of which repository the password is wrong.
+fn wrong_password(place: &Site, error: StoreError) -> Error {
+    match error {
+        StoreError::WrongPassword { .. } => Error::WrongPassword {
+            place: at(place),
+            source: Box::new(error),
+        },
+        error => error.into(),
+    }
 }
 
 /// Checks that the repository has the expected encryption. A configuration that says "none" is not sealed: after

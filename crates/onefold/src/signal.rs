@@ -27,6 +27,8 @@ static RAISED: AtomicBool = AtomicBool::new(false);
 /// Whether a signal has asked for the progress.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+/// How many keep requests to a store going although a signal has come.
+static REQUESTERS: AtomicUsize = AtomicUsize::new(0);
 /// Process that signals are passed on to; 0 for none. The lock is held while one is sent, so that it cannot reach
 /// another process that has the number by then.
 static PASSED_TO: Mutex<i32> = Mutex::new(0);
@@ -94,6 +96,7 @@ fn ignores(signal: i32) -> bool {
 pub fn leave() -> ! {
     restore_terminal();
     crate::interrupted::tell();
+    crate::site::leave_all();
     std::process::exit(Exit::Interrupted.code().into())
 }
 
@@ -119,6 +122,26 @@ pub fn listen() -> Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Whether requests to a store are to end soon: a signal has come, and nobody [keeps them going](keep_requesting).
+pub fn ends_requests() -> bool {
+    raised() && REQUESTERS.load(SeqCst) == 0
+}
+
+/// While this lives, a signal does not end requests to a store.
+pub struct Requesting(());
+
+/// Keeps requests to a store going after a signal, for a verb whose work goes on until somebody else ends it.
+pub fn keep_requesting() -> Requesting {
+    REQUESTERS.fetch_add(1, SeqCst);
+    Requesting(())
+}
+
+impl Drop for Requesting {
+    fn drop(&mut self) {
+        REQUESTERS.fetch_sub(1, SeqCst);
     }
 }
 

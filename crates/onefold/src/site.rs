@@ -20,6 +20,12 @@ use crate::error::{Error, Result};
 /// by its `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
 const SHARED_AS: [&str; 3] = [CONFIG_OBJECT, CONFIG_COPY_OBJECT, CONTAINER_FOLDER];
 
+/// Takes back the sessions and locks that this process has in buckets: it ends. Those in folders go with the process.
+pub fn leave_all() {
+    #[cfg(feature = "remote")]
+    crate::bucket::leave_all();
+}
+
 /// Where a repository is, or is to be.
 pub enum Site {
     /// In this folder.
@@ -29,7 +35,32 @@ pub enum Site {
     Bucket(Box<Bucket>),
 }
 
+/// How the place of a replica lies to that of its repository.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relation {
+    /// They have nothing to do with each other.
+    Apart,
+    /// They are one place.
+    Same,
+    /// The replica would lie in the repository.
+    Inside,
+}
+
 impl Site {
+    /// How `other` lies to this place, by whatever path or link.
+    pub fn relation_to(&self, other: &Self) -> Relation {
+        match (self, other) {
+            (Self::Folder(own), Self::Folder(other)) => match (real(own), real(other)) {
+                (Some(own), Some(other)) => relation(other.strip_prefix(own).ok()),
+                _ => Relation::Apart,
+            },
+            #[cfg(feature = "remote")]
+            (Self::Bucket(own), Self::Bucket(other)) => relation(other.below(own).as_deref()),
+            #[cfg(feature = "remote")]
+            _ => Relation::Apart,
+        }
+    }
+
     /// As messages name it.
     pub fn display(&self) -> String {
         match self {
@@ -58,6 +89,18 @@ impl Site {
             Self::Folder(folder) => Ok(Place::local(open_folder(folder)?, &Entropy::system())),
             #[cfg(feature = "remote")]
             Self::Bucket(bucket) => Ok(bucket.place()),
+        }
+    }
+
+    /// The `place` of the repository that is there, with the sessions and locks that all who work in it share.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`]: another machine uses a repository in a bucket alone.
+    pub fn settled(&self, place: Place, global: &Global) -> onefold_store::Result<Place> {
+        match self {
+            Self::Folder(_) => Ok(place),
+            #[cfg(feature = "remote")]
+            Self::Bucket(bucket) => bucket.settled(place, global.take_over),
         }
     }
 
@@ -137,6 +180,25 @@ impl Site {
             Err(error) => Err(StoreError::Io(error).into()),
         }
     }
+}
+
+/// By the path below a place.
+fn relation(below: Option<&Path>) -> Relation {
+    match below {
+        None => Relation::Apart,
+        Some(path) if path.as_os_str().is_empty() => Relation::Same,
+        Some(_) => Relation::Inside,
+    }
+}
+
+/// The path without links and dots, of a folder that may not be there yet.
+fn real(folder: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(folder).ok()?;
+    let there = folder.ancestors().find(|it| it.exists())?;
+    let rest = folder.strip_prefix(there).ok()?;
+    let there = there.canonicalize().ok()?;
+    // Joined with nothing, it would end with a slash.
+    Some(there.components().chain(rest.components()).collect())
 }
 
 fn open_folder(folder: &Path) -> Result<Arc<dyn Dir>> {

@@ -156,6 +156,12 @@ impl TypedValueParser for WithKnobs {
         let text = value.to_string_lossy();
         let (name, knobs) = split(&text);
         self.names.parse_ref(command, arg, OsStr::new(name))?;
+        if text.ends_with(':') {
+            let what = format!(
+                "{text}: nothing stands behind the colon: write {name}, or {name}:key=value\n"
+            );
+            return Err(clap::Error::raw(ErrorKind::ValueValidation, what).with_cmd(command));
+        }
         let parsed = Knobs::parse(name, knobs, (self.knobs_of)(name));
         parsed.map_err(|error| {
             clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)

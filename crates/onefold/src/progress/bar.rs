@@ -45,13 +45,13 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
             parts.push((8, bar(share)));
             parts.push((0, format!("{share:.0}%")));
             let (files, all) = (human::count(files), human::count(all));
-            parts.push((4, format!("{files}/{all} files")));
+            parts.push((4, format!("{files}/{all} {}s", state.doing.unit())));
             let (bytes, all) = (human::bytes(bytes), human::bytes(all_bytes));
             parts.push((2, format!("{bytes}/{all}")));
         }
         None => {
             parts.push((0, clock(state.elapsed)));
-            parts.push((3, human::many(files, "file")));
+            parts.push((3, human::many(files, state.doing.unit())));
             parts.push((0, human::bytes(bytes)));
         }
     }
@@ -62,7 +62,8 @@ fn parts(state: &State, progress: &Progress) -> Vec<Part> {
             let stored = human::bytes(state.stored_per_s);
             parts.push((7, format!("stored {stored}/s")));
         }
-        Doing::Restore | Doing::Estimate => parts.push((5, format!("{moved}/s"))),
+        Doing::Copy => parts.push((5, format!("read {moved}/s"))),
+        Doing::Restore | Doing::Estimate | Doing::Sync => parts.push((5, format!("{moved}/s"))),
     }
     if let Some(eta) = state.eta(progress) {
         parts.push((3, format!("{} left", clock(eta))));
@@ -179,6 +180,30 @@ mod tests {
         };
         let line = line(&state, &progress, 60);
         assert!(line.starts_with("waiting for the disk"), "{line}");
+    }
+
+    #[test]
+    fn copies_count_snapshots_and_replicas_objects() {
+        let progress = Progress::default();
+        progress.files_done.store(1, Relaxed);
+        progress.bytes_of_current.store(25, Relaxed);
+        progress.bytes_done.store(25, Relaxed);
+        for (doing, parts) in [
+            (Doing::Copy, ["1/4 snapshots", " 50% "]),
+            (Doing::Sync, ["1/4 objects", " 50% "]),
+        ] {
+            let state = State {
+                doing,
+                elapsed: Duration::from_secs(10),
+                met: (4, 100),
+                totals: Some((4, 100)),
+                moved_per_s: 1,
+                stored_per_s: 0,
+            };
+            let line = format!(" {}", line(&state, &progress, 200));
+            assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+            assert!(line.contains("0:10 left"), "{line}");
+        }
     }
 
     /// Otherwise the bar would stay at 100 % for as long as it took to get there.

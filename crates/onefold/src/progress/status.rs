@@ -30,7 +30,9 @@ impl State {
     pub fn bytes_done(&self, progress: &Progress) -> u64 {
         let whole = progress.bytes_done.load(Relaxed);
         match self.doing {
-            Doing::Backup | Doing::Estimate => whole + progress.bytes_of_current.load(Relaxed),
+            Doing::Backup | Doing::Estimate | Doing::Copy | Doing::Sync => {
+                whole + progress.bytes_of_current.load(Relaxed)
+            }
             // A restore writes several files at a time, so moved bytes count.
             Doing::Restore => whole.max(progress.bytes_moved.load(Relaxed)),
         }
@@ -80,9 +82,9 @@ pub fn json(state: &State, progress: &Progress) -> Value {
         "message_type": "status",
         "seconds_elapsed": state.elapsed.as_secs(),
         "percent_done": share.min(1.0),
-        "total_files": total_files,
         "total_bytes": total_bytes,
     });
+    status[format!("total_{}s", state.doing.unit())] = json!(total_files);
     if let Some(eta) = state.eta(progress) {
         status["seconds_remaining"] = json!(eta.as_secs());
     }
@@ -101,6 +103,12 @@ pub fn json(state: &State, progress: &Progress) -> Value {
             if let Some(all) = lossless::base64_of_all(&[&current[..]]) {
                 status["current_files_base64"] = json!(all);
             }
+        }
+        Doing::Copy | Doing::Sync => {
+            status[format!("{}s_done", state.doing.unit())] = json!(files);
+            status["bytes_done"] = json!(bytes);
+            status["bytes_read"] = json!(progress.bytes_moved.load(Relaxed));
+            status["bytes_read_per_second"] = json!(state.moved_per_s);
         }
         Doing::Restore => {
             let skipped = progress.files_skipped.load(Relaxed);
@@ -130,7 +138,7 @@ pub fn verbose(
         Doing::Restore => json!({
             "message_type": "verbose_status", "action": action, "item": item, "size": bytes,
         }),
-        Doing::Backup | Doing::Estimate => json!({
+        _ => json!({
             "message_type": "verbose_status", "action": action, "item": item, "duration": 0,
             "data_size": bytes, "data_size_in_repo": packed(bytes, progress),
             "metadata_size": 0, "metadata_size_in_repo": 0,

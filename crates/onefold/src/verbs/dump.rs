@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(value_name = "PATH", default_value = "/")]
     pub path: OsString,
 
-    /// Format of a folder's archive
+    /// Format of a folder's archive; a file is printed as it is, unless zip is said
     #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
     pub archive: Archive,
 
@@ -75,10 +75,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         false => &spec.words,
     };
     let entry = find(&tree, &path, words, &mut reader)?;
-    let is_archive = entry.as_ref().is_none_or(Entry::is_dir);
+    let is_archive = args.archive == Archive::Zip || entry.as_ref().is_none_or(Entry::is_dir);
     if is_archive && args.target.is_none() && io::stdout().is_terminal() {
         return Err(Error::Usage(
-            "a folder comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
+            "this comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
     let mut left_out = LeftOut::new(args, out);
@@ -116,6 +116,8 @@ struct LeftOut<'a> {
     out: &'a Out,
     missing: u64,
     without_attributes: u64,
+    /// Paths whose attributes and ACLs the archive cannot hold.
+    attributes_unfit: u64,
     /// Paths of kinds that the archive cannot hold.
     unfit: u64,
     lost_bytes: u64,
@@ -144,6 +146,10 @@ impl Told for LeftOut<'_> {
         let is_without = self.archive == Archive::Tar && entry.lacks_xattrs();
         self.without_attributes += u64::from(is_without);
         self.note(path, ls::missing(entry));
+    }
+
+    fn without_attributes(&mut self, _path: &[u8], _entry: &Entry) {
+        self.attributes_unfit += 1;
     }
 
     fn lost(
@@ -191,6 +197,7 @@ impl<'a> LeftOut<'a> {
             out,
             missing: 0,
             without_attributes: 0,
+            attributes_unfit: 0,
             unfit: 0,
             lost_bytes: 0,
             losing: None,
@@ -219,6 +226,12 @@ impl<'a> LeftOut<'a> {
             out.note(format_args!(
                 "left out {}: no {archive} can hold {kinds}",
                 many(self.unfit, "path")
+            ));
+        }
+        if self.attributes_unfit > 0 {
+            out.note(format_args!(
+                "left out the extended attributes and ACLs of {}: no zip can hold them (--archive tar does)",
+                many(self.attributes_unfit, "path")
             ));
         }
         if self.missing > 0 {
@@ -376,6 +389,9 @@ fn write(
     told: &mut dyn Told,
 ) -> Result<()> {
     let written = match entry {
+        Some(entry) if entry.kind == Kind::File && archive == Archive::Zip => {
+            dump::zip_of_file(path, entry, reader, to, told)
+        }
         Some(entry) if entry.kind == Kind::File => {
             dump::file_with_holes(path, entry, reader, to, told)
         }

@@ -66,7 +66,8 @@ pub struct Choices {
     #[arg(long)]
     pub group_writable: bool,
 
-    /// Not offered yet: a bucket's repository that one machine alone uses, on a store that several cannot share
+    /// Make a repository that one user of this machine alone uses, in a bucket of a store that several cannot share
+    /// (`onefold doctor` says whether one is needed)
     #[arg(long)]
     pub single_writer: bool,
 }
@@ -138,9 +139,10 @@ fn make_like(
         None => Repository::init(place, &options, secret.as_ref()),
     };
     match place.folder() {
-        _ if choices.single_writer => {
+        Some(_) if choices.single_writer => {
             return Err(Error::Usage(
-                "--single-writer is not offered yet: its locks would lie in one user's cache folder, where a prune of another user, or a sync, does not see them. Use a store that `onefold doctor` finds fit to be shared".into(),
+                "--single-writer is for buckets: a folder's locks are seen by all who use it"
+                    .into(),
             ));
         }
         Some(place) => make_in_folder(choices, place, init)?,

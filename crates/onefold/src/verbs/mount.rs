@@ -1,7 +1,8 @@
 //! `onefold mount`: snapshots as a folder.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -25,6 +26,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// A folder that is in use is unmounted again and again for so long, and then taken away all the same.
 const BUSY_MAX: Duration = Duration::from_secs(5);
+
+/// Time after which a store that does not answer is an error of whoever reads a file; a request in which no byte moves is
+/// given up after the same time. A program that waits for a file cannot be interrupted.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sets how long a mount waits for a store that does not answer.
+pub fn limit_waiting(global: &mut Global) {
+    let patience = global.stuck_request_timeout.get_or_insert(PATIENCE);
+    global.patience = Some(*patience);
+}
 
 /// Show snapshots as a folder, to open, search and copy from
 ///
@@ -113,6 +124,7 @@ fn tell(mounted: &Value, out: &Out) -> Result<()> {
 
 fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
+    let requesting = signal::keep_requesting();
     let log = args.log.as_deref().map(open_log).transpose()?;
     let repository = repository::open(global, "a mount")?;
     let folder = std::path::absolute(&args.folder).map_err(|e| Error::io("name the folder", e))?;
@@ -152,14 +164,28 @@ fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Ex
             out.flush()?;
         }
     }
-    wait(&mounted, &vfs, out);
+    keep_alive(&vfs)?;
+    wait(&mounted, out);
+    // Nobody needs the answers any more that are still to come.
+    drop(requesting);
     Ok(Exit::Ok)
 }
 
 /// Refuses what is no folder, and a folder that holds the repository: the mount would hide it.
 fn refuse_folder(folder: &Path, repository: Option<&Path>) -> Result<()> {
     let name = folder.display();
-    let real = std::fs::canonicalize(folder).map_err(|e| Error::io(format!("mount {name}"), e))?;
+    let real = std::fs::canonicalize(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotConnected => Error::Usage(format!(
+            "{name} is left of a mount whose process was killed: `umount -l {name}` takes it away (who is not root: `fusermount3 -uz {name}`)"
+        )),
+        _ => Error::io(format!("mount {name}"), error),
+    })?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if shows_snapshots(&real, &mounts) {
+        return Err(Error::Usage(format!(
+            "{name} shows snapshots already: `umount {name}` ends that, and where it is in use, `umount -l {name}` does"
+        )));
+    }
     if !real.is_dir() {
         return Err(Error::Usage(format!(
             "{name} is no folder: snapshots are shown in an existing folder"
@@ -174,6 +200,26 @@ fn refuse_folder(folder: &Path, repository: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
+/// Whether a mount of ours is at `folder`, by the text of `/proc/self/mountinfo`.
+fn shows_snapshots(folder: &Path, mounts: &str) -> bool {
+    let mut escaped = Vec::new();
+    for byte in folder.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => escaped.extend(format!("\\{byte:03o}").bytes()),
+            byte => escaped.push(*byte),
+        }
+    }
+    mounts.lines().any(|line| {
+        let (before, after) = line.split_once(" - ").unwrap_or((line, ""));
+        let point = before.split(' ').nth(4).unwrap_or_default();
+        // The second is what the kernel shows where fusermount3 has not mounted.
+        let is_ours = ["fuse.onefold ", "fuse onefold "]
+            .iter()
+            .any(|kind| after.starts_with(kind));
+        is_ours && point.as_bytes() == escaped
+    })
+}
+
 fn warn(what: &str, log: Option<&File>) {
     tracing::warn!("{what}");
     if let Some(mut log) = log {
@@ -186,17 +232,32 @@ fn open_log(path: &Path) -> Result<File> {
     opened.map_err(|e| Error::io(format!("open {}", path.display()), e))
 }
 
+/// Shows prunes that the mount lives, in a thread of its own: the store may let it wait.
+fn keep_alive(vfs: &Arc<Vfs>) -> Result<()> {
+    let vfs = Arc::downgrade(vfs);
+    let keep = move || {
+        loop {
+            std::thread::sleep(KEEP_ALIVE);
+            match vfs.upgrade() {
+                // Where that fails, the next time is soon enough.
+                Some(vfs) => drop(vfs.keep_alive()),
+                None => return,
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("alive".into())
+        .spawn(keep)
+        .map(drop)
+        .map_err(|error| Error::io("start a thread", error))
+}
+
 /// Until somebody unmounts the folder, or a signal comes. One that is in use then is taken away all the same, after a
 /// while: a folder that nobody serves would be an error for everybody.
-fn wait(mounted: &Mounted, vfs: &Vfs, out: &Out) {
-    let (mut since, mut alive) = (None, Instant::now());
+fn wait(mounted: &Mounted, out: &Out) {
+    let mut since = None;
     while !mounted.has_ended() {
         std::thread::sleep(LOOK_AGAIN);
-        if alive.elapsed() >= KEEP_ALIVE {
-            // Where that fails, the next time is soon enough.
-            let _ = vfs.keep_alive();
-            alive = Instant::now();
-        }
         if !signal::raised() {
             continue;
         }
@@ -213,6 +274,24 @@ fn wait(mounted: &Mounted, vfs: &Vfs, out: &Out) {
         if since.elapsed() >= BUSY_MAX {
             let _ = mounted.detach();
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_shows_snapshots_is_known_by_its_name() {
+        let mounts = "36 35 98:0 / /mnt/a\\040b ro,nosuid - fuse.onefold onefold ro\n\
+                      36 35 98:0 / /mnt/d ro,nosuid - fuse onefold ro\n\
+                      37 35 98:1 / /mnt/c rw - fuse.sshfs host: rw\n";
+        for ours in ["/mnt/a b", "/mnt/d"] {
+            assert!(shows_snapshots(Path::new(ours), mounts), "{ours}");
+        }
+        for other in ["/mnt/c", "/mnt", "/mnt/a"] {
+            assert!(!shows_snapshots(Path::new(other), mounts), "{other}");
         }
     }
 }

@@ -1,8 +1,10 @@
 //! `onefold sync`: an exact replica of a repository.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use onefold_backup::Progress;
 use onefold_io::FileDir;
 use onefold_store::replica::{self, SyncObserver, SyncOptions};
 use onefold_store::{Entropy, Place};
@@ -12,6 +14,8 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::progress::{Doing, Meter};
+use crate::site::{Relation, Site};
 use crate::{human, place, repository, signal};
 
 /// Make or update an exact replica of a repository, without its password
@@ -34,31 +38,45 @@ pub struct Args {
     pub delete: bool,
 }
 
-/// Nothing is drawn; a signal ends it.
-struct Quiet;
+/// Counts for the progress line; a signal ends it.
+struct Counting<'a>(&'a Progress);
 
-impl SyncObserver for Quiet {
-    fn progress(&self, _: u64, _: u64) -> bool {
-        !signal::raised()
+impl SyncObserver for Counting<'_> {
+    fn begin(&self, objects: u64, bytes: u64) {
+        self.0.files_total.store(objects, Relaxed);
+        self.0.bytes_total.store(bytes, Relaxed);
+        self.0.totals_known.store(true, Relaxed);
+    }
+
+    fn done(&self, bytes: u64) -> bool {
+        self.0.files_done.fetch_add(1, Relaxed);
+        self.0.bytes_moved.fetch_add(bytes, Relaxed);
+        self.0.bytes_done.fetch_add(bytes, Relaxed);
+        !self.0.is_cancelled()
     }
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    let _listening = signal::listen();
-    let from = repository::place_at(&place::site(args.from.as_os_str(), global)?)?;
-    let to = place::site(args.to.as_os_str(), global)?;
-    let to = match to.folder() {
+    let (from_site, to_site) = (
+        place::site(args.from.as_os_str(), global)?,
+        place::site(args.to.as_os_str(), global)?,
+    );
+    refuse_own(&from_site, &to_site)?;
+    let from = repository::place_at(&from_site, global)?;
+    let to = match to_site.folder() {
         Some(folder) => {
-            let dir = FileDir::create(folder).map_err(onefold_store::Error::from)?;
+            let dir = FileDir::create(folder).map_err(|error| cannot_make(folder, error))?;
             Place::local(Arc::new(dir), &Entropy::system())
         }
-        None => to.place()?,
+        None => to_site.settled(to_site.place()?, global)?,
     };
     let options = SyncOptions {
         delete: args.delete,
         info: repository::pin_info("a sync"),
     };
-    let report = match replica::sync(&from, &to, &options, &Quiet) {
+    let meter = Meter::new(Doing::Sync, out);
+    let counting = Counting(&meter.progress);
+    let report = match meter.run(|| replica::sync(&from, &to, &options, &counting)) {
         Err(_) if signal::raised() => return Err(onefold_backup::Error::Cancelled.into()),
         report => report?,
     };
@@ -89,4 +107,26 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         "{} of the source cannot be copied",
         human::many(report.damaged.len() as u64, "object")
     )))
+}
+
+/// Refuses a replica in the place of the repository itself.
+fn refuse_own(from: &Site, to: &Site) -> Result<()> {
+    let (from_name, to_name) = (from.display(), to.display());
+    match from.relation_to(to) {
+        Relation::Apart => Ok(()),
+        Relation::Same => Err(Error::Usage(format!(
+            "{to_name} is the repository itself: a replica needs a place of its own"
+        ))),
+        Relation::Inside => Err(Error::Usage(format!(
+            "{to_name} lies in the repository {from_name}: a replica needs a place of its own, outside of it"
+        ))),
+    }
+}
+
+fn cannot_make(folder: &Path, error: onefold_io::Error) -> Error {
+    let what = format!("make the folder {}", folder.display());
+    match error.source {
+        Some(source) => Error::io(what, source),
+        None => Error::Failed(format!("{what}: {error}")),
+    }
 }

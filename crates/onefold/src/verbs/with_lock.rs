@@ -35,7 +35,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
     // From here on no signal leaves the command alone without the lock.
     let _listening = signal::listen();
-    let still = Patience::new(global, out).keep(|| repository::hold_still(&place))?;
+    let _requesting = signal::keep_requesting();
+    let still = Patience::new(global, out).keep(|| repository::hold_still(&place, global))?;
     let ended = run_command(&args.command, out);
     let let_go = still.finish();
     match (ended?, let_go) {

@@ -98,3 +98,36 @@ fn what_an_archive_cannot_hold_is_told() {
         assert_eq!(rig.run(args).ends(0).err, told);
     }
 }
+
+#[test]
+fn a_zip_of_one_file_is_a_zip_and_tells_what_it_drops() {
+    let rig = Rig::open();
+    rig.write("s/file", b"content");
+    rig.write("s/other", b"other");
+    let set = Command::new("setfattr")
+        .args(["-n", "user.note", "-v", "x"])
+        .arg(rig.path("s/file"))
+        .status();
+    let has_attributes = set.is_ok_and(|status| status.success());
+    rig.backup("s");
+    let file = rig.path("s/file");
+    let file = file.to_str().expect("UTF-8");
+    let ran = rig.run(["dump", "latest", file, "-a", "zip", "-t", "one.zip"]);
+    let ran = ran.ends(0);
+    let told = "left out the extended attributes and ACLs of 1 path: no zip can hold them";
+    assert_eq!(ran.err.contains(told), has_attributes, "{}", ran.err);
+    if let Some(read) = read_by_python(&rig, "one.zip") {
+        assert_eq!(read.len(), 1, "{read:?}");
+        assert!(
+            read[0].starts_with("'file' 0o100644 7 b'conten'"),
+            "{read:?}"
+        );
+    }
+    // Without a word, and with restic's default, a file comes as it is.
+    for args in [
+        &["dump", "latest", file][..],
+        &["dump", "latest", file, "-a", "tar"],
+    ] {
+        assert_eq!(rig.run(args).ends(0).out, "content");
+    }
+}

@@ -221,3 +221,119 @@ fn what_is_damaged_in_the_source_is_told_and_not_copied() {
     assert_eq!(copied.len(), containers.len() - 1);
     assert!(!copied.contains_key(name));
 }
+
+/// The largest container holds contents: what a snapshot says of its files is less.
+fn largest_container(rig: &Rig) -> PathBuf {
+    let containers = files(&rig.repo().join("containers"));
+    let largest = containers.iter().max_by_key(|(_, bytes)| bytes.len());
+    rig.repo().join("containers").join(largest.expect("some").0)
+}
+
+#[test]
+fn a_copy_of_what_is_damaged_names_the_file() {
+    let mut random = seeded("a damaged copy");
+    for (bytes, is_gone) in [(100_000, false), (3_000_000, false), (100_000, true)] {
+        let rig = Rig::new();
+        rig.write("source/whole", b"as it was");
+        rig.write("source/hurt", &random.bytes(bytes));
+        rig.backup("source");
+        let container = largest_container(&rig);
+        if is_gone {
+            std::fs::remove_file(container).expect("ours");
+        } else {
+            let mut damaged = std::fs::read(&container).expect("ours");
+            let middle = damaged.len() / 2;
+            damaged[middle] ^= 1;
+            std::fs::write(container, damaged).expect("ours");
+        }
+        ran(on_copy(&rig, &["init"])).ends(0);
+        let told = copy(&rig, &[]).ends(13);
+        assert!(told.err.contains("source/hurt"), "{}", told.err);
+        assert!(restored(&rig, OTHER).is_empty());
+    }
+}
+
+#[test]
+fn a_replica_in_the_place_of_the_repository_is_refused() {
+    let rig = Rig::new();
+    std::os::unix::fs::symlink("repo", rig.path("link")).expect("a link");
+    for (to, told) in [
+        ("repo", "the repository itself"),
+        ("link", "the repository itself"),
+        ("repo/replica", "lies in the repository"),
+        ("./link/../repo/new/replica", "lies in the repository"),
+    ] {
+        let mut command = rig.command(["sync", "--from", "repo", "--to", to]);
+        command.env_remove("ONEFOLD_PASSWORD");
+        let refused = ran(command).ends(2);
+        assert!(refused.err.contains(told), "{to}: {}", refused.err);
+    }
+    assert!(!rig.path("repo/replica").exists());
+    let refused = rig.run(["sync", "--from", "repo", "--to", "/proc/replica"]);
+    let refused = refused.ends(1);
+    assert!(refused.err.contains("/proc/replica"), "{}", refused.err);
+    assert!(!refused.err.contains("check"), "{}", refused.err);
+}
+
+/// A message says which of two passwords is wrong or missing.
+#[test]
+fn messages_say_which_repositorys_password_is_meant() {
+    let rig = Rig::new();
+    ran(on_copy(&rig, &["init"])).ends(0);
+    let told = |variable: &str, value: Option<&str>| {
+        let mut command = on_copy(&rig, &["copy"]);
+        match value {
+            Some(value) => command.env(variable, value),
+            None => command.env_remove(variable),
+        };
+        // Without a terminal nobody is asked.
+        let mut alone = Command::new("setsid");
+        alone
+            .arg("-w")
+            .arg(command.get_program())
+            .args(command.get_args());
+        alone.current_dir(rig.dir.path());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => alone.env(name, value),
+                None => alone.env_remove(name),
+            };
+        }
+        ran(alone).ends(12).err
+    };
+    let (own, other) = ("the repository at copy", rig.repo().display().to_string());
+    for value in [Some("wrong"), None] {
+        let err = told("ONEFOLD_PASSWORD", value);
+        assert!(
+            err.contains(own) && !err.contains(&other),
+            "{value:?}: {err}"
+        );
+        let err = told("ONEFOLD_FROM_PASSWORD", value);
+        assert!(
+            err.contains(&other) && !err.contains(own) && err.contains("--from-password-file"),
+            "{value:?}: {err}"
+        );
+    }
+}
+
+#[test]
+fn copies_and_replicas_show_how_far_they_are() {
+    let mut random = seeded("progress of copies");
+    let (rig, _) = source(&mut random);
+    ran(on_copy(&rig, &["init"])).ends(0);
+    let status = |mut command: Command| {
+        command.env("ONEFOLD_PROGRESS_FPS", "60");
+        let lines = ran(command).ends(0).lines();
+        let is_status = |line: &&serde_json::Value| line["message_type"] == "status";
+        lines.iter().rfind(is_status).cloned()
+    };
+    // The verb may be done before the first line is due.
+    if let Some(last) = status(on_copy(&rig, &["copy", "--json"])) {
+        assert_eq!(last["total_snapshots"], 3, "{last}");
+        assert!(last["percent_done"].as_f64().is_some(), "{last}");
+    }
+    std::fs::remove_dir_all(rig.path("copy")).expect("ours");
+    if let Some(last) = status(sync_command(&rig, &[])) {
+        assert!(last["total_objects"].as_u64() > Some(0), "{last}");
+    }
+}

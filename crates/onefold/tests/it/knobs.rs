@@ -65,6 +65,8 @@ fn wrong_parameters_are_refused_with_what_can_be() {
         ("--index", "tablets:size=4", "there are tablet-kib, policy"),
         ("--index", "strata:sample=2", "strata has no parameters"),
         ("--index", "chunkstash:sample", "expected key=value"),
+        ("--index", "bloomstore:", "nothing stands behind the colon"),
+        ("--chunker", "rabin:", "nothing stands behind the colon"),
         ("--chunker", "rabin:bits=40", "bits is 1 to 31"),
         (
             "--chunker",

@@ -7,6 +7,8 @@
 mod archives;
 mod below;
 mod bucket;
+mod bucket_alone;
+mod bucket_signals;
 mod completions;
 mod context;
 mod copies;
@@ -57,6 +59,7 @@ mod signals;
 mod sketch;
 mod sleepers;
 mod special_sources;
+mod stalling;
 mod story;
 mod tar;
 mod terminal;

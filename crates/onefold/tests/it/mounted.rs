@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::everything::{assert_same, generate, look, silently, sparse};
 use crate::rig::{Random, Rig, files, seeded};
-use crate::untested::{is_root, not_tested};
+use crate::untested::{has, is_root, not_tested};
 
 const MIB: usize = 1 << 20;
 
 /// Whether something can be mounted here.
-fn can_mount() -> bool {
+pub fn can_mount() -> bool {
     let can = Path::new("/dev/fuse").exists();
     if !can {
         not_tested("there is no /dev/fuse here");
@@ -27,9 +27,9 @@ fn can_mount() -> bool {
 }
 
 /// Snapshots at `mnt`, served by a process of ours. Unmounted when dropped.
-struct Mounted {
+pub struct Mounted {
     child: Child,
-    folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl Mounted {
@@ -37,8 +37,13 @@ impl Mounted {
         let folder = rig.path("mnt");
         fs::create_dir_all(&folder).expect("a folder");
         let mut command = rig.command(["mount", "mnt", "-f", "--json"]);
+        command.args(args);
+        Self::by(command, folder)
+    }
+
+    /// The same by a command that mounts at `folder`.
+    pub fn by(mut command: Command, folder: PathBuf) -> Self {
         let mut child = command
-            .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -80,7 +85,7 @@ impl Mounted {
     }
 
     /// Ends it by a signal, and gives what it said.
-    fn stop(mut self, signal: Signal) -> String {
+    pub fn stop(mut self, signal: Signal) -> String {
         self.signal(signal);
         self.child.wait().expect("it ends");
         let mut said = String::new();
@@ -247,6 +252,35 @@ fn reads_in_any_order_give_the_content() {
     assert_eq!(extents(&shown), extents(&source));
 }
 
+/// By a program that wrote its own checksums into every block.
+#[test]
+fn fio_verifies_what_it_wrote_in_random_order() {
+    if !can_mount() || !has("fio") {
+        return;
+    }
+    let rig = Rig::open();
+    fs::create_dir_all(rig.path("source")).expect("a folder");
+    let fio = |file: &Path, args: &[&str]| {
+        let mut command = Command::new("fio");
+        command
+            .current_dir(rig.dir.path())
+            .args(["--name=blocks", "--size=24m", "--bs=4k"])
+            .args(["--verify=crc32c", "--verify_state_save=0"])
+            .arg(format!("--filename={}", file.display()))
+            .args(args);
+        let output = command.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}");
+    };
+    let file = rig.path("source/blocks");
+    fio(&file, &["--rw=write", "--do_verify=0"]);
+    rig.backup("source");
+    let mounted = Mounted::new(&rig, &[]);
+    let seen = mounted.latest(&rig.path("source")).join("blocks");
+    let reads = ["--rw=randread", "--readonly", "--verify_fatal=1"];
+    fio(&seen, &[&reads[..], &["--allow_file_create=0"]].concat());
+}
+
 #[test]
 fn a_folder_of_very_many_names_is_listed_whole() {
     if !can_mount() {
@@ -389,9 +423,13 @@ fn in_the_background_it_ends_when_it_is_unmounted() {
     unmount(&[]);
     until("it ends", || is_gone(process));
     let process = start();
+    let twice = rig.run(["mount", "mnt"]).ends(2);
+    assert!(twice.err.contains("umount -l"), "{}", twice.err);
     kill_process(process, Signal::KILL).expect("it lives");
     until("it is gone", || is_gone(process));
     assert!(fs::read(at("mnt")).is_err());
+    let left = rig.run(["mount", "mnt"]).ends(2);
+    assert!(left.err.contains("umount -l"), "{}", left.err);
     unmount(&["-l"]);
     // Somebody uses it: it is taken away all the same.
     let process = start();

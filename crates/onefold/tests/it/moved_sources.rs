@@ -110,6 +110,8 @@ fn what_belongs_nowhere_or_is_not_there_makes_no_snapshot() {
     for (args, code, part) in [
         (&["a", "b", "--as", "/home"][..], 2, "of each path"),
         (&["a", "--as", "home"], 2, "the whole path"),
+        (&["a", "--as", ""], 2, "--as is empty"),
+        (&["a", "--as", "/home/../etc"], 2, "without .."),
         (&["a/f", "--as", "/home/g"], 2, "no folder"),
         (
             &["a", "b", "--as", "/home", "--as", "/home/b"],

@@ -152,10 +152,21 @@ fn moved(sources: Vec<Vec<u8>>, belong: &[OsString]) -> Result<Vec<Moved>> {
     let pairs = sources.into_iter().zip(belong);
     let moved = pairs.map(|(from, to)| {
         let (given, to) = (to.as_bytes(), path::clean(to.as_bytes()));
+        if given.is_empty() {
+            return Err(Error::Usage(
+                "--as is empty: write the whole path where the source belongs, from / on".into(),
+            ));
+        }
         if !given.starts_with(b"/") {
             let given = paths::shown(given);
             return Err(Error::Usage(format!(
                 "--as {given}: write the whole path, from / on"
+            )));
+        }
+        if given.split(|byte| *byte == b'/').any(|part| part == b"..") {
+            return Err(Error::Usage(format!(
+                "--as {}: write the path without .. in it",
+                paths::shown(given)
             )));
         }
         let at: &[u8] = if from.is_empty() { b"/" } else { &from };
