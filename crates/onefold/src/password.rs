@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use onefold_store::Secret;
 
-use crate::cli::typed::{Typed, Way};
+use crate::cli::typed::{GivenValue, Typed};
 use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::signal;
@@ -58,7 +58,7 @@ pub struct PasswordOptions {
 }
 
 /// Source of the password.
-enum Given<'a> {
+enum PasswordSource<'a> {
     File(&'a OsString),
     Command(&'a OsString),
     Variable(OsString),
@@ -87,9 +87,9 @@ impl PasswordOptions {
             }
             None if self.insecure_no_password => return Ok(Secret::new(Vec::new())),
             None => return ask(purpose, prompt),
-            Some((_, Given::File(file))) => from_file(Path::new(file))?,
-            Some((_, Given::Command(command))) => from_command(command)?,
-            Some((_, Given::Variable(password))) => password.into_vec(),
+            Some((_, PasswordSource::File(file))) => from_file(Path::new(file))?,
+            Some((_, PasswordSource::Command(command))) => from_command(command)?,
+            Some((_, PasswordSource::Variable(password))) => password.into_vec(),
         };
         not_empty(given, purpose)
     }
@@ -113,21 +113,21 @@ impl PasswordOptions {
 
     /// Returns the source of the password, and its name for the user. Errors: [`Error::Usage`] where the command line
     /// or the environment names two sources.
-    fn given(&self) -> Result<Option<(String, Given<'_>)>> {
-        let file = Way {
+    fn given(&self) -> Result<Option<(String, PasswordSource<'_>)>> {
+        let file = GivenValue {
             id: "password_file",
             variable: "ONEFOLD_PASSWORD_FILE",
-            value: self.password_file.as_ref().map(Given::File),
+            value: self.password_file.as_ref().map(PasswordSource::File),
         };
-        let command = Way {
+        let command = GivenValue {
             id: "password_command",
             variable: "ONEFOLD_PASSWORD_COMMAND",
-            value: self.password_command.as_ref().map(Given::Command),
+            value: self.password_command.as_ref().map(PasswordSource::Command),
         };
-        let variable = Way {
+        let variable = GivenValue {
             id: "",
             variable: PASSWORD_ENV,
-            value: from_environment().map(Given::Variable),
+            value: from_environment().map(PasswordSource::Variable),
         };
         self.typed
             .one_of("give a password", [file, command, variable])

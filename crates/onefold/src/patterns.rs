@@ -6,7 +6,7 @@ mod doubt;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use doubt::{Given, doubt};
+use doubt::{PatternSource, doubt};
 use onefold_backup::exclude::{PatternsBuilder, pattern_lines};
 
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub fn add_all(
                 let place = format!("{name}, line {number}");
                 let added = builder.add(pattern, ignore_case);
                 added.map_err(|e| Error::Usage(format!("{place}: {e}")))?;
-                if let Some(what) = doubt(pattern, Given::InFile) {
+                if let Some(what) = doubt(pattern, PatternSource::InFile) {
                     out.warn(format_args!("{place}: {what}"));
                 }
                 words.push(pattern.to_vec());
@@ -55,7 +55,7 @@ pub fn add_all(
 
 /// Warns of a typed pattern that may be wrong.
 pub fn tell_doubt(pattern: &[u8], out: &Out) {
-    if let Some(what) = doubt(pattern, Given::Typed) {
+    if let Some(what) = doubt(pattern, PatternSource::Typed) {
         out.warn(what);
     }
 }

@@ -21,7 +21,7 @@ use crate::{error, human, json, paths, signal};
 
 pub use line::{Beside, aside};
 use rate::Rate;
-use status::State;
+use status::RunState;
 
 /// Interval at which signals are looked for, and the line on a terminal is shown.
 const TICK: Duration = Duration::from_millis(100);
@@ -247,9 +247,9 @@ impl<'a> Meter<'a> {
         }
     }
 
-    fn state(&self, now: Instant) -> State {
+    fn state(&self, now: Instant) -> RunState {
         let mut rates = self.rates();
-        State {
+        RunState {
             doing: self.doing,
             elapsed: now - self.started,
             totals: self.totals(),

@@ -9,7 +9,7 @@ use onefold_store::{
 };
 
 use crate::cli::Global;
-use crate::cli::typed::Way;
+use crate::cli::typed::GivenValue;
 use crate::error::{Error, Result};
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, PROMPTS_MAX, Purpose};
@@ -17,7 +17,7 @@ use crate::site::Site;
 use crate::{interrupted, machine, place};
 
 /// Source of the repository's place.
-enum Named<'a> {
+enum PlaceSource<'a> {
     Folder(&'a PathBuf),
     File(&'a PathBuf),
 }
@@ -27,19 +27,19 @@ enum Named<'a> {
 /// # Errors
 /// [`Error::Usage`] where nothing names one, two sources do, or its kind is not supported.
 pub fn place(global: &Global) -> Result<Site> {
-    let folder = Way {
+    let folder = GivenValue {
         id: "repo",
         variable: "ONEFOLD_REPOSITORY",
-        value: global.repo.as_ref().map(Named::Folder),
+        value: global.repo.as_ref().map(PlaceSource::Folder),
     };
-    let file = Way {
+    let file = GivenValue {
         id: "repository_file",
         variable: "ONEFOLD_REPOSITORY_FILE",
-        value: global.repository_file.as_ref().map(Named::File),
+        value: global.repository_file.as_ref().map(PlaceSource::File),
     };
     let named = match global.typed.one_of("name the repository", [folder, file])? {
-        Some((_, Named::Folder(folder))) => folder.clone(),
-        Some((_, Named::File(file))) => from_file(file)?,
+        Some((_, PlaceSource::Folder(folder))) => folder.clone(),
+        Some((_, PlaceSource::File(file))) => from_file(file)?,
         None => {
             return Err(Error::Usage(
                 "no repository is named: give --repo FOLDER or set ONEFOLD_REPOSITORY".into(),

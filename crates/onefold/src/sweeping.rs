@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const TICK: Duration = Duration::from_millis(100);
 
 /// Shows stages on a terminal, and waits for sessions up to a limit.
-pub struct Watch<'a> {
+pub struct SweepWatch<'a> {
     out: &'a Out,
     wait_max: Duration,
     waiting_since: Option<Instant>,
@@ -34,7 +34,7 @@ pub struct Watch<'a> {
     shown: Option<(&'static str, Instant)>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> SweepWatch<'a> {
     /// Makes a watch that waits at most `wait_max` for sessions that still run.
     pub fn new(out: &'a Out, wait_max: Duration) -> Self {
         Self {
@@ -77,13 +77,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for SweepWatch<'_> {
     fn drop(&mut self) {
         line::clear();
     }
 }
 
-impl SweepObserver for Watch<'_> {
+impl SweepObserver for SweepWatch<'_> {
     fn progress(&mut self, progress: Progress) {
         self.show(progress);
     }

@@ -79,7 +79,7 @@ pub use secrets::KeyInfo;
 pub use session::{Session, SessionKind};
 pub use still::HeldStill;
 pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
-pub use writer::{ChunkWriter, Given, WriteStats, Written};
+pub use writer::{ChunkToWrite, ChunkWriter, WriteStats, Written};
 
 /// A chunk, and the container that held it when the reference was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

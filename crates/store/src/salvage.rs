@@ -68,7 +68,7 @@ pub struct Block {
 }
 
 /// A finding of the search at a place of the container.
-enum Found {
+enum SearchResult {
     Nothing,
     Block(Block),
     /// By its looks a block of another version, and where it ends.
@@ -279,8 +279,8 @@ impl<'a> Salvage<'a> {
                 break;
             }
             at = match self.block(start, &mut zstd)? {
-                Found::Nothing => start + 1,
-                Found::Foreign(end) => {
+                SearchResult::Nothing => start + 1,
+                SearchResult::Foreign(end) => {
                     self.strange_at.get_or_insert(start);
                     match start == next {
                         true => {
@@ -290,7 +290,7 @@ impl<'a> Salvage<'a> {
                         false => start + 1,
                     }
                 }
-                Found::Block(block) => {
+                SearchResult::Block(block) => {
                     if !visit(&block)? {
                         break;
                     }
@@ -327,20 +327,20 @@ impl<'a> Salvage<'a> {
     }
 
     /// The block that begins at `start`, if one does.
-    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<Found> {
+    fn block(&mut self, start: u64, zstd: &mut Decompressor) -> Result<SearchResult> {
         let header = BlockHeader::decode_unbounded(self.window(start)?, "block", start);
         let Ok(header) = header else {
-            return Ok(Found::Nothing);
+            return Ok(SearchResult::Nothing);
         };
         let body = u64::from(header.stored_len);
         let end = start + BLOCK_HEADER_BYTES as u64 + body;
         if end > self.len {
-            return Ok(Found::Nothing);
+            return Ok(SearchResult::Nothing);
         }
         if header.stored_len as usize > BLOCK_STORED_BYTES_MAX {
             // The block is not read, so nothing proves that it is no block.
             self.strange_at.get_or_insert(start);
-            return Ok(Found::Nothing);
+            return Ok(SearchResult::Nothing);
         }
         let mut stored = vec![0; (end - start) as usize];
         self.medium.read(start, &mut stored)?;
@@ -351,7 +351,7 @@ impl<'a> Salvage<'a> {
             let unsealed = block::unseal_block(own, header.number, &mut own_stored, start, sealer);
             let (codec, coded) = match unsealed {
                 Ok(unsealed) => unsealed,
-                Err(error) if error.is_other_version() => return Ok(Found::Foreign(end)),
+                Err(error) if error.is_other_version() => return Ok(SearchResult::Foreign(end)),
                 Err(error) if error.is_damage() => continue,
                 Err(error) => return Err(error),
             };
@@ -373,7 +373,7 @@ impl<'a> Salvage<'a> {
                 })
             });
             match whole {
-                Ok(block) => return Ok(Found::Block(block)),
+                Ok(block) => return Ok(SearchResult::Block(block)),
                 Err(error) if error.is_damage() => drop(self.strange_at.get_or_insert(start)),
                 Err(error) => return Err(error),
             }
@@ -382,7 +382,7 @@ impl<'a> Salvage<'a> {
         // The bytes were read twice. Each request has a cost of its own, however short the block.
         let cost = 2 * (end - start).max(PAGE_BYTES);
         self.vain_bytes_left = self.vain_bytes_left.saturating_sub(cost);
-        Ok(Found::Nothing)
+        Ok(SearchResult::Nothing)
     }
 }
 

@@ -17,11 +17,11 @@ pub(crate) const CHECKSUM_BYTES: usize = 8;
 
 /// A working file. It grows at its end.
 pub(crate) struct Spilled {
-    place: Place,
+    place: SpillFile,
     end: AtomicU64,
 }
 
-enum Place {
+enum SpillFile {
     Named(Arc<dyn Disk>),
     Nameless(Scratch),
 }
@@ -30,8 +30,8 @@ impl Spilled {
     /// An empty one in `folder`; without, one that has no name.
     pub(crate) fn create(folder: Option<&dyn Dir>) -> Result<Self> {
         let place = match folder {
-            Some(folder) => Place::Named(folder.create(SPILLED)?),
-            None => Place::Nameless(Scratch::create().map_err(Error::Temporary)?),
+            Some(folder) => SpillFile::Named(folder.create(SPILLED)?),
+            None => SpillFile::Nameless(Scratch::create().map_err(Error::Temporary)?),
         };
         let end = AtomicU64::new(0);
         Ok(Self { place, end })
@@ -46,8 +46,8 @@ impl Spilled {
     pub(crate) fn append(&self, pieces: &[u8]) -> Result<u64> {
         let start = self.end();
         match &self.place {
-            Place::Named(disk) => disk.write_at(pieces, start)?,
-            Place::Nameless(file) => file.write_at(pieces, start).map_err(Error::Temporary)?,
+            SpillFile::Named(disk) => disk.write_at(pieces, start)?,
+            SpillFile::Nameless(file) => file.write_at(pieces, start).map_err(Error::Temporary)?,
         }
         self.end
             .store(start + pieces.len() as u64, Ordering::Relaxed);
@@ -57,8 +57,8 @@ impl Spilled {
     /// Gives back the room of all from `end` on, as far as that can be done.
     pub(crate) fn cut(&self, end: u64) {
         let _ = match &self.place {
-            Place::Named(disk) => disk.set_len(end),
-            Place::Nameless(file) => file.set_len(end),
+            SpillFile::Named(disk) => disk.set_len(end),
+            SpillFile::Nameless(file) => file.set_len(end),
         };
         self.end.store(end, Ordering::Relaxed);
     }
@@ -70,8 +70,10 @@ impl Spilled {
     pub(crate) fn piece(&self, start: u64, stored_bytes: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; stored_bytes];
         match &self.place {
-            Place::Named(disk) => disk.read_at(&mut bytes, start)?,
-            Place::Nameless(file) => file.read_at(&mut bytes, start).map_err(Error::Temporary)?,
+            SpillFile::Named(disk) => disk.read_at(&mut bytes, start)?,
+            SpillFile::Nameless(file) => {
+                file.read_at(&mut bytes, start).map_err(Error::Temporary)?
+            }
         }
         // An empty piece has no bytes.
         let Some((piece, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
@@ -88,8 +90,8 @@ impl Spilled {
 
     fn name(&self) -> String {
         match self.place {
-            Place::Named(_) => format!("{SCRATCH_FOLDER}/{SPILLED}"),
-            Place::Nameless(_) => "temporary file of marks".into(),
+            SpillFile::Named(_) => format!("{SCRATCH_FOLDER}/{SPILLED}"),
+            SpillFile::Nameless(_) => "temporary file of marks".into(),
         }
     }
 }

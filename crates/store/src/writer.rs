@@ -50,7 +50,7 @@ impl std::ops::Add for WriteStats {
 
 /// A chunk that is given to a writer.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct ChunkToWrite<'a> {
     /// Its name.
     pub fingerprint: Fingerprint,
     /// Its bytes.
@@ -158,7 +158,7 @@ impl ChunkWriter {
         chunks: &[(Fingerprint, &[u8])],
         refs: &mut Vec<ChunkRef>,
     ) -> Result<()> {
-        let given = chunks.iter().map(|&(fingerprint, data)| Given {
+        let given = chunks.iter().map(|&(fingerprint, data)| ChunkToWrite {
             fingerprint,
             data,
             packing: Packing::Compress,
@@ -175,7 +175,11 @@ impl ChunkWriter {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_given(&mut self, chunks: &[Given<'_>], written: &mut Vec<Written>) -> Result<()> {
+    pub fn write_given(
+        &mut self,
+        chunks: &[ChunkToWrite<'_>],
+        written: &mut Vec<Written>,
+    ) -> Result<()> {
         self.sealing.failed()?;
         self.look_up(chunks.iter().map(|given| given.fingerprint))?;
         self.fresh.clear();
@@ -219,7 +223,7 @@ impl ChunkWriter {
     }
 
     /// Adds a new chunk; gives its container, or `None` where its bytes are no longer what they were.
-    fn add(&mut self, given: &Given<'_>) -> Result<Option<ContainerId>> {
+    fn add(&mut self, given: &ChunkToWrite<'_>) -> Result<Option<ContainerId>> {
         if given.is_steady {
             let container = self.append(given.fingerprint, given.data, given.packing)?;
             return Ok(Some(container));

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
 use onefold_store::digest::{self, Digest};
-use onefold_store::{ChunkWriter, Given, Packing, Written};
+use onefold_store::{ChunkToWrite, ChunkWriter, Packing, Written};
 use rustix::io::Errno;
 
 use notes::mark_unreadable;
@@ -468,7 +468,7 @@ impl<'a> Finisher<'a> {
         if !batch.chunks.is_empty() {
             let given = |chunk: &Chunk| {
                 let held = &batch.held[chunk.held];
-                Given {
+                ChunkToWrite {
                     fingerprint: chunk.fingerprint,
                     data: &held[chunk.bytes.clone()],
                     packing: chunk.packing,

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub struct Typed(Vec<String>);
 
 /// One of several options for the same thing.
-pub struct Way<T> {
+pub struct GivenValue<T> {
     /// The option's id; empty where there is a variable only.
     pub id: &'static str,
     /// Environment variable for the same value.
@@ -40,7 +40,7 @@ impl Typed {
     pub fn one_of<T>(
         &self,
         does: &str,
-        ways: impl IntoIterator<Item = Way<T>>,
+        ways: impl IntoIterator<Item = GivenValue<T>>,
     ) -> Result<Option<(String, T)>> {
         let given = ways.into_iter().filter_map(|way| {
             let is_typed = self.has(way.id);

@@ -11,7 +11,7 @@ use crate::{out, paths};
 
 /// Source of a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum PatternSource {
     /// The command line: the user may think of the current folder.
     Typed,
     /// A file of patterns.
@@ -19,7 +19,7 @@ pub enum Given {
 }
 
 /// Returns what is wrong with the pattern, and what to write instead.
-pub fn doubt(pattern: &[u8], given: Given) -> Option<String> {
+pub fn doubt(pattern: &[u8], given: PatternSource) -> Option<String> {
     doubt_where(pattern, given, &|name| {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     })
@@ -28,7 +28,7 @@ pub fn doubt(pattern: &[u8], given: Given) -> Option<String> {
 /// Does the same; `variable` returns the value of a variable that is set.
 fn doubt_where(
     pattern: &[u8],
-    given: Given,
+    given: PatternSource,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Option<String> {
     let text = String::from_utf8_lossy(pattern);
@@ -53,8 +53,8 @@ fn doubt_where(
         )
     } else if leads_out(pattern) {
         let whole = match given {
-            Given::Typed => paths::absolute(OsStr::from_bytes(body.as_bytes())).ok(),
-            Given::InFile => None,
+            PatternSource::Typed => paths::absolute(OsStr::from_bytes(body.as_bytes())).ok(),
+            PatternSource::InFile => None,
         };
         let whole = whole.map_or("the whole path".into(), |path| paths::shown(&path));
         let anywhere = match body.rsplit("..").next().map(|rest| rest.trim_matches('/')) {
@@ -66,7 +66,7 @@ fn doubt_where(
         format!(
             "it matches nothing, since patterns know no current folder: write {keeps}{whole}{anywhere}"
         )
-    } else if given == Given::InFile && is_quoted(body) {
+    } else if given == PatternSource::InFile && is_quoted(body) {
         "quotes count as part of the name in a file of patterns: leave them out".into()
     } else {
         return None;
@@ -120,7 +120,7 @@ fn is_quoted(body: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(pattern: &str, given: Given) -> Option<String> {
+    fn said(pattern: &str, given: PatternSource) -> Option<String> {
         let variable = |name: &str| (name == "HOME" || name == "user").then(|| "/h/ann".into());
         doubt_where(pattern.as_bytes(), given, &variable)
     }
@@ -143,14 +143,14 @@ mod tests {
             ("\"*.tmp\"", "quotes"),
             ("'/a/b c'", "quotes"),
         ] {
-            let text = said(pattern, Given::InFile).unwrap_or_else(|| panic!("{pattern}"));
+            let text = said(pattern, PatternSource::InFile).unwrap_or_else(|| panic!("{pattern}"));
             assert!(text.contains(part), "{pattern}: {text}");
             assert!(
                 text.starts_with(&format!("the pattern {pattern}: ")),
                 "{text}"
             );
         }
-        let typed = said("/../x", Given::Typed).expect("told");
+        let typed = said("/../x", PatternSource::Typed).expect("told");
         assert!(typed.contains("write /x, or"), "{typed}");
     }
 
@@ -195,7 +195,7 @@ mod tests {
             "\"",
             "!x",
         ] {
-            assert_eq!(said(pattern, Given::InFile), None, "{pattern}");
+            assert_eq!(said(pattern, PatternSource::InFile), None, "{pattern}");
         }
     }
 }

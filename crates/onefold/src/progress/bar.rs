@@ -6,7 +6,7 @@ use std::time::Duration;
 use onefold_backup::Progress;
 
 use super::Doing;
-use super::status::State;
+use super::status::RunState;
 use crate::{human, paths};
 
 /// Columns of the bar itself.
@@ -18,7 +18,7 @@ const PATH_MIN: usize = 16;
 pub type Part = (u8, String);
 
 /// Returns the line for a terminal of `width` columns.
-pub fn line(state: &State, progress: &Progress, width: usize) -> String {
+pub fn line(state: &RunState, progress: &Progress, width: usize) -> String {
     if progress.is_cancelled() {
         return fit(vec![(0, "stopping…".into())], "", width);
     }
@@ -31,7 +31,7 @@ pub fn line(state: &State, progress: &Progress, width: usize) -> String {
     fit(parts(state, progress), &path, width)
 }
 
-fn parts(state: &State, progress: &Progress) -> Vec<Part> {
+fn parts(state: &RunState, progress: &Progress) -> Vec<Part> {
     let (files, bytes) = (
         progress.files_done.load(Relaxed),
         state.bytes_done(progress),
@@ -170,7 +170,7 @@ mod tests {
     fn what_is_written_is_not_yet_on_the_disk() {
         let progress = Progress::default();
         progress.is_settling.store(true, Relaxed);
-        let state = State {
+        let state = RunState {
             doing: Doing::Restore,
             elapsed: Duration::from_secs(9),
             met: (0, 0),
@@ -192,7 +192,7 @@ mod tests {
             (Doing::Copy, ["1/4 snapshots", " 50% "]),
             (Doing::Sync, ["1/4 objects", " 50% "]),
         ] {
-            let state = State {
+            let state = RunState {
                 doing,
                 elapsed: Duration::from_secs(10),
                 met: (4, 100),
@@ -212,7 +212,7 @@ mod tests {
         let progress = Progress::default();
         progress.is_verifying.store(true, Relaxed);
         progress.bytes_done.store(100, Relaxed);
-        let state = State {
+        let state = RunState {
             doing: Doing::Restore,
             elapsed: Duration::from_secs(10),
             met: (1, 100),

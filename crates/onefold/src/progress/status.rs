@@ -10,7 +10,7 @@ use super::Doing;
 use crate::{lossless, paths};
 
 /// State of a run.
-pub struct State {
+pub struct RunState {
     /// Kind of work.
     pub doing: Doing,
     /// Time since the start.
@@ -25,7 +25,7 @@ pub struct State {
     pub stored_per_s: u64,
 }
 
-impl State {
+impl RunState {
     /// Returns the bytes done, including those of the current file.
     pub fn bytes_done(&self, progress: &Progress) -> u64 {
         let whole = progress.bytes_done.load(Relaxed);
@@ -63,7 +63,7 @@ impl State {
 }
 
 /// Returns restic's `status` line.
-pub fn json(state: &State, progress: &Progress) -> Value {
+pub fn json(state: &RunState, progress: &Progress) -> Value {
     let (files, bytes) = (
         progress.files_done.load(Relaxed),
         state.bytes_done(progress),

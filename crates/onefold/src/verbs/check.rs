@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::human::{self, many};
 use crate::hurt::{self, Hurts};
 use crate::out::Out;
-use crate::sweeping::Watch;
+use crate::sweeping::SweepWatch;
 use crate::{remedy, repository};
 
 /// Check that everything is as it was written
@@ -90,7 +90,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let started = Instant::now();
     let repository = repository::open(global, "a check")?;
     let depth = args.depth(&repository)?;
-    let watch = std::cell::RefCell::new(Watch::new(out, Duration::ZERO));
+    let watch = std::cell::RefCell::new(SweepWatch::new(out, Duration::ZERO));
     let mut found = |damage: &onefold_store::Error| {
         let message = error::chain_of(damage);
         match out.json {

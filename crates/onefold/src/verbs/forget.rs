@@ -19,7 +19,7 @@ use crate::json::{self, Array, SnapshotJson};
 use crate::out::Out;
 use crate::patience::{self, Patience};
 use crate::select::{self, FilterArgs, Unread, short, tag_list};
-use crate::sweeping::{self, Watch, Without};
+use crate::sweeping::{self, SweepWatch, Without};
 use crate::verbs::prune::{self, How};
 use crate::{group, out, repository, when};
 
@@ -327,7 +327,7 @@ fn reclaim(
         return Ok(());
     }
     let look = args.how.options(true);
-    let mut watch = Watch::new(out, Duration::ZERO);
+    let mut watch = SweepWatch::new(out, Duration::ZERO);
     let looked = repository.sweep(&Without(gone), &look, &mut watch);
     drop(watch);
     let report: SweepReport = match looked.map_err(Error::from) {

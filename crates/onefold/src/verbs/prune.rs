@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 use crate::patience::Patience;
-use crate::sweeping::{self, Watch};
+use crate::sweeping::{self, SweepWatch};
 use crate::{human, repository};
 
 /// Reclaim space that no snapshot needs
@@ -90,7 +90,7 @@ pub fn sweep(
     out: &Out,
 ) -> Result<()> {
     let options = how.options(dry_run);
-    let mut watch = Watch::new(out, Duration::from_secs(how.wait));
+    let mut watch = SweepWatch::new(out, Duration::from_secs(how.wait));
     let swept = repository.sweep(roots, &options, &mut watch);
     let report = swept.map_err(sweeping::unread_named)?;
     drop(watch);

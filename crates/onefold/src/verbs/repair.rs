@@ -20,7 +20,7 @@ use crate::hurt::{self, Hurts};
 use crate::out::Out;
 use crate::patience::Patience;
 use crate::select::FilterArgs;
-use crate::sweeping::Watch;
+use crate::sweeping::SweepWatch;
 use crate::{paths, remedy, repository};
 
 /// Rebuild what can be rebuilt, and list what is lost
@@ -101,7 +101,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let report = patience.keep(|| {
-        let mut watch = Watch::new(out, Duration::from_secs(60));
+        let mut watch = SweepWatch::new(out, Duration::from_secs(60));
         Ok(repository.repair(&SnapshotRoots, &mut watch)?)
     })?;
     print(&repository, report, out)

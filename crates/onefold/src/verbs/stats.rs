@@ -18,7 +18,7 @@ use crate::human::{bytes, count, many, percent, ratio};
 use crate::out::Out;
 use crate::repository;
 use crate::select::{self, FilterArgs};
-use crate::sweeping::Watch;
+use crate::sweeping::SweepWatch;
 
 /// Show sizes: of what can be restored, of what is stored
 #[derive(clap::Args, Debug)]
@@ -144,7 +144,11 @@ fn raw_data(repository: &Repository, sizes: &Sizes, out: &Out) -> Result<()> {
         dry_run: true,
         ..SweepOptions::default()
     };
-    let report = repository.sweep(&SnapshotRoots, &look, &mut Watch::new(out, Duration::ZERO))?;
+    let report = repository.sweep(
+        &SnapshotRoots,
+        &look,
+        &mut SweepWatch::new(out, Duration::ZERO),
+    )?;
     let unused = report.dead_bytes + report.compacted_dead_bytes + report.unused_bytes_left;
     let (index_ram, index_disk) = repository.index_bytes()?;
     let (different, stored) = (sizes.total_uncompressed_size, report.stored_bytes);

@@ -27,7 +27,7 @@ const BATCH_REFERENCES: usize = 2 << 20;
 
 /// Results of [`References::finish`]: beginnings of the fingerprints that lead nowhere, and containers that could not
 /// be read.
-type Found = (HashSet<u64>, Vec<(ContainerId, Error)>);
+type Unresolved = (HashSet<u64>, Vec<(ContainerId, Error)>);
 
 impl<'a> References<'a> {
     /// None yet; `lost` are containers that are known not to be readable.
@@ -85,7 +85,7 @@ impl<'a> References<'a> {
     }
 
     /// Looks for the last of them.
-    pub fn finish(mut self) -> Result<Found> {
+    pub fn finish(mut self) -> Result<Unresolved> {
         self.settle();
         self.verify()?;
         Ok((self.missing, self.failed))

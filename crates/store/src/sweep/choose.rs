@@ -5,7 +5,7 @@
 
 use onefold_index::ContainerId;
 
-use super::judge::Verdict;
+use super::judge::SweepPlan;
 use super::{SweepOptions, SweepReport};
 use crate::container::StreamKind;
 
@@ -64,7 +64,7 @@ impl Candidate {
 }
 
 /// Moves what is to be rewritten from the candidates to the verdict, and counts.
-pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Verdict) {
+pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut SweepPlan) {
     let mut candidates = std::mem::take(&mut verdict.candidates);
     candidates.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.id.cmp(&b.id)));
     let has_several_small = |stream: StreamKind| {

@@ -18,7 +18,7 @@ use crate::{Result, container};
 
 /// Decision about the containers.
 #[derive(Default)]
-pub(super) struct Verdict {
+pub(super) struct SweepPlan {
     pub(super) dead: Vec<ContainerId>,
     pub(super) compact: Vec<Candidate>,
     pub(super) candidates: Vec<Candidate>,
@@ -52,7 +52,7 @@ impl Sweep<'_> {
         marks: &dyn Fn() -> Result<Marks>,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
-    ) -> Result<Verdict> {
+    ) -> Result<SweepPlan> {
         self.protocol.roots_locked();
         let verdict = self.judge_all(marks, options, observer)?;
         self.roots_listed();
@@ -64,7 +64,7 @@ impl Sweep<'_> {
         marks: &dyn Fn() -> Result<Marks>,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
-    ) -> Result<Verdict> {
+    ) -> Result<SweepPlan> {
         let worth_it = match options.unused_max {
             Some(_) => 0.0,
             None => 1.0 - options.compact_below,
@@ -94,7 +94,7 @@ impl Sweep<'_> {
         }
         tracing::warn!("nothing is deleted: run `onefold repair`");
         self.report.leave_all();
-        Ok(Verdict::default())
+        Ok(SweepPlan::default())
     }
 
     /// Marks from all roots.
@@ -156,7 +156,7 @@ impl Sweep<'_> {
         marked: Marked,
         options: &SweepOptions,
         observer: &mut dyn SweepObserver,
-    ) -> Result<Option<Verdict>> {
+    ) -> Result<Option<SweepPlan>> {
         let Marked {
             mut marks,
             unresolved,
@@ -178,7 +178,7 @@ impl Sweep<'_> {
             options,
             condemned: self.protocol.inherited(),
             report: &mut self.report,
-            verdict: Verdict::default(),
+            verdict: SweepPlan::default(),
             is_astray: false,
         };
         let mut judged = 0;
@@ -227,7 +227,7 @@ impl Sweep<'_> {
     fn keep(
         &mut self,
         staying: &HashSet<ContainerId>,
-        verdict: &mut Verdict,
+        verdict: &mut SweepPlan,
         lens: &HashMap<ContainerId, u64>,
     ) {
         tracing::warn!(
@@ -307,7 +307,7 @@ struct Judge<'a> {
     /// Containers that were condemned before.
     condemned: &'a Sorted<ContainerId>,
     report: &'a mut SweepReport,
-    verdict: Verdict,
+    verdict: SweepPlan,
     /// The index has led astray: nothing may be deleted.
     is_astray: bool,
 }

@@ -15,7 +15,7 @@ use onefold_index::filters::BlockedBloom;
 use onefold_index::{ContainerId, Filter};
 
 use super::choose::Live;
-use super::judge::Verdict;
+use super::judge::SweepPlan;
 use super::sift::{met, sift};
 use super::{Progress, SweepObserver};
 use crate::Result;
@@ -72,7 +72,7 @@ struct LastCopies<'a> {
 /// chunks, and does not give it.
 pub(super) fn last_copies(
     reader: &mut ChunkReader,
-    verdict: &Verdict,
+    verdict: &SweepPlan,
     marks: &mut Marks,
     observer: &mut dyn SweepObserver,
 ) -> Result<HashSet<ContainerId>> {

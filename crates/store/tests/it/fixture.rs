@@ -7,9 +7,9 @@ use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    CheckDepth, CheckReport, ChunkReader, ChunkRef, Config, Encryption, Entropy, Error, Given,
-    InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result, RootId,
-    Roots, Secret, Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport,
+    CheckDepth, CheckReport, ChunkReader, ChunkRef, ChunkToWrite, Config, Encryption, Entropy,
+    Error, InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result,
+    RootId, Roots, Secret, Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport,
     WriteStats, Written,
 };
 
@@ -153,7 +153,7 @@ pub fn back_up_packed(
     let mut writer = session.writer(StreamKind::Data)?;
     let mut refs = Vec::new();
     for batch in chunks.chunks(50) {
-        let given = batch.iter().enumerate().map(|(i, data)| Given {
+        let given = batch.iter().enumerate().map(|(i, data)| ChunkToWrite {
             fingerprint: repository.fingerprinter().fingerprint(data),
             data,
             packing: packing(i),

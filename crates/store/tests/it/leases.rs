@@ -11,7 +11,7 @@ use onefold_store::registry::registers::{Expect, Register, Registers, Version};
 use onefold_store::registry::{Lock, Registry, Revoked};
 use onefold_store::simulated::{Faults, SimStore};
 use onefold_store::{
-    Entropy, Error, Given, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
+    ChunkToWrite, Entropy, Error, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
     RootId, Session, SessionKind, StreamKind, SweepObserver, SweepOptions, Written,
 };
 
@@ -74,7 +74,7 @@ fn outwait(store: &SimStore, repository: &Repository) {
 fn stored(repository: &Repository, data: &[Vec<u8>]) -> (Session, Vec<u8>) {
     let session = repository.session(SessionKind::Backup).unwrap();
     let mut writer = session.writer(StreamKind::Data).unwrap();
-    let given = data.iter().map(|data| Given {
+    let given = data.iter().map(|data| ChunkToWrite {
         fingerprint: repository.fingerprinter().fingerprint(data),
         data,
         packing: Packing::Compress,

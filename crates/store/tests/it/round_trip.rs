@@ -8,8 +8,8 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::block::CHUNK_BYTES_MAX;
 use onefold_store::objects::OBJECT_BYTES_MAX;
 use onefold_store::{
-    Encryption, Entropy, Error, Given, OpenOptions, Packing, Repository, Secret, SessionKind,
-    StreamKind, Written,
+    ChunkToWrite, Encryption, Entropy, Error, OpenOptions, Packing, Repository, Secret,
+    SessionKind, StreamKind, Written,
 };
 
 use crate::fixture::{
@@ -266,7 +266,7 @@ fn a_chunk_that_changed_since_it_was_fingerprinted_is_lost() {
     back_up(&repository, &data[..1]).unwrap();
     let session = repository.session(SessionKind::Backup).unwrap();
     let mut writer = session.writer(StreamKind::Data).unwrap();
-    let given = |name: &[u8], data| Given {
+    let given = |name: &[u8], data| ChunkToWrite {
         fingerprint: repository.fingerprinter().fingerprint(name),
         data,
         packing: Packing::Compress,

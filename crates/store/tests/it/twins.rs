@@ -7,7 +7,7 @@ use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_papers::KINDS;
 use onefold_store::{
-    ChunkRef, Encryption, Given, Packing, PinInfo, Progress, Repository, RootId, Session,
+    ChunkRef, ChunkToWrite, Encryption, Packing, PinInfo, Progress, Repository, RootId, Session,
     SessionKind, StreamKind, SweepObserver, SweepOptions, Unused, Written,
 };
 
@@ -65,7 +65,7 @@ fn in_lockstep<const N: usize>(repository: &Repository, data: &[Vec<u8>]) -> [Ro
         .each_ref()
         .map(|session| session.writer(StreamKind::Data).unwrap());
     for batch in data.chunks(8) {
-        let given = batch.iter().map(|data| Given {
+        let given = batch.iter().map(|data| ChunkToWrite {
             fingerprint: repository.fingerprinter().fingerprint(data),
             data,
             packing: Packing::Compress,

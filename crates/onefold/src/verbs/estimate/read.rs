@@ -132,13 +132,13 @@ fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Mete
 }
 
 /// A file that the walk has found.
-struct Found {
+struct FoundFile {
     /// Folder that the file lies in.
     dir: Arc<OwnedFd>,
     path: Vec<u8>,
 }
 
-impl Found {
+impl FoundFile {
     /// Reads the file's data; holes are skipped, as in a backup.
     fn read(&self, reading: &mut Reading<'_>, progress: &Progress) -> io::Result<()> {
         let mut source = read::open_to_look(self.dir.as_fd(), path::split(&self.path).1)?;
@@ -188,7 +188,7 @@ impl<'a, 'b> Files<'a, 'b> {
         }
     }
 
-    fn next(&mut self) -> Option<Found> {
+    fn next(&mut self) -> Option<FoundFile> {
         loop {
             if let Some((dir, folder)) = &self.place
                 && let Some(name) = self.names.next()
@@ -196,7 +196,7 @@ impl<'a, 'b> Files<'a, 'b> {
                 let path = path::join(folder, &name);
                 self.meter.progress.current.lock().clone_from(&path);
                 let dir = dir.clone();
-                return Some(Found { dir, path });
+                return Some(FoundFile { dir, path });
             }
             let is_over = || self.meter.progress.is_cancelled();
             let piece = self.walk.next_unless(&is_over)?;

@@ -28,7 +28,7 @@ pub struct Objects {
 
 /// A match, in restic's words.
 #[derive(Serialize)]
-pub struct Found {
+pub struct FoundObject {
     object_type: &'static str,
     id: String,
     path: String,
@@ -113,12 +113,12 @@ impl Objects {
         args: &Args,
         reader: &mut ChunkReader,
         out: &Out,
-    ) -> Result<Vec<Found>> {
-        let mut found: BTreeMap<(Vec<u8>, String), (Found, ContainerId)> = BTreeMap::new();
+    ) -> Result<Vec<FoundObject>> {
+        let mut found: BTreeMap<(Vec<u8>, String), (FoundObject, ContainerId)> = BTreeMap::new();
         let mut add = |object_type, chunk: ChunkRef, path: &[u8], parent: Option<ChunkRef>| {
             let id = chunk.fingerprint.to_string();
             let key = (path.to_vec(), id.clone());
-            let one = Found {
+            let one = FoundObject {
                 object_type,
                 id,
                 path: paths::json(path),
@@ -163,12 +163,12 @@ impl Objects {
 }
 
 fn show(
-    one: Found,
+    one: FoundObject,
     container: ContainerId,
     named: &Named,
     args: &Args,
     out: &Out,
-) -> Result<Found> {
+) -> Result<FoundObject> {
     if out.json {
         return Ok(one);
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::daemon;
 use super::filling::WhenFilling;
-use super::source::Named;
+use super::source::NamedVolume;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -23,7 +23,7 @@ use crate::out::Out;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    pub named: Named,
+    pub named: NamedVolume,
 
     /// Volume of the depot (default: the first one)
     #[arg(long, value_name = "NAME", conflicts_with = "raw")]
@@ -40,7 +40,7 @@ pub struct Args {
 
     /// How the kernel is given the device; auto takes the first that is there
     #[arg(long, value_name = "WAY", default_value = "auto")]
-    pub via: Way,
+    pub via: Transport,
 
     #[command(flatten)]
     pub when_filling: WhenFilling,
@@ -56,7 +56,7 @@ pub struct Args {
 
 /// Ways to the kernel.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-pub enum Way {
+pub enum Transport {
     /// The first that is there
     Auto,
     /// The driver ublk
@@ -67,13 +67,13 @@ pub enum Way {
     Fuse,
 }
 
-impl From<Way> for Via {
-    fn from(way: Way) -> Self {
+impl From<Transport> for Via {
+    fn from(way: Transport) -> Self {
         match way {
-            Way::Auto => Via::Auto,
-            Way::Ublk => Via::Ublk,
-            Way::Nbd => Via::Nbd,
-            Way::Fuse => Via::Fuse,
+            Transport::Auto => Via::Auto,
+            Transport::Ublk => Via::Ublk,
+            Transport::Nbd => Via::Nbd,
+            Transport::Fuse => Via::Fuse,
         }
     }
 }

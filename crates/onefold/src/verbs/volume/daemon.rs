@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::attach::Args;
-use super::filling::Watch;
+use super::filling::SpaceWatch;
 use super::requests;
-use super::source::{Named, Source};
+use super::source::{NamedVolume, Source};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -51,7 +51,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         source: source.clone(),
         has_gone: AtomicBool::new(false),
     });
-    let watch = Arc::new(Watch::new(&args.named, &args.when_filling));
+    let watch = Arc::new(SpaceWatch::new(&args.named, &args.when_filling));
     let control = listen(&args.named, &source, &watch, Some(attached.clone()))?;
     let announced = json!({
         "message_type": "attached",
@@ -98,9 +98,9 @@ fn chosen(source: &Source, volume: Option<&str>) -> Result<Arc<dyn BlockDevice>>
 /// # Errors
 /// Another process listens there.
 pub fn listen(
-    named: &Named,
+    named: &NamedVolume,
     source: &Arc<Source>,
-    watch: &Arc<Watch>,
+    watch: &Arc<SpaceWatch>,
     attached: Option<Arc<Shared>>,
 ) -> Result<Option<Control>> {
     if named.depot.is_none() && attached.is_none() {
@@ -133,7 +133,7 @@ fn tell_systemd() {
 }
 
 /// Until somebody has the device detached, or a signal comes and nobody uses the device.
-fn wait(shared: &Shared, watch: &Watch, out: &Out) {
+fn wait(shared: &Shared, watch: &SpaceWatch, out: &Out) {
     let (mut told, mut settled) = (false, Instant::now());
     while !shared.has_gone.load(SeqCst) {
         watch.look(&shared.source, out);
@@ -177,7 +177,7 @@ impl Shared {
 struct Daemon {
     listener: Arc<Listener>,
     source: Arc<Source>,
-    watch: Arc<Watch>,
+    watch: Arc<SpaceWatch>,
     shown: String,
     attached: Option<Arc<Shared>>,
 }

@@ -3,7 +3,7 @@
 use onefold_export::{attach, control};
 use serde_json::json;
 
-use super::source::Named;
+use super::source::NamedVolume;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -14,7 +14,7 @@ use crate::out::Out;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    pub named: Named,
+    pub named: NamedVolume,
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {

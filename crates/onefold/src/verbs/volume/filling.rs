@@ -11,7 +11,7 @@ use onefold_volume::fullness::{Filling, Fullness};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::source::{Named, Source};
+use super::source::{NamedVolume, Source};
 use crate::human;
 use crate::out::Out;
 use crate::when;
@@ -47,27 +47,27 @@ fn parse_when_full(text: &str) -> Result<OnFull, String> {
 }
 
 /// Watches a depot's space.
-pub struct Watch {
+pub struct SpaceWatch {
     depot: PathBuf,
     command: Option<String>,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
 }
 
-struct State {
+struct WatchState {
     fullness: Fullness,
     looked: Option<Instant>,
     log_failed: bool,
 }
 
-impl Watch {
+impl SpaceWatch {
     /// Watches the depot that is named; a raw file is never looked at.
-    pub fn new(named: &Named, what: &WhenFilling) -> Self {
+    pub fn new(named: &NamedVolume, what: &WhenFilling) -> Self {
         Self {
             depot: named.depot.clone().unwrap_or_default(),
             command: what.on_threshold.clone(),
             started: Instant::now(),
-            state: Mutex::new(State {
+            state: Mutex::new(WatchState {
                 fullness: Fullness::default(),
                 looked: None,
                 log_failed: false,

@@ -12,8 +12,8 @@ use onefold_volume::BlockDevice;
 use serde_json::json;
 
 use super::daemon;
-use super::filling::{Watch, WhenFilling};
-use super::source::Named;
+use super::filling::{SpaceWatch, WhenFilling};
+use super::source::NamedVolume;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    pub named: Named,
+    pub named: NamedVolume,
 
     /// Name of a raw file's export
     #[arg(long, value_name = "NAME", default_value = "raw", requires = "raw")]
@@ -117,7 +117,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if let Some(address) = args.places.tcp {
         listeners.push(Arc::new(Listener::tcp(address)?));
     }
-    let watch = Arc::new(Watch::new(&args.named, &args.when_filling));
+    let watch = Arc::new(SpaceWatch::new(&args.named, &args.when_filling));
     let control = daemon::listen(&args.named, &source, &watch, None)?;
     for listener in &listeners {
         server.listen(listener)?;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 /// A depot or a raw file, by their paths.
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
-pub struct Named {
+pub struct NamedVolume {
     /// Folder of the depot
     #[arg(value_name = "DEPOT")]
     pub depot: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Named {
     pub raw: Option<PathBuf>,
 }
 
-impl Named {
+impl NamedVolume {
     fn path(&self) -> &Path {
         self.depot
             .as_deref()
