@@ -18,6 +18,7 @@ mod delete;
 mod dry;
 mod existing_names;
 mod fate;
+mod filling;
 mod kept;
 mod lacking;
 mod leading;
@@ -39,9 +40,9 @@ mod verify;
 mod window;
 mod write;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use onefold_store::{ChunkReader, Session};
+use onefold_store::Session;
 
 use crate::exclude::Patterns;
 use crate::meta::{Owners, Stat};
@@ -52,14 +53,14 @@ use crate::{Error, Events, Kind, Progress, Result, Time};
 pub use apply::Attributes;
 use apply::{Applier, Meta};
 use existing_names::ExistingNames;
+use filling::Filling;
 pub use lacking::{Lacking, Metadata};
 use leading::Leading;
 use plan::Planner;
 use target::Target;
 use top::StandsFor;
 use unfinished::is_unfinished;
-use window::{State, Window};
-use write::{Begun, Writer};
+use write::Writer;
 
 /// Warning about a path whose attributes the snapshot does not know.
 const UNREAD_ATTRIBUTES: &str =
@@ -298,56 +299,22 @@ pub fn run(
     progress.is_verifying.store(options.verify, Relaxed);
     let told = (progress, events);
     let writer = real.map(|target| Writer::new(target, session, options, &leading, applier, told));
-    let carry_out = |window: &mut Window, continues, summary: &mut Summary| {
-        let Some(writer) = &writer else {
-            dry::look(window, target.as_ref(), options, &leading, events, summary);
-            return Ok(());
-        };
-        writer.carry_out(window)?;
-        if options.verify {
-            summary.verified += writer.verify(window, continues)?;
-        }
-        Ok(())
+    let filling = Filling {
+        session,
+        snapshot,
+        tree: &tree,
+        target: target.as_ref(),
+        writer: writer.as_ref(),
+        leading: &leading,
+        options,
+        progress,
+        events,
     };
-    let mut fill = || -> Result<()> {
-        if let Some(target) = target.as_ref().filter(|_| options.delete) {
-            // Delete first, so that folders get their times when nothing changes in them any more.
-            (summary.deleted, summary.errors) = delete::delete_others(
-                snapshot,
-                &tree,
-                options,
-                target,
-                &mut reader,
-                progress,
-                events,
-            )?;
-        }
-        let is_over = AtomicBool::new(false);
-        let top = planner.top();
-        std::thread::scope(|scope| {
-            let _over = Raised(&is_over);
-            let count = || {
-                if options.count {
-                    scope.spawn(|| {
-                        let mut reader = session.reader()?;
-                        count::count(&tree, top, options, &mut reader, progress, &is_over)
-                    });
-                }
-            };
-            each_window(
-                (&mut planner, &mut reader),
-                &mut summary,
-                real,
-                carry_out,
-                count,
-            )
-        })
-    };
-    let filled = match real {
+    let mut fill = || filling.run(&mut planner, &mut reader, &mut summary);
+    match real {
         Some(target) => shut::while_let_in(target.root(), fill),
         None => fill(),
-    };
-    filled?;
+    }?;
     if let Some(due) = &due {
         match &writer {
             Some(writer) => writer.describe_target(due),
@@ -386,58 +353,6 @@ fn open_target(
         refuse_root(target, named)?;
     }
     Ok((target, is_new, due))
-}
-
-/// Raises a flag when it is dropped.
-struct Raised<'a>(&'a AtomicBool);
-
-impl Drop for Raised<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Carries out one window after another. A file that goes on in the next window is given up where no window follows, or
-/// the file has failed. The rest is counted where the first window does not tell it all.
-fn each_window(
-    (planner, reader): (&mut Planner<'_>, &mut ChunkReader),
-    summary: &mut Summary,
-    target: Option<&Target>,
-    carry_out: impl Fn(&mut Window, bool, &mut Summary) -> Result<()>,
-    count: impl FnOnce(),
-) -> Result<()> {
-    let mut count = Some(count);
-    let mut last: Option<Begun> = None;
-    let give_up = |last: Option<Begun>| {
-        if let Some((last, target)) = last.zip(target) {
-            last.give_up(target);
-        }
-    };
-    loop {
-        let state = last.as_ref().map(|last| last.state);
-        let mut window = match planner.next(state, reader, summary) {
-            Ok(Some(window)) => window,
-            Ok(None) => return Ok(()),
-            Err(e) => {
-                give_up(last);
-                return Err(e);
-            }
-        };
-        if let Some(count) = count.take().filter(|_| !planner.knows_all()) {
-            count();
-        }
-        let continues = planner.continues();
-        let done = carry_out(&mut window, continues, summary);
-        planner.carried_out(&window);
-        last = continues.then(|| Begun::last_of(&window)).flatten();
-        let has_failed = |last: &Begun| matches!(last.state, State::Failed(_));
-        if done.is_err() || last.as_ref().is_some_and(has_failed) {
-            give_up(last.take());
-            done?;
-            // The next window learns that the file has failed, and does nothing more for it.
-            last = continues.then(|| Begun::last_of(&window)).flatten();
-        }
-    }
 }
 
 fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {

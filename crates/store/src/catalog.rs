@@ -3,14 +3,14 @@
 //! Where a request costs much, a machine that is new to a repository does not read the descriptors of all containers. It
 //! reads the catalogs, of which each session puts one, and tells its index the *hooks* that stand in them: some of each
 //! container's fingerprints. When a hook is looked up, the container's descriptors are read, and the index is told of all
-//! that the container holds, and of the one that was stored after it. That is the sampled index in RAM of Debnath et al.
+//! that the container holds, and of the one that was stored after it. This is the sampled index in RAM of Debnath et al.
 //! (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
 //!
 //! Always holds: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
 //! refers to a chunk because of a hook before the container's own table was read. Catalogs are sealed as tables are, so
 //! who can forge the one can forge the other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
@@ -47,6 +47,15 @@ const SMALL_BYTES: u64 = 1 << 20;
 const SMALL_MAX: usize = 32;
 /// Number of containers in a merged catalog, at most: some megabytes.
 const MERGED_MAX: usize = 4096;
+
+/// Containers that a session stored, as it tells other machines.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Catalog {
+    /// Containers whose living chunks a sweep copied into those of `entries`.
+    pub sources: Vec<ContainerId>,
+    /// The containers, in the order of storing.
+    pub entries: Vec<Entry>,
+}
 
 /// A container in a catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,9 +96,11 @@ impl Entry {
 ///
 /// # Errors
 /// [`Error::Machine`]: the system has no randomness for the salt.
-pub fn encode(entries: &[Entry], keys: &Keys, entropy: &Entropy) -> Result<Vec<u8>> {
-    let mut payload = Vec::new();
-    for entry in entries {
+pub fn encode(catalog: &Catalog, keys: &Keys, entropy: &Entropy) -> Result<Vec<u8>> {
+    let mut payload = (catalog.sources.len() as u32).to_le_bytes().to_vec();
+    let sources = catalog.sources.iter();
+    sources.for_each(|source| payload.extend(source.0.to_le_bytes()));
+    for entry in &catalog.entries {
         payload.extend_from_slice(&entry.container.0.to_le_bytes());
         payload.extend_from_slice(&entry.chunks.to_le_bytes());
         payload.extend_from_slice(&(entry.hooks.len() as u32).to_le_bytes());
@@ -103,11 +114,16 @@ pub fn encode(entries: &[Entry], keys: &Keys, entropy: &Entropy) -> Result<Vec<u
 ///
 /// # Errors
 /// Damage of `object` ([`Error::is_damage`]); another version's catalog ([`Error::is_other_version`]).
-pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Vec<Entry>> {
+pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Catalog> {
     let sealed = frame::decode_whole(CATALOG, bytes, object, 0)?;
     let payload = keys.open_object(&CATALOG.magic, sealed, object)?;
     let mut reader = ByteReader::new(&payload, object, 0);
-    let mut entries = Vec::new();
+    let sources = reader.u32()? as usize;
+    let (sources, _) = reader.take(sources.saturating_mul(8))?.as_chunks::<8>();
+    let sources = sources
+        .iter()
+        .map(|id| ContainerId(u64::from_le_bytes(*id)));
+    let (sources, mut entries) = (sources.collect(), Vec::new());
     while reader.remaining() > 0 {
         let (container, chunks, hooks) = (reader.u64()?, reader.u32()?, reader.u32()?);
         if hooks > chunks {
@@ -121,20 +137,20 @@ pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Vec<Entry>> {
             hooks: hooks.iter().map(|hook| Fingerprint(*hook)).collect(),
         });
     }
-    Ok(entries)
+    Ok(Catalog { sources, entries })
 }
 
 /// Puts a catalog of what a session stored, under a new name. It is advice: a catalog that cannot be put costs others
 /// time.
-pub(crate) fn put(objects: &dyn ObjectStore, entries: &[Entry], keys: &Keys, entropy: &Entropy) {
+pub(crate) fn put(objects: &dyn ObjectStore, catalog: &Catalog, keys: &Keys, entropy: &Entropy) {
     let put = || -> Result<()> {
         let object = format!("{CATALOG_FOLDER}/{:016x}", entropy.try_u64()?);
-        objects.put_if_absent(&object, &[&encode(entries, keys, entropy)?])
+        objects.put_if_absent(&object, &[&encode(catalog, keys, entropy)?])
     };
     if let Err(error) = put() {
         tracing::warn!(
             "{error}: other machines read the descriptors of {} containers",
-            entries.len()
+            catalog.entries.len()
         );
     }
 }
@@ -153,14 +169,17 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
     if small.len() < SMALL_MAX {
         return Ok(());
     }
-    let mut entries = Vec::new();
+    let (mut entries, mut merged) = (Vec::new(), Vec::new());
     for (object, _) in &small {
         match decode(&objects.get(object)?, &shared.keys, object) {
             Err(error) if error.is_loss() || error.is_other_version() => {
                 tracing::warn!("{error}");
             }
-            decoded => entries.extend(decoded?),
+            // The entries of a sweep stay beside their sources.
+            Ok(Catalog { sources, .. }) if !sources.is_empty() => continue,
+            decoded => entries.extend(decoded?.entries),
         }
+        merged.push(object.clone());
     }
     // Listed after the catalogs, which name only what was there before them.
     let live = shared.containers()?;
@@ -172,11 +191,34 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
             "{CATALOG_FOLDER}/{:016x}",
             shared.options.entropy.try_u64()?
         );
-        let bytes = encode(some, &shared.keys, &shared.options.entropy)?;
+        let catalog = Catalog {
+            sources: Vec::new(),
+            entries: some.to_vec(),
+        };
+        let bytes = encode(&catalog, &shared.keys, &shared.options.entropy)?;
         objects.put_if_absent(&object, &[&bytes])?;
     }
-    let merged: Vec<_> = small.into_iter().map(|(object, _)| object).collect();
     objects.delete_all(&merged)
+}
+
+/// Where the chunks of containers went whose living chunks a sweep copied.
+#[derive(Default)]
+pub(crate) struct Forwarding(HashMap<ContainerId, Vec<ContainerId>>);
+
+impl Forwarding {
+    /// Takes note of where the catalog's sources went.
+    pub fn add(&mut self, catalog: &Catalog) {
+        let entries = catalog.entries.iter();
+        let targets: Vec<_> = entries.map(|entry| entry.container).collect();
+        for source in &catalog.sources {
+            self.0.entry(*source).or_default().extend(&targets);
+        }
+    }
+
+    /// Containers in which chunks of `source` may be.
+    pub fn of(&self, source: ContainerId) -> &[ContainerId] {
+        self.0.get(&source).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Copies of catalogs in a machine's own folder.
@@ -188,12 +230,12 @@ pub(crate) struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Gives each entry of all catalogs to `visit`. Copies of catalogs that the store has no longer are removed. What is
+    /// Gives each catalog to `visit`. Copies of catalogs that the store has no longer are removed. What is
     /// damaged is passed over.
     ///
     /// # Errors
     /// Failures of the store; those of `visit`.
-    pub fn for_each(&self, visit: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+    pub fn for_each(&self, visit: &mut dyn FnMut(Catalog) -> Result<()>) -> Result<()> {
         let objects = match self.objects.list(CATALOG_FOLDER) {
             Err(error) if error.is_not_found() => Vec::new(),
             listed => listed?,
@@ -218,31 +260,31 @@ impl Copies<'_> {
                 }
                 // A sweep has just put another in its place.
                 Err(error) if error.is_not_found() => {}
-                entries => entries?.into_iter().try_for_each(&mut *visit)?,
+                catalog => visit(catalog?)?,
             }
         }
         Ok(())
     }
 
-    fn read(&self, name: &str) -> Result<Vec<Entry>> {
+    fn read(&self, name: &str) -> Result<Catalog> {
         let object = format!("{CATALOG_FOLDER}/{name}");
         if let Some(dir) = &self.dir
             && let Ok(Some(bytes)) = read_file(&**dir, name)
-            && let Ok(entries) = decode(&bytes, self.keys, &object)
+            && let Ok(catalog) = decode(&bytes, self.keys, &object)
         {
-            return Ok(entries);
+            return Ok(catalog);
         }
-        let (bytes, entries) = read_twice_at_most(self.objects, &object, || {
+        let (bytes, catalog) = read_twice_at_most(self.objects, &object, || {
             let bytes = self.objects.get(&object)?;
-            let entries = decode(&bytes, self.keys, &object)?;
-            Ok((bytes, entries))
+            let catalog = decode(&bytes, self.keys, &object)?;
+            Ok((bytes, catalog))
         })?;
         if let Some(dir) = &self.dir
             && let Err(error) = replace_file(&**dir, &format!("{name}.new"), name, &bytes)
         {
             tracing::info!("{error}: no copy is kept of {object}");
         }
-        Ok(entries)
+        Ok(catalog)
     }
 
     fn remove_all_but(&self, names: &HashSet<String>) {

@@ -4,7 +4,7 @@
 use onefold_keys::{Entropy, Keys, SALT_BYTES, Sealer};
 
 use crate::block;
-use crate::catalog::{self, Entry};
+use crate::catalog::{self, Catalog};
 use crate::compression::Decompressor;
 use crate::container::{Header, Table, object_name};
 use crate::footer::Footer;
@@ -26,14 +26,14 @@ pub fn open_table(footer: &Footer, stored: Vec<u8>) -> Result<Table> {
     Ok(table)
 }
 
-/// The containers of a catalog.
-pub fn decode_catalog(stored: &[u8]) -> Result<Vec<Entry>> {
+/// A catalog from its stored bytes.
+pub fn decode_catalog(stored: &[u8]) -> Result<Catalog> {
     catalog::decode(stored, &Keys::none(), "catalog")
 }
 
-/// A catalog of these containers as it is stored.
-pub fn encode_catalog(entries: &[Entry]) -> Result<Vec<u8>> {
-    catalog::encode(entries, &Keys::none(), &Entropy::seeded(1))
+/// A catalog as it is stored.
+pub fn encode_catalog(catalog: &Catalog) -> Result<Vec<u8>> {
+    catalog::encode(catalog, &Keys::none(), &Entropy::seeded(1))
 }
 
 fn unsealed(salt: &[u8; SALT_BYTES]) -> Sealer {

@@ -15,7 +15,7 @@ use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
 use crate::building::Building;
-use crate::catalog::{self, Entry};
+use crate::catalog::{self, Catalog, Entry, Forwarding};
 use crate::condemned::ListId;
 use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
@@ -115,13 +115,19 @@ impl Session {
 
     /// The chunk where it is now, if a sweep or a repair moved it and this session may refer to it there.
     pub fn relocate(&self, chunk: &ChunkRef) -> Option<ChunkRef> {
-        let mut found = [None];
-        self.state.lookup(&[chunk.fingerprint], &mut found).ok()?;
-        let moved = ChunkRef {
-            container: found[0]?.container,
-            ..*chunk
+        let look_up = || {
+            let mut found = [None];
+            self.state.lookup(&[chunk.fingerprint], &mut found).ok()?;
+            let moved = ChunkRef {
+                container: found[0]?.container,
+                ..*chunk
+            };
+            self.holds(&moved).then_some(moved)
         };
-        self.holds(&moved).then_some(moved)
+        look_up().or_else(|| match self.state.follow(chunk.container) {
+            Ok(true) => look_up(),
+            _ => None,
+        })
     }
 
     /// Whether a lookup could lead to the chunk where it is said to be: [`holds`](Self::holds), and the index was told
@@ -155,6 +161,11 @@ impl Session {
     /// The name of its pin, if it has one.
     pub(crate) fn pin_name(&self) -> Option<&str> {
         self.state.pin.as_deref().map(Pin::name)
+    }
+
+    /// Takes note of a container whose living chunks this session has copied.
+    pub(crate) fn copied(&self, source: ContainerId) {
+        self.state.copied(&[source]);
     }
 
     /// Makes what the index was told durable.
@@ -192,7 +203,10 @@ pub struct SessionState {
     /// Containers that came up since, in the index or from this session, and exist.
     newer: Mutex<HashSet<ContainerId>>,
     pending: Mutex<HashMap<Fingerprint, ContainerId>>,
+    /// Containers that this session has stored and told the index of.
     told: Mutex<HashSet<ContainerId>>,
+    /// Containers of others that the index has learned whole.
+    learned: Mutex<HashSet<ContainerId>>,
     /// In a dry run: what would be stored by now, and what is stored where no index can be opened.
     imagined: Mutex<Imagined>,
     counter: OnceLock<Arc<AtomicU64>>,
@@ -209,8 +223,10 @@ pub struct SessionState {
     hooked: Hooked,
     /// Held while the index learns the rest of some of them, so that nobody goes on with a hook alone.
     learning: Mutex<()>,
-    /// Containers that are in no catalog yet.
-    uncataloged: Mutex<Vec<Entry>>,
+    /// Where the chunks of containers went that are gone, once that is asked for.
+    forwarding: OnceLock<Forwarding>,
+    /// Entries that stand in no catalog yet.
+    uncataloged: Mutex<Catalog>,
     pin: Option<Box<dyn Pin>>,
 }
 
@@ -223,6 +239,7 @@ impl SessionState {
             newer: Mutex::default(),
             pending: Mutex::default(),
             told: Mutex::default(),
+            learned: Mutex::default(),
             imagined: Mutex::default(),
             counter: OnceLock::new(),
             indexed: OnceLock::new(),
@@ -231,16 +248,18 @@ impl SessionState {
             found_damaged: Arc::default(),
             hooked: Hooked::default(),
             learning: Mutex::default(),
+            forwarding: OnceLock::new(),
             uncataloged: Mutex::default(),
             pin,
         }
     }
 
     /// With containers of which the index has only the `hooked` ones' hooks, and others that are in no catalog yet.
-    pub(crate) fn with_catalog(self, hooked: Hooked, uncataloged: Vec<Entry>) -> Self {
+    pub(crate) fn with_catalog(self, hooked: Hooked, entries: Vec<Entry>) -> Self {
+        let sources = Vec::new();
         Self {
             hooked,
-            uncataloged: Mutex::new(uncataloged),
+            uncataloged: Mutex::new(Catalog { sources, entries }),
             ..self
         }
     }
@@ -349,7 +368,8 @@ impl SessionState {
             return Ok(true);
         }
         let mut found = [None];
-        self.lookup(&[*fingerprint], &mut found)?;
+        // Nothing is learned for that: a sweep would learn of the very containers that it is about to delete.
+        self.shared.look_up(&[*fingerprint], &mut found)?;
         Ok(found[0].is_some_and(|location| self.told.lock().contains(&location.container)))
     }
 
@@ -385,7 +405,7 @@ impl SessionState {
             .with_index(|index| insert_table(&mut **index, id, table))?;
         self.told.lock().insert(id);
         if self.ways().is_dear() {
-            self.uncataloged.lock().push(Entry::of(id, table));
+            self.uncataloged.lock().entries.push(Entry::of(id, table));
             self.catalog(catalog::CONTAINERS_MAX);
         }
         let mut pending = self.pending.lock();
@@ -399,7 +419,8 @@ impl SessionState {
 
     fn checkpoint(&self) -> Result<()> {
         self.catalog(1);
-        let told: Vec<_> = self.told.lock().drain().collect();
+        let mut told: Vec<_> = self.told.lock().drain().collect();
+        told.extend(self.learned.lock().drain());
         if told.is_empty() {
             return Ok(());
         }

@@ -250,6 +250,7 @@ impl<'a> Sweep<'a> {
                     continue;
                 }
                 if self.copy(candidate, &mut writer)? {
+                    session.copied(candidate.id);
                     copied.push(candidate.id);
                 } else {
                     self.report.leave(candidate);

@@ -2,7 +2,7 @@
 
 use onefold_io::frame::{self, FrameKind, decode_frame};
 use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
-use onefold_store::catalog::Entry;
+use onefold_store::catalog::{Catalog, Entry};
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
@@ -232,6 +232,9 @@ fn catalogs() -> Vec<Vec<u8>> {
         chunks,
         hooks: vec![Fingerprint([chunks as u8; 32]); chunks as usize / 2],
     };
-    let made = fuzzing::encode_catalog(&[entry(1), entry(5)]);
+    let made = fuzzing::encode_catalog(&Catalog {
+        sources: vec![ContainerId(9)],
+        entries: vec![entry(1), entry(5)],
+    });
     vec![made.expect("it is not sealed")]
 }

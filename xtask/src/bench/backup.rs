@@ -10,6 +10,7 @@ mod compare;
 pub(super) mod measure;
 mod rates;
 mod results;
+mod s3;
 mod sets;
 mod tools;
 
@@ -44,6 +45,9 @@ pub struct BackupArgs {
     /// Stages to measure: first, same, reread, reread-cached, restore, check, prune. The first is always run.
     #[arg(long, value_delimiter = ',')]
     stages: Vec<String>,
+    /// Where repositories lie: in a folder, or in a bucket of a server on loopback.
+    #[arg(long, value_enum, default_value_t = On::Folder)]
+    on: On,
     /// Rounds; figures are medians.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
@@ -68,6 +72,15 @@ pub struct BackupArgs {
     /// Build the sets, measure nothing.
     #[arg(long)]
     build_only: bool,
+}
+
+/// Where repositories lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum On {
+    /// In a folder on the disk to measure.
+    Folder,
+    /// In a bucket of versitygw, whose folder is on that disk.
+    S3,
 }
 
 /// Runs the benchmark and prints its table.
@@ -162,6 +175,9 @@ impl<'a> Bench<'a> {
         bench.path = bench.search_path()?;
         for tool in TOOLS {
             let asked = args.tools.iter().any(|name| name == tool.name);
+            if args.on == On::S3 && !tool.knows_s3() {
+                continue;
+            }
             if asked || (args.tools.is_empty() && tool.name != "onefold-max") {
                 match find_program(tool.program, &bench.path).is_absolute() {
                     true => bench.tools.push(*tool),
@@ -224,13 +240,21 @@ impl<'a> Bench<'a> {
         work: &Path,
         results: &mut Results,
     ) -> Result<(), String> {
+        let log = work.join("log");
+        std::fs::create_dir_all(work.join("home")).map_err(|error| error.to_string())?;
+        let server = match self.args.on {
+            On::Folder => None,
+            On::S3 => Some(s3::Server::start(&work.join("server"))?),
+        };
         let place = Place {
-            repo: work.join("repo"),
+            repo: match &server {
+                Some(server) => server.bucket.join("repo"),
+                None => work.join("repo"),
+            },
+            s3: server.as_ref().map(|server| server.address.clone()),
             home: work.join("home"),
             path: self.path.clone(),
         };
-        let log = work.join("log");
-        std::fs::create_dir_all(&place.home).map_err(|error| error.to_string())?;
         measure::run(tool.init(&place), &log)?;
         let mut life = Life {
             tool,
@@ -243,10 +267,18 @@ impl<'a> Bench<'a> {
         };
         let compare = round == 0 && !self.args.no_compare;
         for (name, stage) in STAGES {
-            if !tool.can(*stage) || (*stage != Stage::First && !self.stages.contains(stage)) {
+            let is_of_s3 = *stage == Stage::Second && self.args.on != On::S3;
+            if is_of_s3
+                || !tool.can(*stage)
+                || (*stage != Stage::First && !self.stages.contains(stage))
+            {
                 continue;
             }
+            if let Some(server) = &server {
+                server.take_requests();
+            }
             let taken = life.stage(name, *stage, &work.join("restored"), compare)?;
+            let requests = server.as_ref().map(s3::Server::take_requests);
             let row = Row::new(
                 set.name,
                 tool.name,
@@ -255,6 +287,7 @@ impl<'a> Bench<'a> {
                 &life.place.repo,
                 &life.place.home,
             );
+            let row = row.with_requests(requests);
             println!("{}", row.line());
             if let Some(warning) = row.warning() {
                 println!("{warning}");
@@ -332,6 +365,7 @@ impl Life<'_> {
     ) -> Result<Measured, String> {
         match stage {
             Stage::First | Stage::Same => self.backup(name, &self.set.tree.clone()),
+            Stage::Second => self.second(name),
             Stage::Reread => self.moved(name, false),
             Stage::RereadCached => self.moved(name, true),
             Stage::Restore => self.restore(target, compare),
@@ -352,6 +386,17 @@ impl Life<'_> {
         let taken = self.measure(self.tool.backup(&self.place, source, label))?;
         (self.label, self.source) = (label, source.to_path_buf());
         Ok(taken)
+    }
+
+    /// Backs up as another machine would that was never here: with no cache, under another path.
+    fn second(&mut self, label: &'static str) -> Result<Measured, String> {
+        let home = self.place.home.with_file_name("second-home");
+        std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;
+        let first = std::mem::replace(&mut self.place.home, home);
+        let connected = measure::run(self.tool.connect(&self.place), &self.log);
+        let taken = connected.and_then(|_| self.moved(label, false));
+        self.place.home = first;
+        taken
     }
 
     /// Brings the repository, the tool's own cache, and its program into the page cache.

@@ -177,7 +177,7 @@ impl Applier<'_> {
     /// Sets all but the mode. Returns the steps that failed, and whether the file has the snapshot's ACL.
     fn all_but_mode(self, fd: BorrowedFd<'_>, meta: &Meta) -> (Vec<MetadataFailure>, bool) {
         let mut missed = Vec::new();
-        let mut note = |step: Step, result: Result<(), Errno>| {
+        let mut note = |step: MetadataStep, result: Result<(), Errno>| {
             missed.extend(result.err().map(|why| step.failed(why)));
         };
         if self.owners {
@@ -204,7 +204,7 @@ impl Applier<'_> {
     /// everybody who may write in its folder may have replaced it since.
     pub fn to_special(self, fd: BorrowedFd<'_>, kind: Kind, meta: &Meta) -> Vec<MetadataFailure> {
         let mut missed = Vec::new();
-        let mut note = |step: Step, result: Result<(), Errno>| {
+        let mut note = |step: MetadataStep, result: Result<(), Errno>| {
             missed.extend(result.err().map(|why| step.failed(why)));
         };
         if self.owners {
@@ -267,15 +267,15 @@ fn gone(removed: Result<(), Errno>) -> Result<(), Errno> {
 
 /// A step of setting metadata, which may fail by itself: the kind of metadata, and the step in words.
 #[derive(Clone, Copy)]
-struct Step(Metadata, &'static str);
+struct MetadataStep(Metadata, &'static str);
 
-const SET_OWNER: Step = Step(Metadata::Owner, "set the owner of");
-const SET_MODE: Step = Step(Metadata::Mode, "set the mode of");
-const SET_TIMES: Step = Step(Metadata::Times, "set the times of");
-const SET_ATTRIBUTE: Step = Step(Metadata::Attributes, "set an attribute of");
-const REMOVE_ATTRIBUTE: Step = Step(Metadata::Attributes, "remove an attribute of");
+const SET_OWNER: MetadataStep = MetadataStep(Metadata::Owner, "set the owner of");
+const SET_MODE: MetadataStep = MetadataStep(Metadata::Mode, "set the mode of");
+const SET_TIMES: MetadataStep = MetadataStep(Metadata::Times, "set the times of");
+const SET_ATTRIBUTE: MetadataStep = MetadataStep(Metadata::Attributes, "set an attribute of");
+const REMOVE_ATTRIBUTE: MetadataStep = MetadataStep(Metadata::Attributes, "remove an attribute of");
 
-impl Step {
+impl MetadataStep {
     fn failed(self, why: Errno) -> MetadataFailure {
         let Self(what, op) = self;
         MetadataFailure { what, op, why }

@@ -21,13 +21,13 @@ pub struct Spares(Arc<Mutex<Vec<Mapped>>>);
 pub struct Batch {
     room: Mapped,
     used: usize,
-    pub places: Vec<Place>,
+    pub places: Vec<FilePart>,
     spares: Spares,
 }
 
 /// A place in a file that gets `len` bytes from offset `start` of the batch's bytes.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct FilePart {
     /// Number of the file in the window.
     pub file: u32,
     pub offset: u64,

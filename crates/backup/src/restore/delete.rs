@@ -36,7 +36,7 @@ pub fn delete_others(
     events: &dyn Events,
 ) -> Result<(u64, u64)> {
     let from = &options.path[..];
-    let top = Folder {
+    let top = EnteredFolder {
         is_unlisted: is_unlisted(tree, from, reader)?,
         is_left: false,
         mode_before: None,
@@ -72,7 +72,7 @@ fn is_unlisted(tree: &Tree, folder: &[u8], reader: &mut ChunkReader) -> Result<b
 
 /// A folder of the snapshot that the pass is in.
 #[derive(Clone, Copy)]
-struct Folder {
+struct EnteredFolder {
     /// Whether this folder, or one above it, could not be listed by the backup.
     is_unlisted: bool,
     /// Whether the folder stays as it is in the target, with everything below. That was reported, here or for a folder
@@ -89,13 +89,13 @@ struct Deleting<'a> {
     target: &'a Target,
     remover: Remover<'a>,
     events: &'a dyn Events,
-    way: Way<'a, Folder>,
+    way: Way<'a, EnteredFolder>,
     /// Innermost folder in the target, where something may be deleted.
-    current: Option<Open>,
+    current: Option<OpenTargetFolder>,
 }
 
 /// An open folder of the target.
-struct Open {
+struct OpenTargetFolder {
     dir: OwnedFd,
     device: u64,
     place: Vec<u8>,
@@ -162,7 +162,7 @@ impl Deleting<'_> {
                 WayStep::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
-                        None => Folder {
+                        None => EnteredFolder {
                             mode_before: None,
                             ..self.way.innermost().state
                         },
@@ -178,9 +178,9 @@ impl Deleting<'_> {
     }
 
     /// Makes the state of a folder that lies in the innermost one.
-    fn below(&self, entry: &Entry) -> Folder {
+    fn below(&self, entry: &Entry) -> EnteredFolder {
         let above = self.way.innermost().state;
-        Folder {
+        EnteredFolder {
             is_unlisted: above.is_unlisted || entry.is_unlisted(),
             is_left: above.is_left,
             mode_before: None,
@@ -223,7 +223,7 @@ impl Deleting<'_> {
                 self.way.innermost_mut().state.is_left = true;
             }
             Ok((dir, stat)) => {
-                self.current = Some(Open {
+                self.current = Some(OpenTargetFolder {
                     dir,
                     device: stat.device,
                     place: place.to_vec(),
@@ -273,7 +273,7 @@ impl Deleting<'_> {
     }
 
     /// Gives a folder its own mode back, once everything in it has passed, since the restore may keep that mode.
-    fn shut_again(&self, place: &[u8], folder: Folder) {
+    fn shut_again(&self, place: &[u8], folder: EnteredFolder) {
         if let Some(mode) = folder.mode_before
             && let Ok(dir) = self.target.open_unmounted(place)
         {

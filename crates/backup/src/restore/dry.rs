@@ -6,14 +6,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::fate::Fate;
+use super::fate::FolderFate;
 use super::leading::Leading;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;
-use super::temporary::Place;
+use super::temporary::CurrentName;
 use super::times::may_be_same;
-use super::window::{Folder, Made, State, Window};
+use super::window::{FileState, Made, Window, WindowFolder};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::open_files::folders_max;
@@ -31,7 +31,7 @@ pub fn look(
     events: &dyn Events,
     summary: &mut Summary,
 ) {
-    let mut look = Look {
+    let mut look = DryRun {
         window,
         target,
         options,
@@ -44,7 +44,7 @@ pub fn look(
     look.at_folders();
     for file in &window.files {
         let mut state = file.state.lock();
-        if *state == State::Planned {
+        if *state == FileState::Planned {
             let what = (Kind::File, file.size);
             *state = look.at(
                 (file.folder, &file.name),
@@ -52,7 +52,7 @@ pub fn look(
                 file.meta.mode,
                 file.meta.mtime,
             );
-            if matches!(*state, State::Made(_)) {
+            if matches!(*state, FileState::Made(_)) {
                 look.attributes(file.meta.knows_xattrs, || window.path_of(file));
             }
         }
@@ -69,7 +69,7 @@ pub fn look(
             entry.mtime,
         );
         // A further name has the attributes of the first.
-        if matches!(state, State::Made(_)) && !is_further {
+        if matches!(state, FileState::Made(_)) && !is_further {
             let path = || window.path_in(folder, &entry.name);
             look.attributes(entry.knows_xattrs(), path);
         }
@@ -93,7 +93,7 @@ pub fn attributes(
 /// State of a file that would be made.
 const MADE: Made = Made {
     inode: 0,
-    place: Place::Own,
+    place: CurrentName::Own,
 };
 
 /// The thing in the target where a folder of the snapshot is to be.
@@ -111,7 +111,7 @@ enum There {
     Fails(Errno),
 }
 
-struct Look<'a> {
+struct DryRun<'a> {
     window: &'a Window,
     target: Option<&'a Target>,
     options: &'a Options,
@@ -123,7 +123,7 @@ struct Look<'a> {
     folders: Mutex<OpenFolders>,
 }
 
-impl Look<'_> {
+impl DryRun<'_> {
     fn at_folders(&mut self) {
         for (number, folder) in self.window.folders.iter().enumerate().rev() {
             let Some(meta) = folder.meta.as_ref().filter(|_| !folder.continues) else {
@@ -132,7 +132,7 @@ impl Look<'_> {
             let fate = match self.there(number as u32) {
                 There::Folder(dir) => Stat::of(&*dir).map(|there| self.fate(folder, &there)),
                 There::Shut(there) => Ok(self.fate(folder, &there)),
-                There::Nothing => Ok(Fate::Described),
+                There::Nothing => Ok(FolderFate::Described),
                 There::Stays => Err(Errno::EXIST),
                 There::Fails(e) => Err(e),
             };
@@ -158,17 +158,17 @@ impl Look<'_> {
         }
     }
 
-    fn fate(&self, folder: &Folder, there: &Stat) -> Fate {
+    fn fate(&self, folder: &WindowFolder, there: &Stat) -> FolderFate {
         let has_same_time = |mtime| may_be_same(mtime, there.mtime);
-        Fate::of(folder, there, self.options.overwrite, has_same_time)
+        FolderFate::of(folder, there, self.options.overwrite, has_same_time)
     }
 
-    fn at_folder(&mut self, number: u32, knows_xattrs: bool, fate: Fate) {
+    fn at_folder(&mut self, number: u32, knows_xattrs: bool, fate: FolderFate) {
         let (folder, path) = (
             &self.window.folders[number as usize],
             self.window.path(number),
         );
-        let is_kept = fate == Fate::Kept;
+        let is_kept = fate == FolderFate::Kept;
         if !is_kept {
             self.attributes(knows_xattrs, || path.clone());
         } else if folder.is_asked_for {
@@ -193,7 +193,7 @@ impl Look<'_> {
         what: (Kind, u64),
         mode: u16,
         mtime: Time,
-    ) -> State {
+    ) -> FileState {
         let path = self.window.path_in(folder, name);
         let known = self.last.take().filter(|(last, _)| *last == folder);
         let (_, there) = known.unwrap_or_else(|| (folder, self.there(folder)));
@@ -201,7 +201,7 @@ impl Look<'_> {
         let dir = match there {
             There::Stays => {
                 self.stays(what);
-                return State::Skipped;
+                return FileState::Skipped;
             }
             There::Fails(e) => {
                 self.fails("create", &path, e);
@@ -237,10 +237,10 @@ impl Look<'_> {
             self.events.entry(&path, change, what.1);
         }
         if change != Change::Unchanged {
-            return State::Made(MADE);
+            return FileState::Made(MADE);
         }
         self.stays(what);
-        State::Skipped
+        FileState::Skipped
     }
 
     fn attributes(&mut self, knows_xattrs: bool, path: impl FnOnce() -> Vec<u8>) {
@@ -333,7 +333,7 @@ impl Look<'_> {
         }
     }
 
-    fn failed(&mut self, (kind, size): (Kind, u64)) -> State {
+    fn failed(&mut self, (kind, size): (Kind, u64)) -> FileState {
         match kind {
             Kind::File => {
                 self.summary.failed += 1;
@@ -341,6 +341,6 @@ impl Look<'_> {
             }
             _ => self.summary.failed_others += 1,
         }
-        State::Failed(None)
+        FileState::Failed(None)
     }
 }

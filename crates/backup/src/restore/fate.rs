@@ -11,13 +11,13 @@
 
 use super::Overwrite;
 use super::unfinished::is_unfinished;
-use super::window::Folder;
+use super::window::WindowFolder;
 use crate::Time;
 use crate::meta::Stat;
 
 /// Decision about a folder's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Fate {
+pub enum FolderFate {
     /// No decision was made yet.
     #[default]
     Unknown,
@@ -27,11 +27,11 @@ pub enum Fate {
     Kept,
 }
 
-impl Fate {
+impl FolderFate {
     /// Decides about a folder that is `there`; `has_same_time` tells whether it has a time, as far as its file system
     /// can tell.
     pub fn of(
-        folder: &Folder,
+        folder: &WindowFolder,
         there: &Stat,
         overwrite: Overwrite,
         has_same_time: impl FnOnce(Time) -> bool,

@@ -15,7 +15,7 @@ use crate::{Entry, Result, Time, path};
 
 /// A file whose first name was planned, or found in the target.
 #[derive(Clone)]
-pub struct First {
+pub struct FirstNameRecord {
     /// Path of the first name in the target.
     pub path: Vec<u8>,
     size: u64,
@@ -24,7 +24,7 @@ pub struct First {
     pub is_compared: bool,
 }
 
-impl Value for First {
+impl Value for FirstNameRecord {
     fn put(&self, out: &mut Vec<u8>) {
         put(out, self.size);
         put(out, zigzag(self.mtime.secs));
@@ -52,7 +52,7 @@ impl Value for First {
 }
 
 /// First names, by device and inode.
-pub struct Links(Linked<First>);
+pub struct Links(Linked<FirstNameRecord>);
 
 impl Links {
     /// Makes an empty map. Paths take `bytes_max` bytes of RAM; further ones go to a temporary file.
@@ -76,7 +76,7 @@ impl Links {
 
     /// Returns what is remembered of the file of `entry`, and counts the entry as one of the names to come. Errors: a
     /// temporary file failed.
-    pub fn meet(&mut self, entry: &Entry) -> Result<Option<First>> {
+    pub fn meet(&mut self, entry: &Entry) -> Result<Option<FirstNameRecord>> {
         let looks = (entry.size, entry.mtime);
         self.0
             .meet(key(entry), |first| (first.size, first.mtime) == looks)
@@ -84,7 +84,7 @@ impl Links {
 
     /// Remembers `path` for the file of `entry`, until `to_come` names have come. Errors: a temporary file failed.
     pub fn insert(&mut self, entry: &Entry, path: Vec<u8>, to_come: u32) -> Result<()> {
-        let first = First {
+        let first = FirstNameRecord {
             path,
             size: entry.size,
             mtime: entry.mtime,
@@ -96,7 +96,7 @@ impl Links {
     /// Remembers `path` for the file of `entry`, whose content is the snapshot's, until as many names have come as it
     /// has. Errors: a temporary file failed.
     pub fn insert_compared(&mut self, entry: &Entry, path: &[u8]) -> Result<()> {
-        let first = First {
+        let first = FirstNameRecord {
             path: path.to_vec(),
             size: entry.size,
             mtime: entry.mtime,

@@ -13,19 +13,19 @@ use super::window::Window;
 
 /// Descriptors of folders, by number in the window; the oldest are closed first.
 pub struct OpenFolders {
-    open: HashMap<u32, Open>,
+    open: HashMap<u32, OpenFolder>,
     order: VecDeque<u32>,
     max: usize,
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenFolder {
     folder: Arc<OwnedFd>,
     is_ready: bool,
 }
 
 /// The reason why a folder could not be opened.
-pub struct Failed {
+pub struct FolderError {
     pub why: Errno,
     /// Number of the folder that failed: the wanted one or one above it. The folders between the two cannot be opened
     /// either.
@@ -51,10 +51,10 @@ impl OpenFolders {
     /// Adds a folder that things may be restored into.
     pub fn insert_ready(&mut self, number: u32, folder: Arc<OwnedFd>) {
         let is_ready = true;
-        self.insert(number, Open { folder, is_ready });
+        self.insert(number, OpenFolder { folder, is_ready });
     }
 
-    fn insert(&mut self, number: u32, open: Open) {
+    fn insert(&mut self, number: u32, open: OpenFolder) {
         if self.open.insert(number, open).is_none() {
             self.order.push_back(number);
         }
@@ -84,7 +84,7 @@ pub fn open(
     target: &Target,
     window: &Window,
     number: u32,
-) -> Result<Arc<OwnedFd>, Failed> {
+) -> Result<Arc<OwnedFd>, FolderError> {
     let mut way = Vec::new();
     let nearest = {
         let folders = folders.lock();
@@ -103,7 +103,7 @@ pub fn open(
         Some(nearest) => nearest,
         None => {
             let root = target.open_folder(b"");
-            Arc::new(root.map_err(|why| Failed { why, at: 0 })?)
+            Arc::new(root.map_err(|why| FolderError { why, at: 0 })?)
         }
     };
     while let Some(first) = way.pop() {
@@ -119,12 +119,12 @@ pub fn open(
             way.pop();
         }
         let opened = open_beneath(at.as_fd(), &piece);
-        at = Arc::new(opened.map_err(|why| Failed { why, at: last })?);
+        at = Arc::new(opened.map_err(|why| FolderError { why, at: last })?);
         let (folder, is_ready) = (Arc::clone(&at), false);
         let mut folders = folders.lock();
         // Another thread may have made it ready meanwhile.
         if folders.ready(last).is_none() {
-            folders.insert(last, Open { folder, is_ready });
+            folders.insert(last, OpenFolder { folder, is_ready });
         }
     }
     Ok(at)

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use super::batch::Place;
+use super::batch::FilePart;
 use crate::open_files::large_max;
 
 /// Size from which on a file is written past the page cache, in bytes, while not too many are open.
@@ -89,7 +89,7 @@ impl AsFd for Output {
 
 impl Output {
     /// Writes the places; neighbours in the file that are neighbours in the buffer are written together.
-    pub fn write_places(&self, places: &[Place], buffer: &[u8]) -> Result<(), Errno> {
+    pub fn write_places(&self, places: &[FilePart], buffer: &[u8]) -> Result<(), Errno> {
         let mut places = places.iter().copied().peekable();
         while let Some(mut place) = places.next() {
             while let Some(next) = places.next_if(|next| {

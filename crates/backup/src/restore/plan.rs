@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_store::ChunkReader;
 
-use self::folder::Folder;
+use self::folder::CurrentFolder;
 use super::apply::Meta;
 use super::chosen::has_patterns;
 use super::existing_names::{ExistingNames, NameInTarget};
@@ -15,7 +15,7 @@ use super::lacking::MetadataOutcome;
 use super::links::Links;
 use super::target;
 use super::top::StandsFor;
-use super::window::{FirstName, Link, NamePlace, Special, State, Window};
+use super::window::{FileState, FirstName, Link, NamePlace, Special, Window};
 use super::{Options, Summary};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
@@ -36,7 +36,7 @@ pub struct Planner<'a> {
     cursor: Cursor<'a>,
     progress: &'a Progress,
     events: &'a dyn Events,
-    way: Way<'a, Folder>,
+    way: Way<'a, CurrentFolder>,
     /// The cursor's next entry, with its folder, while the way does not lead there yet.
     ahead: Option<(Vec<u8>, Entry)>,
     /// Whether the cursor has given all entries.
@@ -91,7 +91,7 @@ impl<'a> Planner<'a> {
                 top = folder;
             }
         }
-        let outermost = Folder::new(b"", None, false, None, options);
+        let outermost = CurrentFolder::new(b"", None, false, None, options);
         Ok(Self {
             target,
             options,
@@ -115,7 +115,7 @@ impl<'a> Planner<'a> {
     /// before could not hold whole.
     pub fn next(
         &mut self,
-        last: Option<State>,
+        last: Option<FileState>,
         reader: &mut ChunkReader,
         summary: &mut Summary,
     ) -> Result<Option<Window>> {
@@ -242,7 +242,7 @@ impl<'a> Planner<'a> {
             b"" => None,
             _ => Some(&self.way.innermost().state),
         };
-        let folder = Folder::new(&path, meta, is_wanted, above, self.options);
+        let folder = CurrentFolder::new(&path, meta, is_wanted, above, self.options);
         self.way.enter(name, folder);
     }
 
@@ -451,7 +451,7 @@ impl<'a> Planner<'a> {
             // A recipe that cannot be read costs its file.
             let lost = &mut window.files[file as usize];
             let state = lost.state.get_mut();
-            *state = State::Failed(state.made());
+            *state = FileState::Failed(state.made());
             summary.errors += 1;
             summary.lost += u64::from(error.is_loss());
             summary.failed += 1;
@@ -473,7 +473,7 @@ impl<'a> Planner<'a> {
     /// Goes on with the file that the window before could not hold whole.
     fn resume(
         &mut self,
-        last: Option<State>,
+        last: Option<FileState>,
         window: &mut Window,
         reader: &mut ChunkReader,
         summary: &mut Summary,
@@ -482,8 +482,8 @@ impl<'a> Planner<'a> {
             return;
         };
         // A file that stays, or has failed, is not continued.
-        if let Some(State::Skipped | State::Failed(_)) = last {
-            let kept = u64::from(last == Some(State::Skipped));
+        if let Some(FileState::Skipped | FileState::Failed(_)) = last {
+            let kept = u64::from(last == Some(FileState::Skipped));
             Progress::add(&self.progress.files_done, kept);
             Progress::add(&self.progress.bytes_done, kept * entry.size);
             return;
@@ -491,8 +491,8 @@ impl<'a> Planner<'a> {
         let folder = self.number(window);
         let file = window.file(folder, &entry);
         *window.files[file as usize].state.get_mut() = match last {
-            Some(State::Made(made) | State::Resumed(made)) => State::Resumed(made),
-            other => other.unwrap_or(State::Planned),
+            Some(FileState::Made(made) | FileState::Resumed(made)) => FileState::Resumed(made),
+            other => other.unwrap_or(FileState::Planned),
         };
         self.chunks(file, entry, done, window, reader, summary);
     }

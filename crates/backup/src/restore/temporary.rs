@@ -16,7 +16,7 @@ use crate::meta::Stat;
 
 /// The name under which something was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum CurrentName {
     /// The thing's own name, where nothing was.
     Own,
     /// A temporary name with this number, while nothing was under its own name.
@@ -25,7 +25,7 @@ pub enum Place {
     Beside(NonZeroU64),
 }
 
-impl Place {
+impl CurrentName {
     /// Makes a hidden place, with a number that this process has not used yet.
     pub fn hidden() -> Self {
         Self::Hidden(next())
@@ -118,7 +118,11 @@ mod tests {
         let path = |name: &[u8]| place.path().join(std::str::from_utf8(name).expect("text"));
         let dir = OwnedFd::from(fs::File::open(place.path()).expect("open"));
         fs::write(path(b"file"), "old").expect("write");
-        let (new, same, failed) = (Place::beside(), Place::beside(), Place::beside());
+        let (new, same, failed) = (
+            CurrentName::beside(),
+            CurrentName::beside(),
+            CurrentName::beside(),
+        );
         fs::write(path(&new.name(b"file")), "new").expect("write");
         assert_eq!(new.put(&dir, b"file"), Ok(()));
         assert_eq!(fs::read(path(b"file")).expect("read"), b"new");
@@ -127,8 +131,8 @@ mod tests {
         fs::create_dir(path(b"folder")).expect("dir");
         fs::write(path(&failed.name(b"folder")), "x").expect("write");
         assert!(failed.put(&dir, b"folder").is_err());
-        assert_eq!(Place::Own.put(&dir, b"file"), Ok(()));
-        let hidden = Place::hidden();
+        assert_eq!(CurrentName::Own.put(&dir, b"file"), Ok(()));
+        let hidden = CurrentName::hidden();
         for put in [rename_to_new, look_and_rename] {
             fs::write(path(&hidden.name(b"file")), "newer").expect("write");
             assert_eq!(hidden.put(&dir, b"file"), Err(Errno::EXIST));

@@ -13,8 +13,8 @@ use super::apply::Meta;
 use super::compare::{Callbacks, Comparing, differs, open_file};
 use super::kept::{Difference, Times};
 use super::lacking::{Kinds, MetadataOutcome};
-use super::open_folders::{Failed, OpenFolders, open};
-use super::window::{File, Made, State, Use, Window};
+use super::open_folders::{FolderError, OpenFolders, open};
+use super::window::{File, FileState, Made, Use, Window};
 use super::write::Writer;
 use crate::meta::Stat;
 use crate::open_files::folders_max;
@@ -39,7 +39,7 @@ impl Writer<'_> {
             rest = others;
             let is_whole = !last_continues || number + 1 < window.files.len();
             let made = match *file.state.lock() {
-                State::Made(made) => Some(made),
+                FileState::Made(made) => Some(made),
                 _ => None,
             };
             if is_whole {
@@ -60,7 +60,7 @@ impl Writer<'_> {
                     verified += u64::from(is_whole);
                 }
                 Err(e) => {
-                    *file.state.lock() = State::Failed(Some(made));
+                    *file.state.lock() = FileState::Failed(Some(made));
                     let path = window.path_of(file);
                     self.failed(&path, &self.target.error("verify", &path, e));
                 }
@@ -286,4 +286,4 @@ impl Writer<'_> {
 }
 
 /// Opens a folder of a window, by its number.
-type OpenIn<'a> = dyn Fn(u32) -> std::result::Result<Arc<OwnedFd>, Failed> + 'a;
+type OpenIn<'a> = dyn Fn(u32) -> std::result::Result<Arc<OwnedFd>, FolderError> + 'a;

@@ -9,13 +9,13 @@ use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
-use super::fate::Fate;
+use super::fate::FolderFate;
 use super::lacking::MetadataOutcome;
-use super::temporary::Place;
+use super::temporary::CurrentName;
 use crate::{Entry, Item, SharedXattrs, Slice};
 
 /// A folder of the window.
-pub struct Folder {
+pub struct WindowFolder {
     /// Name in the folder above. Whole paths would take the square of the depth.
     pub name: Box<[u8]>,
     /// Metadata that the folder gets at the end; `None` for the target itself.
@@ -25,7 +25,7 @@ pub struct Folder {
     /// Whether the folder is wanted for itself, and does not only lead to a wanted one.
     pub is_asked_for: bool,
     /// Decision about the folder's metadata.
-    pub fate: Mutex<Fate>,
+    pub fate: Mutex<FolderFate>,
     /// Whether the folder goes on in the next window, so that its metadata waits.
     pub continues: bool,
     /// Result of setting the folder's metadata.
@@ -36,7 +36,7 @@ pub struct Folder {
 
 /// State of a file in a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum FileState {
     /// Nothing was done yet.
     Planned,
     /// The file was made, and gets its bytes.
@@ -49,7 +49,7 @@ pub enum State {
     Failed(Option<Made>),
 }
 
-impl State {
+impl FileState {
     /// Returns the file that was made, if any.
     pub fn made(self) -> Option<Made> {
         match self {
@@ -64,7 +64,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
     pub inode: u64,
-    pub place: Place,
+    pub place: CurrentName,
 }
 
 /// A file of the window.
@@ -77,7 +77,7 @@ pub struct File {
     pub set_size: bool,
     /// Whether other names may be linked to the file.
     pub has_further_names: bool,
-    pub state: Mutex<State>,
+    pub state: Mutex<FileState>,
     /// Result of setting the file's metadata.
     pub metadata_outcome: MetadataOutcome,
     to_come: AtomicU32,
@@ -168,7 +168,7 @@ pub struct Link {
 
 /// The plan of a window.
 pub struct Window {
-    pub folders: Vec<Folder>,
+    pub folders: Vec<WindowFolder>,
     pub files: Vec<File>,
     pub uses: Vec<Use>,
     pub containers: Vec<ContainerId>,
@@ -206,11 +206,11 @@ impl Window {
 
     /// Adds a folder, which is not wanted for itself so far; returns its number.
     pub fn folder(&mut self, name: &[u8], parent: u32, meta: Option<Meta>) -> u32 {
-        self.bytes += size_of::<Folder>() + name.len() + 16;
+        self.bytes += size_of::<WindowFolder>() + name.len() + 16;
         if let Some(meta) = &meta {
             self.count_xattrs(&meta.xattrs);
         }
-        self.folders.push(Folder {
+        self.folders.push(WindowFolder {
             name: name.into(),
             meta,
             parent,
@@ -234,7 +234,7 @@ impl Window {
             meta: Meta::of(entry),
             set_size: false,
             has_further_names: entry.links > 1,
-            state: Mutex::new(State::Planned),
+            state: Mutex::new(FileState::Planned),
             metadata_outcome: MetadataOutcome::default(),
             to_come: AtomicU32::new(0),
         });

@@ -19,11 +19,11 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, ContainerId, Error as StoreError, Session};
 use parking_lot::Mutex;
 
-use self::folding::{Listed, TAKEN};
+use self::folding::{ListedFolders, TAKEN};
 use self::link::FirstFolder;
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Meta};
-use super::batch::{Batch, Place, Spares};
+use super::batch::{Batch, FilePart, Spares};
 use super::lacking::{Kinds, LackingTally, MetadataFailure, MetadataOutcome};
 use super::leading::Leading;
 use super::links::FailedFirsts;
@@ -33,7 +33,7 @@ use super::owners::ShownOwners;
 use super::samples::{Class, Samples};
 use super::target::Target;
 use super::times::TimeSteps;
-use super::window::{File, State, Use, Window};
+use super::window::{File, FileState, Use, Window};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::open_files;
@@ -121,7 +121,7 @@ struct Run<'a> {
     shut: Mutex<BTreeMap<u32, u16>>,
     large: LargeFiles,
     spares: Spares,
-    listed: Mutex<Listed>,
+    listed: Mutex<ListedFolders>,
     /// Folders of the window that are known to have exactly the snapshot's names.
     exact: Mutex<HashSet<u32>>,
     /// Folder of the first names that were linked last.
@@ -239,7 +239,12 @@ impl<'a> Writer<'a> {
     /// Remembers the window's files that failed, or did not replace what another program has put there, so that no
     /// further name is linked to things in their places.
     pub(super) fn remember_failed(&self, window: &Window) {
-        let failed = |file: &&File| matches!(*file.state.lock(), State::Failed(_) | State::Skipped);
+        let failed = |file: &&File| {
+            matches!(
+                *file.state.lock(),
+                FileState::Failed(_) | FileState::Skipped
+            )
+        };
         let with_names = window.files.iter().filter(|file| file.has_further_names);
         for file in with_names.filter(failed) {
             self.failed_firsts.add(&window.path_of(file));
@@ -370,7 +375,7 @@ impl Run<'_> {
                 batch.send(batches);
                 start = batch.push(bytes, one.offset);
             }
-            batch.places.push(Place {
+            batch.places.push(FilePart {
                 file: one.file,
                 offset: one.offset,
                 start: start + one.skip as usize,
@@ -390,7 +395,7 @@ impl Run<'_> {
     fn hand_out_empty(&self, empty: Vec<u32>, batches: &Sender<Batch>) {
         let mut batch = Batch::new(&self.spares);
         for file in empty {
-            batch.places.push(Place {
+            batch.places.push(FilePart {
                 file,
                 offset: 0,
                 start: 0,

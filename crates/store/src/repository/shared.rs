@@ -10,7 +10,7 @@ use onefold_keys::Keys;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
-use crate::catalog::{CATALOG_FOLDER, Copies};
+use crate::catalog::{CATALOG_FOLDER, Copies, Forwarding};
 use crate::config::Config;
 use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::index::RepositoryIndex;
@@ -243,6 +243,25 @@ impl Shared {
         Ok(())
     }
 
+    /// All catalogs, of which this machine keeps copies.
+    fn catalogs(&self) -> Copies<'_> {
+        Copies {
+            objects: &*self.objects,
+            keys: &self.keys,
+            dir: self.place.own.subdir(CATALOG_FOLDER).ok(),
+        }
+    }
+
+    /// Containers that sweeps wrote, by those whose living chunks are in them.
+    pub(crate) fn forwarding(&self) -> Result<Forwarding> {
+        let mut forwarding = Forwarding::default();
+        self.catalogs().for_each(&mut |catalog| {
+            forwarding.add(&catalog);
+            Ok(())
+        })?;
+        Ok(forwarding)
+    }
+
     /// Tells the index the hooks of those of `missed`, sorted, that a catalog names, and makes that durable. Gives those
     /// that none names.
     pub(crate) fn tell_hooks(
@@ -250,17 +269,14 @@ impl Shared {
         index: &mut RepositoryIndex,
         missed: &[ContainerId],
     ) -> Result<Vec<ContainerId>> {
-        let copies = Copies {
-            objects: &*self.objects,
-            keys: &self.keys,
-            dir: self.place.own.subdir(CATALOG_FOLDER).ok(),
-        };
         let (mut named, mut order) = (HashSet::new(), Vec::new());
-        copies.for_each(&mut |entry| {
-            let id = entry.container;
-            if missed.binary_search(&id).is_ok() && named.insert(id) {
-                index.insert(&entry.locations())?;
-                order.push(id);
+        self.catalogs().for_each(&mut |catalog| {
+            for entry in catalog.entries {
+                let id = entry.container;
+                if missed.binary_search(&id).is_ok() && named.insert(id) {
+                    index.insert(&entry.locations())?;
+                    order.push(id);
+                }
             }
             Ok(())
         })?;

@@ -9,6 +9,9 @@ use onefold_index::{ContainerId, Location};
 use super::{SessionState, insert_table};
 use crate::{Result, catalog};
 
+/// Number of containers whose living chunks may be on the way into one that is not stored yet.
+const SOURCES_IN_FLIGHT: usize = 256;
+
 impl SessionState {
     pub(crate) fn lookup(
         &self,
@@ -44,7 +47,7 @@ impl SessionState {
                     let table = &opened.table;
                     self.shared
                         .with_index(|index| insert_table(&mut **index, id, table))?;
-                    self.told.lock().insert(id);
+                    self.learned.lock().insert(id);
                 }
                 // Nothing of it is referred to, whatever its hooks are.
                 Err(error) if error.is_loss() || error.is_other_version() => {
@@ -62,17 +65,43 @@ impl SessionState {
     /// Whether the index knows all of this container, which it learns now if it had only the hooks.
     pub(super) fn has_learned(&self, container: ContainerId) -> bool {
         let has_learned = self.hooked.is_empty() || self.learn(&[container]).is_ok();
-        has_learned && self.told.lock().contains(&container)
+        has_learned && self.learned.lock().contains(&container)
+    }
+
+    /// Learns of the containers to which a sweep copied what lives of `gone`. Whether there was anything to learn.
+    pub(super) fn follow(&self, gone: ContainerId) -> Result<bool> {
+        if self.hooked.is_empty() {
+            return Ok(false);
+        }
+        let forwarding = match self.forwarding.get() {
+            Some(forwarding) => forwarding,
+            None => {
+                let read = self.shared.forwarding()?;
+                self.forwarding.get_or_init(|| read)
+            }
+        };
+        self.learn(forwarding.of(gone))
+    }
+
+    /// Takes note of containers whose living chunks this session has copied.
+    pub(crate) fn copied(&self, sources: &[ContainerId]) {
+        if self.ways().is_dear() {
+            self.uncataloged.lock().sources.extend(sources);
+        }
     }
 
     /// Tells other machines of what is in no catalog yet, if that is so much.
     pub(super) fn catalog(&self, containers_min: usize) {
         let mut uncataloged = self.uncataloged.lock();
-        if uncataloged.len() >= containers_min && !self.options().dry_run {
-            let entries = std::mem::take(&mut *uncataloged);
-            drop(uncataloged);
-            let (keys, entropy) = (&self.shared.keys, &self.options().entropy);
-            catalog::put(self.objects(), &entries, keys, entropy);
+        if uncataloged.entries.len() < containers_min || self.options().dry_run {
+            return;
         }
+        let catalog = std::mem::take(&mut *uncataloged);
+        // Some of what was copied may be in containers that are not stored yet.
+        let in_flight = catalog.sources.len().saturating_sub(SOURCES_IN_FLIGHT);
+        uncataloged.sources = catalog.sources[in_flight..].to_vec();
+        drop(uncataloged);
+        let (keys, entropy) = (&self.shared.keys, &self.options().entropy);
+        catalog::put(self.objects(), &catalog, keys, entropy);
     }
 }

@@ -12,7 +12,7 @@ use onefold_store::{
     Repository, SessionKind, SweepOptions, Ways, WriteStats,
 };
 
-use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks};
+use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, put_root};
 
 /// Enough for eight containers, whose chunks are some four hundred each.
 const CHUNKS: usize = 3_200;
@@ -191,6 +191,38 @@ fn what_a_sweep_deletes_leaves_both_lists() {
         &[(kept, chunks(2, 400))],
         &"after the sweep",
     );
+}
+
+#[test]
+fn what_another_machines_sweep_moved_is_found_without_reading_it_again() {
+    let store = made();
+    let first = Machine::new(&store, 1);
+    let data = chunks(1, CHUNKS);
+    let (root, _) = back_up(&first.repository, &data).unwrap();
+    let all = decode_root(&first.repository.root(&root).unwrap());
+    let half: Vec<_> = all.iter().step_by(2).copied().collect();
+    let half_root = put_root(&first.repository, &half).unwrap();
+    let second = Machine::new(&store, 2);
+    let lock = second.repository.lock_roots().unwrap();
+    lock.replace(None, &[], &[root]).unwrap();
+    drop(lock);
+    let options = SweepOptions {
+        compact_below: 0.9,
+        ..SweepOptions::default()
+    };
+    for _ in 0..2 {
+        let report = second.repository.sweep(&Lists, &options, &mut Hasty);
+        report.unwrap();
+    }
+    assert!(!containers(&store).contains(&half[0].container));
+    let kept: Vec<_> = data.iter().step_by(2).cloned().collect();
+    assert_sound(&second.repository, &[(half_root, kept)], &"compacted");
+    let session = first.repository.session(SessionKind::Backup).unwrap();
+    let moved = half
+        .iter()
+        .filter(|chunk| session.relocate(chunk).is_some());
+    assert_eq!(moved.count(), half.len());
+    session.finish().unwrap();
 }
 
 #[test]

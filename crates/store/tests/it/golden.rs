@@ -12,7 +12,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, MemDir};
 use onefold_keys::Keys;
-use onefold_store::catalog::{self, Entry};
+use onefold_store::catalog::{self, Catalog, Entry};
 use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::objects::{LocalObjects, ObjectStore};
@@ -253,16 +253,20 @@ fn remote() -> BTreeMap<String, Vec<u8>> {
     made
 }
 
-fn entry() -> Entry {
-    Entry {
+fn catalog() -> Catalog {
+    let entry = Entry {
         container: ContainerId(0xfe),
         chunks: 300,
         hooks: vec![Fingerprint([0xab; 32]), Fingerprint([0xcd; 32])],
+    };
+    Catalog {
+        sources: vec![ContainerId(0xfd)],
+        entries: vec![entry],
     }
 }
 
 fn catalog_of_one() -> Vec<u8> {
-    catalog::encode(&[entry()], &Keys::none(), &Entropy::seeded(1)).unwrap()
+    catalog::encode(&catalog(), &Keys::none(), &Entropy::seeded(1)).unwrap()
 }
 
 #[test]
@@ -276,8 +280,8 @@ fn golden_registers_and_lists_read_and_are_still_written_so() {
     for (name, bytes) in &kept {
         match &**name {
             "catalog" => {
-                let entries = catalog::decode(bytes, &Keys::none(), name).unwrap();
-                assert_eq!(entries, [entry()]);
+                let found = catalog::decode(bytes, &Keys::none(), name).unwrap();
+                assert_eq!(found, catalog());
             }
             _ if name.starts_with("register") => {
                 assert_eq!(Record::decode(bytes, name).unwrap().encode(), *bytes);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::measure::{self, Measured};
+use super::s3::Requests;
 use super::tools::{Compression, TOOLS, Tool};
 use crate::bench::report::{self, Table};
 
@@ -37,6 +38,8 @@ pub struct Row {
     cache_bytes: u64,
     /// Bytes read, in rows of the disk's own rates.
     read_bytes: u64,
+    /// Requests to the server of S3; none in a folder.
+    requests: Requests,
 }
 
 impl Row {
@@ -59,6 +62,15 @@ impl Row {
             repo_disk_bytes,
             cache_bytes: measure::disk_usage(home).0,
             read_bytes: 0,
+            requests: Requests::default(),
+        }
+    }
+
+    /// The row with the requests of its stage.
+    pub fn with_requests(self, requests: Option<Requests>) -> Self {
+        Self {
+            requests: requests.unwrap_or_default(),
+            ..self
         }
     }
 
@@ -76,6 +88,7 @@ impl Row {
             repo_disk_bytes: 0,
             cache_bytes: 0,
             read_bytes,
+            requests: Requests::default(),
         }
     }
 
@@ -83,7 +96,7 @@ impl Row {
     pub fn line(&self) -> String {
         let taken = &self.taken;
         format!(
-            "{} {:<14} {:<18} {:>7.2} s  CPU {:>7.2} s  RSS {:>5} MB  repository {:>6} MB  others' CPU {:.1} s",
+            "{} {:<14} {:<18} {:>7.2} s  CPU {:>7.2} s  RSS {:>5} MB  repository {:>6} MB  others' CPU {:.1} s{}",
             self.set,
             self.tool,
             self.stage,
@@ -91,8 +104,21 @@ impl Row {
             taken.cpu_s,
             mb(taken.rss_bytes),
             mb(self.repo_bytes.max(self.read_bytes)),
-            taken.others_cpu_s
+            taken.others_cpu_s,
+            self.requests_line()
         )
+    }
+
+    fn requests_line(&self) -> String {
+        let requests = &self.requests;
+        match requests.count {
+            0 => String::new(),
+            count => format!(
+                "  {count} requests, {:.1} MB received, {:.1} sent",
+                requests.received_bytes as f64 / 1e6,
+                requests.sent_bytes as f64 / 1e6
+            ),
+        }
     }
 
     /// The warning for a cached stage whose files were not cached. Rows of earlier runs may lack the figures.
@@ -130,6 +156,8 @@ impl Row {
             "others_cpu_s": taken.others_cpu_s, "sync_s": taken.sync_s,
             "repo_bytes": self.repo_bytes, "repo_disk_bytes": self.repo_disk_bytes,
             "cache_bytes": self.cache_bytes, "read_bytes": self.read_bytes,
+            "requests": self.requests.count, "received_bytes": self.requests.received_bytes,
+            "sent_bytes": self.requests.sent_bytes,
         })
     }
 
@@ -155,6 +183,11 @@ impl Row {
             repo_disk_bytes: whole("repo_disk_bytes"),
             cache_bytes: whole("cache_bytes"),
             read_bytes: whole("read_bytes"),
+            requests: Requests {
+                count: whole("requests"),
+                received_bytes: whole("received_bytes"),
+                sent_bytes: whole("sent_bytes"),
+            },
         }
     }
 }
@@ -241,7 +274,7 @@ impl Results {
         let mut table = Table {
             head: vec![
                 "set", "stage", "tool", "wall s", "× best", "× tar", "× disk", "CPU s", "RSS MB",
-                "disk MB", "sync s", "repo MB", "× best", "others %",
+                "disk MB", "sync s", "repo MB", "× best", "requests", "others %",
             ],
             words: 3,
             rows: Vec::new(),
@@ -360,6 +393,7 @@ fn cells(row: &Row, all: &[Row], yardsticks: Yardsticks) -> Vec<String> {
         format!("{:.1}", row.taken.sync_s),
         mb(row.repo_bytes.max(row.read_bytes)).to_string(),
         ratio(&size, true),
+        row.requests.count.to_string(),
         format!("{others:.0}"),
     ]
 }

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::s3;
+
 /// The compression of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
@@ -22,6 +24,8 @@ pub enum Stage {
     First,
     /// Back up the same folder, unchanged.
     Same,
+    /// On S3: back up the same bytes from a machine that was never there.
+    Second,
     /// Back up the same bytes under another path, with a cold cache.
     Reread,
     /// Back up under another path with all files in the page cache.
@@ -38,6 +42,7 @@ pub enum Stage {
 pub const STAGES: &[(&str, Stage)] = &[
     ("first", Stage::First),
     ("same", Stage::Same),
+    ("second", Stage::Second),
     ("reread", Stage::Reread),
     ("reread-cached", Stage::RereadCached),
     ("restore", Stage::Restore),
@@ -97,8 +102,10 @@ read; otherwise figures are those of a warm cache, and the report says so.";
 
 /// The folders of one tool's run.
 pub struct Place {
-    /// The tool's repository.
+    /// The folder of the tool's repository.
     pub repo: PathBuf,
+    /// The address of the server of S3 that the repository is behind.
+    pub s3: Option<String>,
     /// The tool's caches, keys and configuration.
     pub home: PathBuf,
     /// PATH with the peers.
@@ -106,6 +113,16 @@ pub struct Place {
 }
 
 const PASSWORD: &str = "benchmark";
+
+impl Place {
+    /// The repository as onefold and restic write it.
+    fn repository(&self) -> String {
+        match &self.s3 {
+            Some(address) => format!("s3:http://{address}/{}/repo", s3::BUCKET),
+            None => text(&self.repo),
+        }
+    }
+}
 
 impl Tool {
     /// Whether the tool is our program.
@@ -116,6 +133,19 @@ impl Tool {
     /// Whether the tool is only a yardstick, no deduplicating backup.
     pub fn is_yardstick(&self) -> bool {
         matches!(self.program, "tar" | "zstd")
+    }
+
+    /// Whether the tool takes a repository on S3.
+    pub fn knows_s3(&self) -> bool {
+        matches!(self.program, "onefold" | "restic" | "kopia")
+    }
+
+    /// Makes the repository known to a machine that was never there.
+    pub fn connect(&self, place: &Place) -> Vec<Command> {
+        match (self.program, &place.s3) {
+            ("kopia", Some(address)) => self.commands(place, &[kopia_on_s3("connect", address)]),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the tool can do this stage.
@@ -129,7 +159,7 @@ impl Tool {
 
     /// Creates the empty repository; this is not measured.
     pub fn init(&self, place: &Place) -> Vec<Command> {
-        let repo = text(&place.repo);
+        let repo = place.repository();
         let key = text(&place.home.join("key"));
         let off = self.compression == Compression::None;
         let lines: Vec<Vec<&str>> = match self.program {
@@ -143,7 +173,7 @@ impl Tool {
             "rustic" => vec![vec!["rustic", "init"]],
             "borg" => vec![vec!["borg", "init", "-e", "repokey-blake2", &repo]],
             "kopia" => {
-                let mut lines = vec![vec![
+                let on_disk = vec![
                     "kopia",
                     "repository",
                     "create",
@@ -151,7 +181,10 @@ impl Tool {
                     "--path",
                     &repo,
                     "--no-check-for-updates",
-                ]];
+                ];
+                let on_s3 = place.s3.as_ref();
+                let on_s3 = on_s3.map(|address| kopia_on_s3("create", address));
+                let mut lines = vec![on_s3.unwrap_or(on_disk)];
                 if !off {
                     lines.push(vec![
                         "kopia",
@@ -171,7 +204,7 @@ impl Tool {
 
     /// Backs up `source` as a snapshot named `label`.
     pub fn backup(&self, place: &Place, source: &Path, label: &str) -> Vec<Command> {
-        let repo = text(&place.repo);
+        let repo = place.repository();
         let source = text(source);
         let off = self.compression == Compression::None;
         let tag = format!("stage={label}");
@@ -213,7 +246,7 @@ impl Tool {
         label: &str,
         target: &Path,
     ) -> Result<Vec<Command>, String> {
-        let repo = text(&place.repo);
+        let repo = place.repository();
         let into = text(target);
         let tag = format!("stage={label}");
         let archive = format!("{repo}::{label}");
@@ -244,7 +277,7 @@ impl Tool {
 
     /// Checks the repository, with all data read.
     pub fn check(&self, place: &Place) -> Vec<Command> {
-        let repo = text(&place.repo);
+        let repo = place.repository();
         let line: Vec<&str> = match self.program {
             "onefold" => vec!["onefold", "-r", &repo, "-q", "check", "--read-data"],
             "restic" => vec!["restic", "check", "-q", "--read-data"],
@@ -264,7 +297,7 @@ impl Tool {
 
     /// Forgets all snapshots but the last, which is named `last`, and gives back the space.
     pub fn prune(&self, place: &Place, last: &str) -> Result<Vec<Command>, String> {
-        let repo = text(&place.repo);
+        let repo = place.repository();
         let keep = ["--keep-last", "1", "--group-by", ""];
         let other = format!("stage={last}");
         let mut ids = match self.program {
@@ -343,6 +376,14 @@ impl Tool {
     }
 }
 
+fn kopia_on_s3<'a>(verb: &'a str, address: &'a str) -> Vec<&'a str> {
+    let mut line = vec!["kopia", "repository", verb, "s3", "--disable-tls"];
+    line.extend(["--bucket", s3::BUCKET, "--prefix", "repo/"]);
+    line.extend(["--endpoint", address, "--access-key", s3::USER]);
+    line.extend(["--secret-access-key", s3::SECRET]);
+    line
+}
+
 /// Sets passwords, and puts every cache and configuration into the benchmark's own folder.
 fn environment(command: &mut Command, place: &Place) {
     let home = |name: &str| place.home.join(name);
@@ -353,9 +394,12 @@ fn environment(command: &mut Command, place: &Place) {
         .env("XDG_CONFIG_HOME", home("config"))
         .env("TMPDIR", &place.home)
         .env("ONEFOLD_PASSWORD", PASSWORD)
+        .env("AWS_ACCESS_KEY_ID", s3::USER)
+        .env("AWS_SECRET_ACCESS_KEY", s3::SECRET)
+        .env("AWS_REGION", "us-east-1")
         .env("BUPSTASH_REPOSITORY", &place.repo)
         .env("BUPSTASH_KEY", home("key"))
-        .env("RESTIC_REPOSITORY", &place.repo)
+        .env("RESTIC_REPOSITORY", place.repository())
         .env("RESTIC_PASSWORD", PASSWORD)
         .env("RUSTIC_REPOSITORY", &place.repo)
         .env("RUSTIC_PASSWORD", PASSWORD)

@@ -3,11 +3,11 @@
 use crate::restore::Options;
 use crate::restore::apply::Meta;
 use crate::restore::chosen::Choice;
-use crate::restore::fate::Fate;
+use crate::restore::fate::FolderFate;
 use crate::restore::window::Window;
 
 /// A folder whose content has not passed yet.
-pub struct Folder {
+pub struct CurrentFolder {
     /// Metadata to set; `None` for the target, and where the snapshot's entry is lost.
     pub meta: Option<Meta>,
     /// Whether the folder is wanted for itself.
@@ -15,14 +15,14 @@ pub struct Folder {
     /// Whether the folder is wanted, for itself or for something in it.
     pub is_wanted: bool,
     /// Decision about its metadata in the windows so far.
-    pub fate: Fate,
+    pub fate: FolderFate,
     /// Number in the current window.
     pub number: Option<u32>,
     /// Decision of the patterns.
     pub choice: Choice,
 }
 
-impl Folder {
+impl CurrentFolder {
     /// Makes the state of a folder. `path` is the path in the target, as patterns have it; `above` is the folder that
     /// it lies in, unless that is the target.
     pub fn new(
@@ -40,7 +40,7 @@ impl Folder {
             meta,
             is_asked_for: is_wanted,
             is_wanted,
-            fate: Fate::default(),
+            fate: FolderFate::default(),
             number: None,
             choice,
         }

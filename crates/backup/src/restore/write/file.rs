@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use super::Run;
 use super::made::reopen;
-use super::make::Wanted;
+use super::make::WantedEntry;
 use crate::meta::Stat;
-use crate::restore::batch::Place as Piece;
+use crate::restore::batch::FilePart;
 use crate::restore::output::Output;
 use crate::restore::samples::Class;
-use crate::restore::temporary::Place;
+use crate::restore::temporary::CurrentName;
 use crate::restore::unfinished;
-use crate::restore::window::{File, Made, State};
+use crate::restore::window::{File, FileState, Made};
 use crate::{Kind, Progress};
 
 /// Makes a new file, which no other user can read before it is complete, and whose mode marks it as incomplete.
@@ -25,7 +25,7 @@ pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 impl Run<'_> {
-    pub(super) fn write_file(&self, number: u32, pieces: &[Piece], buffer: &[u8]) {
+    pub(super) fn write_file(&self, number: u32, pieces: &[FilePart], buffer: &[u8]) {
         let chunks = pieces.iter().filter(|piece| piece.len > 0).count() as u32;
         let opened = self.with_room(|| self.open_file(number, chunks));
         let result = opened.and_then(|output| {
@@ -59,14 +59,14 @@ impl Run<'_> {
         }
         self.large.close(number);
         let state = *file.state.lock();
-        if let (State::Made(made), Some(output)) = (state, output) {
+        if let (FileState::Made(made), Some(output)) = (state, output) {
             self.complete(file, made, output);
         }
         let state = *file.state.lock();
-        if let State::Failed(Some(made)) = state {
+        if let FileState::Failed(Some(made)) = state {
             self.give_up(file, made);
         }
-        if matches!(state, State::Made(_) | State::Skipped) {
+        if matches!(state, FileState::Made(_) | FileState::Skipped) {
             Progress::add(&self.all.progress.files_done, 1);
             Progress::add(&self.all.progress.bytes_done, file.size);
         }
@@ -77,14 +77,14 @@ impl Run<'_> {
         let missed = self.all.applier.to_open(output.as_fd(), &file.meta);
         let put = self
             .folder(file.folder)
-            .and_then(|dir| self.put((file.folder, &dir), Wanted::of_file(file), made.place));
+            .and_then(|dir| self.put((file.folder, &dir), WantedEntry::of_file(file), made.place));
         match put {
             Ok(true) => {}
-            Ok(false) => return *file.state.lock() = State::Skipped,
+            Ok(false) => return *file.state.lock() = FileState::Skipped,
             Err(e) => return self.fail(file, |path| self.io("replace", path, e)),
         }
-        *file.state.lock() = State::Made(Made {
-            place: Place::Own,
+        *file.state.lock() = FileState::Made(Made {
+            place: CurrentName::Own,
             ..made
         });
         // Some file systems change metadata when a file is closed.
@@ -106,41 +106,41 @@ impl Run<'_> {
         let file = &self.window.files[number as usize];
         let mut state = file.state.lock();
         let dir = match *state {
-            State::Skipped | State::Failed(_) => return Ok(None),
-            State::Planned => match self.folder_for(file.folder, Kind::File, file.size)? {
+            FileState::Skipped | FileState::Failed(_) => return Ok(None),
+            FileState::Planned => match self.folder_for(file.folder, Kind::File, file.size)? {
                 Some(dir) => dir,
                 None => {
-                    *state = State::Skipped;
+                    *state = FileState::Skipped;
                     return Ok(None);
                 }
             },
-            State::Made(_) | State::Resumed(_) => self.folder(file.folder)?,
+            FileState::Made(_) | FileState::Resumed(_) => self.folder(file.folder)?,
         };
-        if let State::Made(made) = *state {
+        if let FileState::Made(made) = *state {
             return match self.large.get(number) {
                 Some(large) => Ok(Some(large)),
                 None => reopen(&dir, &file.name, made).map(|fd| Some(Output::Small(fd))),
             };
         }
-        if let State::Resumed(made) = *state {
+        if let FileState::Resumed(made) = *state {
             let fd = reopen(&dir, &file.name, made)?;
             let output = self.large.made(number, fd, file.size, false)?;
-            *state = State::Made(made);
+            *state = FileState::Made(made);
             return Ok(Some(output));
         }
         let folder = (file.folder, &*dir);
         let wanted = match chunks == file.to_come() {
-            true => Wanted::of_file(file),
-            false => Wanted::of_file(file).slowly(),
+            true => WantedEntry::of_file(file),
+            false => WantedEntry::of_file(file).slowly(),
         };
         let new = self.make(folder, wanted, |name| create(&dir, name))?;
         let Some((fd, place)) = new else {
-            *state = State::Skipped;
+            *state = FileState::Skipped;
             return Ok(None);
         };
         let inode = Stat::of(&fd)?.inode;
         // From here on the file is the restore's own, not an earlier one that could stay as it was.
-        *state = State::Made(Made { inode, place });
+        *state = FileState::Made(Made { inode, place });
         let sized = match file.set_size {
             true => rustix::fs::ftruncate(&fd, file.size),
             false => Ok(()),

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 use super::Run;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
-use crate::restore::fate::Fate;
-use crate::restore::open_folders::{Failed, open};
+use crate::restore::fate::FolderFate;
+use crate::restore::open_folders::{FolderError, open};
 use crate::restore::samples::Class;
 use crate::restore::shut;
 use crate::restore::target::{make_folder, open_beneath};
 use crate::restore::unfinished;
-use crate::restore::window::Folder;
+use crate::restore::window::WindowFolder;
 use crate::{Change, Kind, Progress};
 
 impl Run<'_> {
@@ -115,7 +115,7 @@ impl Run<'_> {
             return Err(Errno::PERM);
         }
         if is_new {
-            *self.window.folders[number as usize].fate.lock() = Fate::Described;
+            *self.window.folders[number as usize].fate.lock() = FolderFate::Described;
         } else if has_meta {
             self.decide(number, opened.as_fd(), || Stat::of(&opened))?;
             self.was_shut(number, shut::let_in(&opened)?);
@@ -141,10 +141,10 @@ impl Run<'_> {
     ) -> Result<(), Errno> {
         let folder = &self.window.folders[number as usize];
         let mut fate = folder.fate.lock();
-        if *fate == Fate::Unknown {
+        if *fate == FolderFate::Unknown {
             let there = there()?;
             let is_same = |mtime| self.all.times.is_same(dir, mtime, &there);
-            *fate = Fate::of(folder, &there, self.all.options.overwrite, is_same);
+            *fate = FolderFate::of(folder, &there, self.all.options.overwrite, is_same);
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Run<'_> {
     }
 
     /// Opens a folder that is there, in any state.
-    pub(super) fn open(&self, number: u32) -> Result<Arc<OwnedFd>, Failed> {
+    pub(super) fn open(&self, number: u32) -> Result<Arc<OwnedFd>, FolderError> {
         open(&self.folders, self.all.target, self.window, number)
     }
 
@@ -218,12 +218,12 @@ impl Run<'_> {
     }
 
     /// Whether something stays in place of the folder above: then the outermost such folder is reported.
-    fn is_below_what_stays(&self, folder: &Folder) -> bool {
+    fn is_below_what_stays(&self, folder: &WindowFolder) -> bool {
         matches!(self.folder(folder.parent), Err(Errno::EXIST))
     }
 
     /// Returns the thing that stands where a folder is to be.
-    fn in_place_of(&self, folder: &Folder) -> Option<Stat> {
+    fn in_place_of(&self, folder: &WindowFolder) -> Option<Stat> {
         let above = self.folder(folder.parent).ok()?;
         Stat::at(&*above, &folder.name, false).ok()
     }
@@ -260,7 +260,7 @@ impl Run<'_> {
     fn finish_folder(&self, number: u32, fd: &OwnedFd, meta: &Meta) {
         let folder = &self.window.folders[number as usize];
         let path = || self.window.path(number);
-        let is_kept = *folder.fate.lock() == Fate::Kept;
+        let is_kept = *folder.fate.lock() == FolderFate::Kept;
         if !is_kept {
             let missed = self.all.applier.to_open(fd.as_fd(), meta);
             self.shut.lock().remove(&number);

@@ -19,7 +19,7 @@ use onefold_io::Interruptions;
 
 use crate::meta::Stat;
 use crate::path::split;
-use crate::restore::open_folders::Failed;
+use crate::restore::open_folders::FolderError;
 use crate::restore::window::Window;
 
 /// Error of a path that the target takes for another one: its name is not unique.
@@ -33,7 +33,7 @@ const FOLDERS_MAX: usize = 16;
 
 /// Names of the folders that were asked about last, by hashes.
 #[derive(Default)]
-pub struct Listed {
+pub struct ListedFolders {
     /// Folders, the one that was asked about last at the end.
     folders: VecDeque<Names>,
     hasher: RandomState,
@@ -44,7 +44,7 @@ struct Names {
     hashes: HashSet<u64>,
 }
 
-impl Listed {
+impl ListedFolders {
     /// Whether a folder has exactly this name. The folder is listed if the name is not among the remembered ones.
     fn has(
         &mut self,
@@ -140,7 +140,7 @@ pub fn is_exact(dir: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     if !may_be_another(dir, name) {
         return Ok(true);
     }
-    Listed::default().has(0, name, |each| each_name(dir, each))
+    ListedFolders::default().has(0, name, |each| each_name(dir, each))
 }
 
 /// Checks that the target has a folder, and those above it up to one of the `exact`, by exactly their names; adds them
@@ -186,7 +186,7 @@ impl Run<'_> {
         let must_be_exact = |above, name: &[u8]| {
             let dir = match self.open(above) {
                 // The owner is let into this folder on the way.
-                Err(Failed {
+                Err(FolderError {
                     why: Errno::ACCESS, ..
                 }) => self.folder(above)?,
                 other => other.map_err(|failed| failed.why)?,
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     /// Whether a restore finds exactly this name in a folder of a target that ignores case.
-    fn finds(listed: &mut Listed, names: &[&str], name: &str) -> bool {
+    fn finds(listed: &mut ListedFolders, names: &[&str], name: &str) -> bool {
         let answers = |asked: &[u8]| names.iter().any(|it| are_alike(it.as_bytes(), asked));
         assert!(answers(name.as_bytes()), "{name} is asked for where it is");
         let has = listed.has(1, name.as_bytes(), |each| {
@@ -241,10 +241,16 @@ mod tests {
     fn a_name_of_other_case_is_another() {
         let names = ["README", "big", "ÄÖ", "1", "ends"];
         for there in names {
-            assert!(finds(&mut Listed::default(), &names, there), "{there}");
+            assert!(
+                finds(&mut ListedFolders::default(), &names, there),
+                "{there}"
+            );
         }
         for other in ["readme", "Readme", "BIG", "äö", "1.", "ends. ."] {
-            assert!(!finds(&mut Listed::default(), &names, other), "{other}");
+            assert!(
+                !finds(&mut ListedFolders::default(), &names, other),
+                "{other}"
+            );
         }
     }
 
@@ -267,7 +273,7 @@ mod tests {
         let ask = |above, name: &[u8]| {
             asked.set(asked.get() + 1);
             let name = std::str::from_utf8(name).expect("text");
-            match finds(&mut Listed::default(), &names(above), name) {
+            match finds(&mut ListedFolders::default(), &names(above), name) {
                 true => Ok(()),
                 false => Err(TAKEN),
             }
@@ -284,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_was_made_since_the_folder_was_listed_is_found() {
-        let mut listed = Listed::default();
+        let mut listed = ListedFolders::default();
         assert!(finds(&mut listed, &["a"], "a"));
         assert!(finds(&mut listed, &["a", "b"], "b"));
         assert!(!finds(&mut listed, &["a", "b"], "B"));
@@ -292,7 +298,7 @@ mod tests {
 
     #[test]
     fn folders_that_take_turns_are_listed_once_each() {
-        let (mut listed, mut listings) = (Listed::default(), 0);
+        let (mut listed, mut listings) = (ListedFolders::default(), 0);
         for round in 0..100 {
             for folder in 0..FOLDERS_MAX as u32 {
                 let name = format!("name {round}");
@@ -314,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_very_many_names_keeps_others_from_being_remembered() {
-        let mut listed = Listed::default();
+        let mut listed = ListedFolders::default();
         let mut has = |folder, names: usize| {
             let list = |each: &mut dyn FnMut(&[u8])| {
                 (0..names).for_each(|n| each(&n.to_le_bytes()));

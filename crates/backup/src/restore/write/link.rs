@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::{FirstName, Link};
-use super::{Run, file::create, folding::is_exact, make::Wanted};
+use super::{Run, file::create, folding::is_exact, make::WantedEntry};
 use crate::meta::Stat;
 use crate::restore::apply::{Meta, by_descriptor};
 use crate::restore::compare::{has_metadata, looks_as};
@@ -78,7 +78,7 @@ impl Run<'_> {
         };
         let make = |name: &[u8]| first.link_to(&dir, name);
         let meta = Meta::of(entry);
-        let made = self.make((folder, &dir), Wanted::of(entry, &meta), make);
+        let made = self.make((folder, &dir), WantedEntry::of(entry, &meta), make);
         match made {
             Ok(None) => Ok(true),
             Ok(Some(((), place))) => {
@@ -102,12 +102,12 @@ impl Run<'_> {
         }
     }
 
-    fn open_first<'p>(&self, first: &'p FirstName) -> Result<First<'p>, Errno> {
+    fn open_first<'p>(&self, first: &'p FirstName) -> Result<OpenFirst<'p>, Errno> {
         let (dir, name) = (self.open_firsts(&first.folder)?, &first.name[..]);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&*dir, name, flags, Mode::empty())?;
         let stat = Stat::of(&fd)?;
-        Ok(First {
+        Ok(OpenFirst {
             dir,
             name,
             fd,
@@ -129,14 +129,14 @@ impl Run<'_> {
 
     /// Whether the first name has the owner that it was given. Any other owner could write to the file behind a further
     /// name, wherever that is.
-    fn is_owners(&self, entry: &Entry, first: &First<'_>) -> bool {
+    fn is_owners(&self, entry: &Entry, first: &OpenFirst<'_>) -> bool {
         let expected = self.all.applier.uid_of(&entry.owner);
         let owners = &self.all.shown_owners;
         expected.is_none_or(|expected| owners.are_of(first.dir.as_fd(), &first.stat, expected))
     }
 
     /// Whether a first name that was there before has the snapshot's metadata still.
-    fn has_metadata(&self, entry: &Entry, first: &First<'_>) -> bool {
+    fn has_metadata(&self, entry: &Entry, first: &OpenFirst<'_>) -> bool {
         let there = (&*first.dir, &first.fd, &first.stat);
         has_metadata(there, entry, self.all.applier, &self.all.times)
     }
@@ -149,7 +149,7 @@ impl Run<'_> {
             return Ok(());
         };
         let make = |name: &[u8]| create(&dir, name);
-        let (folder, wanted) = ((link.folder, &*dir), Wanted::of(entry, &meta).slowly());
+        let (folder, wanted) = ((link.folder, &*dir), WantedEntry::of(entry, &meta).slowly());
         let made = self.make(folder, wanted, make);
         let Some((fd, place)) = made.map_err(failed)? else {
             return Ok(());
@@ -201,14 +201,14 @@ impl Run<'_> {
 pub type FirstFolder = (Arc<[u8]>, Arc<OwnedFd>);
 
 /// The file found under a first name.
-struct First<'a> {
+struct OpenFirst<'a> {
     dir: Arc<OwnedFd>,
     name: &'a [u8],
     fd: OwnedFd,
     stat: Stat,
 }
 
-impl First<'_> {
+impl OpenFirst<'_> {
     /// Gives the file a further name. The open file is linked, since its name may lead elsewhere by now: root may do so
     /// at once, other users through /proc. Where /proc is not mounted, the name is linked, and the result is looked at:
     /// `STALE` where it is another file.
@@ -252,7 +252,7 @@ mod tests {
         let open = || OwnedFd::from(fs::File::open(place.path()).expect("open"));
         fs::write(path("first"), "ours").expect("write");
         let fd = OwnedFd::from(fs::File::open(path("first")).expect("open"));
-        let first = First {
+        let first = OpenFirst {
             dir: Arc::new(open()),
             name: b"first",
             stat: Stat::of(&fd).expect("stat"),

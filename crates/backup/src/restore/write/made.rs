@@ -49,7 +49,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::restore::temporary::Place;
+    use crate::restore::temporary::CurrentName;
 
     /// Another user who may write in the target swaps a file that a restore has made, before it is opened again.
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         fs::write(path("file"), "ours").expect("write");
         let dir = OwnedFd::from(fs::File::open(outer.path()).expect("open"));
         let inode = Stat::at(&dir, b"file", false).expect("stat").inode;
-        let place = Place::Own;
+        let place = CurrentName::Own;
         let made = Made { inode, place };
         assert!(reopen(&dir, b"file", made).is_ok());
         let open = OwnedFd::from(fs::File::open(path("file")).expect("open"));

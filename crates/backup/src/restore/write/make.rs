@@ -10,7 +10,7 @@ use super::Run;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
 use crate::restore::target::open_beneath;
-use crate::restore::temporary::Place;
+use crate::restore::temporary::CurrentName;
 use crate::walk::names::SortedNames;
 use crate::{Change, Entry, Kind};
 
@@ -19,7 +19,7 @@ pub(super) const ROUNDS_MAX: usize = 16;
 
 /// A thing that is to stand under a name.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedEntry<'a> {
     name: &'a [u8],
     kind: Kind,
     size: u64,
@@ -28,7 +28,7 @@ pub(super) struct Wanted<'a> {
     is_made_at_once: bool,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> WantedEntry<'a> {
     pub fn of(entry: &'a Entry, meta: &'a Meta) -> Self {
         Self {
             name: &entry.name,
@@ -60,18 +60,18 @@ impl<'a> Wanted<'a> {
 
 impl Run<'_> {
     /// Makes a thing in a folder by calling `make` with a name, and reports it. Something in the way stays (`None`), as
-    /// the user asked; or the new thing is made beside it and replaces it when it is complete and [put](Place::put)
+    /// the user asked; or the new thing is made beside it and replaces it when it is complete and [put](CurrentName::put)
     /// there. A thing that takes a while to make has a temporary name until then in any case.
     pub(super) fn make<T>(
         &self,
         (folder, dir): (u32, &OwnedFd),
-        wanted: Wanted<'_>,
+        wanted: WantedEntry<'_>,
         make: impl Fn(&[u8]) -> Result<T, Errno>,
-    ) -> Result<Option<(T, Place)>, Errno> {
+    ) -> Result<Option<(T, CurrentName)>, Errno> {
         let new = || match wanted.is_made_at_once {
-            true => make(wanted.name).map(|made| (made, Place::Own)),
+            true => make(wanted.name).map(|made| (made, CurrentName::Own)),
             false => match Stat::at(dir, wanted.name, false) {
-                Err(Errno::NOENT) => make_at(Place::hidden, wanted.name, &make),
+                Err(Errno::NOENT) => make_at(CurrentName::hidden, wanted.name, &make),
                 there => there.and(Err(Errno::EXIST)),
             },
         };
@@ -100,8 +100,8 @@ impl Run<'_> {
             }
             // The folder is removed when the thing that replaces it is complete.
             Kind::Dir if holds_something(dir, wanted.name) => Err(Errno::NOTEMPTY),
-            Kind::Dir => make_at(Place::hidden, wanted.name, &make),
-            _ => make_at(Place::beside, wanted.name, &make),
+            Kind::Dir => make_at(CurrentName::hidden, wanted.name, &make),
+            _ => make_at(CurrentName::beside, wanted.name, &make),
         };
         made.inspect(|_| tell(Change::Modified)).map(Some)
     }
@@ -111,11 +111,11 @@ impl Run<'_> {
     pub(super) fn put(
         &self,
         (folder, dir): (u32, &OwnedFd),
-        wanted: Wanted<'_>,
-        place: Place,
+        wanted: WantedEntry<'_>,
+        place: CurrentName,
     ) -> Result<bool, Errno> {
         match (place.put(dir, wanted.name), place) {
-            (Err(Errno::EXIST), Place::Hidden(_)) => {}
+            (Err(Errno::EXIST), CurrentName::Hidden(_)) => {}
             (other, _) => return other.map(|()| true),
         }
         let replace = || place.replacing().put(dir, wanted.name).map(|()| true);
@@ -143,7 +143,7 @@ impl Run<'_> {
     pub(super) fn stays(
         &self,
         (folder, dir): (u32, &OwnedFd),
-        wanted: Wanted<'_>,
+        wanted: WantedEntry<'_>,
         there: &Stat,
     ) -> bool {
         let mtime = wanted.meta.mtime;
@@ -157,7 +157,7 @@ impl Run<'_> {
         stays
     }
 
-    fn tell(&self, folder: u32, wanted: Wanted<'_>, change: Change) {
+    fn tell(&self, folder: u32, wanted: WantedEntry<'_>, change: Change) {
         if self.all.events.wants_entries() {
             let path = self.window.path_in(folder, wanted.name);
             self.all.events.entry(&path, change, wanted.size);
@@ -173,10 +173,10 @@ fn holds_something(dir: &OwnedFd, name: &[u8]) -> bool {
 }
 
 fn make_at<T>(
-    next: impl Fn() -> Place,
+    next: impl Fn() -> CurrentName,
     name: &[u8],
     make: impl Fn(&[u8]) -> Result<T, Errno>,
-) -> Result<(T, Place), Errno> {
+) -> Result<(T, CurrentName), Errno> {
     loop {
         let place = next();
         match make(&place.name(name)) {

@@ -10,7 +10,7 @@ use super::super::apply::Meta;
 use super::super::samples::Class;
 use super::super::window::Special;
 use super::Run;
-use super::make::{ROUNDS_MAX, Wanted};
+use super::make::{ROUNDS_MAX, WantedEntry};
 use crate::meta::{Stat, link_target};
 use crate::{Entry, Kind};
 
@@ -35,8 +35,8 @@ impl Run<'_> {
             let make = |name: &[u8]| make_special(&dir, name, entry, self.all.applier.owners);
             let wanted = match entry.kind {
                 // There are many links, and most of a link is there at once.
-                Kind::Symlink => Wanted::of(entry, &meta),
-                _ => Wanted::of(entry, &meta).slowly(),
+                Kind::Symlink => WantedEntry::of(entry, &meta),
+                _ => WantedEntry::of(entry, &meta).slowly(),
             };
             let mut made = self.make((*folder, &dir), wanted, make);
             for _ in 1..ROUNDS_MAX {

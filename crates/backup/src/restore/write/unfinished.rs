@@ -7,12 +7,12 @@ use parking_lot::MutexGuard;
 use rustix::fs::AtFlags;
 
 use super::made::reopen;
-use super::{Run, make::Wanted};
+use super::{Run, make::WantedEntry};
 use crate::Error;
 use crate::meta::Stat;
 use crate::restore::target::Target;
-use crate::restore::temporary::Place;
-use crate::restore::window::{File, Made, State, Use, Window};
+use crate::restore::temporary::CurrentName;
+use crate::restore::window::{File, FileState, Made, Use, Window};
 
 impl Run<'_> {
     /// Fails each file that wants a chunk which the repository does not give.
@@ -28,8 +28,8 @@ impl Run<'_> {
     /// Fails a file, once, unless the file in the target stays anyway.
     pub(super) fn fail(&self, file: &File, error: impl FnOnce(&[u8]) -> Error) {
         let mut state = file.state.lock();
-        if *state == State::Planned && self.stays_anyway(file) {
-            *state = State::Skipped;
+        if *state == FileState::Planned && self.stays_anyway(file) {
+            *state = FileState::Skipped;
         }
         self.fail_in(file, state, error);
     }
@@ -39,13 +39,13 @@ impl Run<'_> {
     pub(super) fn fail_in(
         &self,
         file: &File,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, FileState>,
         error: impl FnOnce(&[u8]) -> Error,
     ) {
-        if matches!(*state, State::Skipped | State::Failed(_)) {
+        if matches!(*state, FileState::Skipped | FileState::Failed(_)) {
             return;
         }
-        *state = State::Failed(state.made());
+        *state = FileState::Failed(state.made());
         drop(state);
         let path = self.path(file);
         self.failed(&path, &error(&path));
@@ -61,7 +61,7 @@ impl Run<'_> {
             return false;
         }
         let there = Stat::at(&dir, &file.name, false);
-        there.is_ok_and(|there| self.stays((file.folder, &dir), Wanted::of_file(file), &there))
+        there.is_ok_and(|there| self.stays((file.folder, &dir), WantedEntry::of_file(file), &there))
     }
 
     pub(super) fn give_up(&self, file: &File, made: Made) {
@@ -74,8 +74,8 @@ impl Run<'_> {
 /// Removes a file that this restore has made and cannot complete.
 fn give_up(dir: &OwnedFd, name: &[u8], made: Made) {
     match made.place {
-        Place::Hidden(_) | Place::Beside(_) => made.place.give_up(dir),
-        Place::Own => {
+        CurrentName::Hidden(_) | CurrentName::Beside(_) => made.place.give_up(dir),
+        CurrentName::Own => {
             if reopen(dir, name, made).is_ok() {
                 let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
             }
@@ -86,7 +86,7 @@ fn give_up(dir: &OwnedFd, name: &[u8], made: Made) {
 /// The last file of a window, which goes on in the next.
 pub struct Begun {
     /// State of the file at the end of the window.
-    pub state: State,
+    pub state: FileState,
     folder: Vec<u8>,
     name: Box<[u8]>,
 }
