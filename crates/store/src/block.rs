@@ -131,8 +131,8 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// From the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. Whether the codec is known is not
-    /// asked: that counts under a right checksum only.
+    /// Decodes the first [`BLOCK_HEADER_BYTES`] of a block that starts at `offset`. An unknown codec is no error here:
+    /// it counts under a right checksum only.
     ///
     /// # Errors
     /// Damage of `object` ([`Error::is_damage`]): too few bytes, another magic, or a length beyond
@@ -148,7 +148,7 @@ impl BlockHeader {
         Ok(header)
     }
 
-    /// The same, whatever lengths it says: nothing may be allocated for them.
+    /// Decodes a header of any lengths: nothing may be allocated for them.
     pub(crate) fn decode_unbounded(bytes: &[u8], object: &str, offset: u64) -> Result<Self> {
         let mut reader = ByteReader::new(bytes, object, offset);
         let magic: [u8; 4] = reader.array()?;
@@ -241,7 +241,7 @@ pub(crate) fn verify_stored(stored: &[u8], number: u32, object: &str, offset: u6
     }
 }
 
-/// The same up to its coded bytes: what was sealed, whether it can be decoded or not. Checksum and seal are checked.
+/// Unseals a block up to its coded bytes, whether these can be decoded or not. Checksum and seal are checked.
 pub(crate) fn unseal_block<'b>(
     header: &Header,
     number: u32,

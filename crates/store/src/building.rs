@@ -33,7 +33,7 @@ struct State {
     table: Table,
     /// Sealed blocks whose turn has not come.
     waiting: BTreeMap<u32, SealedBlock>,
-    /// How many blocks there will be, once that is known.
+    /// Number of blocks of the container, once that is known.
     blocks: Option<u32>,
     place: Option<Taken>,
 }
@@ -54,7 +54,7 @@ pub struct Finished {
     pub tail: Vec<u8>,
     /// Chunks of the container.
     pub table: Table,
-    /// Among the containers under way: dropped, it is another's.
+    /// Place among the containers under way; another container gets it when this is dropped.
     pub _place: Option<Taken>,
 }
 

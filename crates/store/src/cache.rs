@@ -12,7 +12,7 @@ pub struct Cache<K, V> {
 }
 
 impl<K: std::hash::Hash + Eq + Clone, V> Cache<K, V> {
-    /// An empty one, for values of so many bytes in all.
+    /// Makes an empty cache, for values of `bytes_max` bytes in all.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             values: HashMap::new(),

@@ -142,7 +142,7 @@ impl Repository {
     }
 }
 
-/// How often references that lead astray are followed again, where others change the repository meanwhile.
+/// Most times that references that lead astray are followed again, where others change the repository meanwhile.
 const LOOKS_MAX: usize = 4;
 
 /// References that do not lead where they should.

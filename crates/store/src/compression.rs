@@ -43,7 +43,7 @@ impl Compression {
         std::thread::available_parallelism().map_or(1, |cores| cores.get().min(most))
     }
 
-    /// By name.
+    /// Returns the compression of this name.
     ///
     /// # Errors
     /// [`Error::Option`] with the names that there are.
@@ -98,14 +98,14 @@ const METADATA_BLOCK_BYTES: usize = 8 << 20;
 /// How a block's raw bytes were coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Codec {
-    /// As they are.
+    /// The chunks as they are.
     Raw,
     /// One zstd frame.
     Zstd,
 }
 
 impl Codec {
-    /// As stored.
+    /// Returns the stored code.
     pub fn code(self) -> u8 {
         match self {
             Self::Raw => 0,
@@ -113,7 +113,7 @@ impl Codec {
         }
     }
 
-    /// From what is stored.
+    /// Decodes a stored code.
     pub fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::Raw),

@@ -128,7 +128,7 @@ fn is_no_folder(error: &onefold_io::Error) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Device)
 }
 
-/// One list.
+/// Reads a list.
 ///
 /// # Errors
 /// Those of [`ObjectStore::get`]; those of [`decode`], when it was read twice.
@@ -175,7 +175,7 @@ pub fn take_over(objects: &dyn ObjectStore, number: u64) -> Result<()> {
     }
 }
 
-/// From stored bytes.
+/// Decodes a list's stored bytes.
 ///
 /// # Errors
 /// Damage ([`Error::is_damage`](crate::Error::is_damage)): no whole frame, half a name, or names out of order. Another

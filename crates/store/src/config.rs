@@ -32,7 +32,7 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// By the name users give.
+    /// Returns the encryption of the name that users give.
     ///
     /// # Errors
     /// [`Error::Option`] with the names that there are.
@@ -121,7 +121,7 @@ impl Config {
         Ok(())
     }
 
-    /// As stored inside the frame and inside key slots.
+    /// Encodes the configuration, for the frame and for key slots.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.repository.to_vec();
         out.push(match self.encryption {

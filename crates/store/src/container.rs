@@ -62,7 +62,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// As stored: [`HEADER_BYTES`].
+    /// Encodes the header: [`HEADER_BYTES`].
     pub fn encode(&self) -> Vec<u8> {
         let mut payload = Vec::with_capacity(32);
         payload.extend_from_slice(&self.id.0.to_le_bytes());
@@ -72,7 +72,7 @@ impl Header {
         frame::encode_frame(HEADER, &payload)
     }
 
-    /// From the first bytes of the container that is named `id`.
+    /// Decodes the first bytes of the container that is named `id`.
     ///
     /// # Errors
     /// Damage of the container ([`Error::is_damage`]): no whole frame, or another container's. Another version's frame
@@ -124,7 +124,7 @@ pub fn id_of_object(name: &str) -> Option<ContainerId> {
     (object_name(id) == name).then_some(id)
 }
 
-/// One block in a container's table.
+/// A block in a container's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockDescriptor {
     /// Where its header starts in the container, in bytes.
@@ -135,7 +135,7 @@ pub struct BlockDescriptor {
     pub chunk_bytes: u32,
     /// The first of its chunks in the table.
     pub first_chunk: u32,
-    /// How many chunks it holds.
+    /// Number of chunks in the block.
     pub chunks: u32,
     /// Its number in the container: its place here, unless blocks before it are lost.
     pub number: u32,
@@ -205,8 +205,8 @@ impl Table {
         out
     }
 
-    /// From its plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the bytes do not
-    /// bear out: each block takes bytes, and holds chunks, and each of these, too.
+    /// Decodes a table's plain bytes, which were at `offset` of `object`. Nothing is allocated for counts that the
+    /// bytes do not confirm: each block takes bytes, and holds chunks, and each of these, too.
     ///
     /// # Errors
     /// Damage of `object` ([`Error::is_damage`]), with the offset: counts that the bytes do not bear out, a block or
@@ -290,7 +290,7 @@ mod tests {
         assert!(table(BLOCK_STORED_BYTES_MAX + 1).is_err_and(|error| error.is_damage()));
     }
 
-    /// Such a table could say of a hole in a file that it is millions of them.
+    /// A table of chunks without bytes could claim millions of them.
     #[test]
     fn blocks_and_chunks_of_nothing_are_damage() {
         let table = |stored_len, chunks: &[(Fingerprint, u32)]| {

@@ -105,18 +105,18 @@ impl Unread {
 
 /// All containers, as they were when they were looked at last.
 struct Survey {
-    /// Those whose tables were read, sorted.
+    /// Containers whose tables were read, sorted.
     listed: Vec<ContainerId>,
-    /// Those whose tables are damaged: they hold nothing that could be found. Sorted.
+    /// Containers whose tables are damaged: nothing can be found in them. Sorted.
     damaged: Vec<ContainerId>,
-    /// Those that the device did not give.
+    /// Containers that the device did not give.
     unread: Vec<Unread>,
-    /// Those of `listed` that it did not give whole.
+    /// Containers of `listed` that the device did not give whole.
     partial: Vec<Unread>,
     chunks: BlockedBloom,
     /// Chunks of more than one container: few, as a rule.
     repeated: BlockedBloom,
-    /// How many containers the filter is for.
+    /// Number of containers that the filter has room for.
     room: usize,
     /// Where a chunk was found last.
     last: Option<ContainerId>,

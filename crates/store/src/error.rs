@@ -27,7 +27,7 @@ pub enum Error {
     /// No key slot opens with this password.
     #[error("wrong password: {}", none_opens(*.slots))]
     WrongPassword {
-        /// How many slots were tried.
+        /// Number of slots that were tried.
         slots: usize,
     },
     /// Somebody else holds what is needed.
@@ -171,7 +171,7 @@ impl Error {
         matches!(self, Self::Io(error) if error.kind == onefold_io::ErrorKind::OtherVersion)
     }
 
-    /// The same, but for another version's mark, where all else speaks against it: that is damage.
+    /// Returns the same error; damage in place of another version's mark, where all else speaks against it.
     #[must_use]
     pub(crate) fn unless_other_version(self) -> Self {
         match self {

@@ -48,15 +48,15 @@ pub struct Footer {
     pub table_offset: u64,
     /// Bytes of the sealed table.
     pub table_len: u32,
-    /// How many blocks it lists.
+    /// Number of blocks in the table.
     pub blocks: u32,
-    /// How many chunks it lists.
+    /// Number of chunks in the table.
     pub chunks: u32,
     table_checksum: u64,
 }
 
 impl Footer {
-    /// From the last [`FOOTER_BYTES`] of the container `id`, which is `container_len` bytes long.
+    /// Decodes the last [`FOOTER_BYTES`] of the container `id`, which is `container_len` bytes long.
     ///
     /// # Errors
     /// Damage of the container ([`Error::is_damage`]): no whole frame, another container's, a table that is too long or

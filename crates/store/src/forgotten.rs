@@ -85,7 +85,7 @@ pub fn read(objects: &dyn ObjectStore) -> Result<HashSet<RootId>> {
     Ok(forgotten)
 }
 
-/// From the stored bytes of the list `object`.
+/// Decodes the stored bytes of the list `object`.
 ///
 /// # Errors
 /// Damage of `object` ([`Error::is_damage`]): no whole frame, or half a name. Another version's list

@@ -170,7 +170,7 @@ impl RepositoryIndex {
         self.open(options)
     }
 
-    /// How often that was done, here or, as far as was seen, by others.
+    /// Returns how often the index was forgotten, here or, as far as was seen, by others.
     pub(crate) fn times_forgotten(&self) -> u64 {
         self.times_forgotten + self.index.times_begun_anew()
     }

@@ -106,7 +106,7 @@ impl<'a> Marker<'a> {
         self.mark_from(id, self.repository.root(id), roots, reader, mark)
     }
 
-    /// The same of a root that a reader holds and that is forgotten.
+    /// Marks from a root that a reader holds and that is forgotten.
     pub fn mark_held(
         &mut self,
         id: &RootId,

@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = PIECE_MARKS * MARK_BYTES + CHECKSUM_BYTES;
 pub enum Way {
     /// The reference names the container.
     Direct = 0,
-    /// By the index, from a container that is gone, or may go.
+    /// The index led here, from a container that is gone, or may go.
     Followed = 1,
 }
 
@@ -102,7 +102,7 @@ impl Marks {
         marks
     }
 
-    /// Where they are spilled, if they are so many.
+    /// Returns the working file, if marks were spilled.
     pub(crate) fn file(&self) -> Option<Arc<Spilled>> {
         self.spilled.clone()
     }
@@ -228,7 +228,7 @@ fn merge(
     current.map_or(Ok(()), visit)
 }
 
-/// One sorted run, read a piece at a time; or what is in RAM.
+/// A sorted run, read a piece at a time; or the marks in RAM.
 struct Source<'a> {
     /// The run and the part of it that is not read yet; `None` for marks in RAM.
     run: Option<(&'a Spilled, Range<u64>)>,

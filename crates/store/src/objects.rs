@@ -72,8 +72,7 @@ pub trait ObjectStore: Send + Sync {
         ranges.try_for_each(|range| self.get_range(name, range.offset, range.buf))
     }
 
-    /// Whoever reads the object next is to have its bytes from the device, not from RAM. As far as the system lets that
-    /// be said.
+    /// Makes the next reading of the object come from the device, not from RAM, as far as the system lets that be said.
     fn forget_cached(&self, name: &str);
 
     /// The object's length in bytes.
@@ -438,14 +437,14 @@ impl ObjectStore for LocalObjects {
     }
 }
 
-/// How many folders there are between this one and its objects.
+/// Number of folders between this one and its objects.
 fn folders_in(prefix: &str) -> usize {
     usize::from(CONTAINERS.strip_suffix('/') == Some(prefix))
 }
 
-/// Tells `found` of each object so many `folders` below `dir`, whose path is `path`: the folder that it is in, its name
-/// there, and its whole name. What stands in the place of an object is told of, whatever it is: who opens it hears of
-/// that, while of what is missing nobody would.
+/// Calls `found` for each object that is `folders` folders below `dir`, whose path is `path`, with the folder that it
+/// is in, its name there, and its whole name. A thing in the place of an object is reported, whatever it is: opening it
+/// tells the reason, while a missing object would tell nobody.
 fn each_below(
     dir: &dyn Dir,
     path: &str,

@@ -67,7 +67,8 @@ impl Opened {
         Ok(Self::new(header, table, sealer))
     }
 
-    /// The same where a request is dear: one, if the table is short. The header only repeats what the footer says.
+    /// Opens a container where a request is dear: with one request, if the table is short. The header only repeats the
+    /// footer.
     fn read_tail(shared: &Stored, id: ContainerId) -> Result<Self> {
         let object = container::object_name(id);
         let (tail, len) = shared.objects.get_tail(&object, shared.tail_bytes)?;
@@ -157,7 +158,7 @@ impl Opened {
         self.unless_damaged(shared, number, read, zstd)
     }
 
-    /// The same from its stored bytes, which are read again where they are damaged.
+    /// Decodes the stored bytes of a block, which are read again where they are damaged.
     pub(crate) fn decode_read_block(
         &self,
         shared: &Stored,

@@ -47,7 +47,7 @@ impl Ways {
 }
 
 impl Default for Ways {
-    /// Those of a local folder.
+    /// The limits of a local folder.
     fn default() -> Self {
         Self {
             puts_at_once: 1,
@@ -73,7 +73,7 @@ impl Place {
         }
     }
 
-    /// The same with another folder of this machine's own, perhaps on another device.
+    /// Returns the place with another folder of this machine's own, perhaps on another device.
     #[must_use]
     pub fn with_own(self, own: Arc<dyn Dir>) -> Self {
         Self { own, ..self }

@@ -40,7 +40,8 @@ pub struct ChunkReader {
     shared: Arc<Shared>,
     zstd: Decompressor,
     tables: Cache<ContainerId, Opened>,
-    /// By where they begin in their container: of a damaged one, more of its table may come with the next look.
+    /// Raw bytes of blocks, by container and the block's offset: of a damaged container, more of the table may come
+    /// with the next look.
     blocks: Cache<(ContainerId, u64), Vec<u8>>,
     /// Values that users have decoded from chunks' bytes.
     decoded: Cache<(ContainerId, Fingerprint, u32), Decoded>,
@@ -69,11 +70,11 @@ const TABLE_CACHE_BYTES: usize = 8 << 20;
 const DECODED_CACHE_BYTES: usize = 4 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
-/// How often a chunk is looked for again because it was swept away between.
+/// Most times that a chunk is looked for again because it was swept away in between.
 const MOVES_MAX: usize = 3;
 
 impl ChunkReader {
-    /// One that keeps so many bytes of blocks.
+    /// Makes a reader that keeps `cache_bytes` of blocks.
     pub(crate) fn new(
         shared: Arc<Shared>,
         elsewhere: Arc<Mutex<Elsewhere>>,
@@ -324,7 +325,7 @@ impl ChunkReader {
         Ok(Some(data))
     }
 
-    /// How many chunks a container holds, by its footer; where that does not tell, as many as most do.
+    /// Returns the number of chunks in a container, by its footer; where that does not tell, as many as most have.
     pub(crate) fn chunks_in(&self, id: ContainerId) -> u64 {
         const MOST: u32 = 2048;
         read_footer(&self.shared, id)

@@ -25,19 +25,19 @@ const TABLES_BYTES: usize = 8 << 20;
 const CHUNKS_MAX: usize = 1 << 17;
 /// Pages that a device may fail to give before the search ends: each can take seconds.
 const LOST_PAGES_MAX: usize = 1024;
-/// How often a container that the device did not give whole is opened anew.
+/// Most times that a container that the device did not give whole is opened anew.
 const LOOKS_MAX: u32 = 16;
 
 /// Knowledge of all readers of a repository about damaged containers.
 pub struct Recovered {
     tables: Cache<ContainerId, Opened>,
-    /// Those of which nothing can be read.
+    /// Containers of which nothing can be read.
     hopeless: HashSet<ContainerId>,
-    /// Those that were told.
+    /// Containers of which a warning told.
     told: HashSet<ContainerId>,
     /// For who looks into one: others who want the same one wait, and nobody else does.
     turns: HashMap<ContainerId, Arc<Mutex<()>>>,
-    /// How often one was opened anew.
+    /// Number of times that each container was opened anew.
     looks: HashMap<ContainerId, u32>,
 }
 

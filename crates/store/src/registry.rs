@@ -223,7 +223,7 @@ pub struct PinInfo {
 }
 
 impl PinInfo {
-    /// As stored, with the roots that the session holds.
+    /// Encodes the description, with the roots that the session holds.
     pub fn encode(&self, holds: &[RootId]) -> Vec<u8> {
         let mut out = Vec::new();
         put_varint(&mut out, self.process.into());
@@ -233,7 +233,7 @@ impl PinInfo {
         frame::encode_frame(PIN, &out)
     }
 
-    /// From a pin's bytes, with the roots that the session holds.
+    /// Decodes a pin's bytes, with the roots that the session holds.
     ///
     /// # Errors
     /// Damage of `object` ([`Error::is_damage`]), as of one that is being written; another version's pin

@@ -46,7 +46,7 @@ pub struct RepairReport {
     pub set_aside: Vec<Aside>,
     /// Containers that an earlier repair set aside and that are whole now: they are containers again.
     pub taken_back: Vec<ContainerId>,
-    /// Those that stay set aside, and why.
+    /// Containers that stay set aside, and the reasons.
     pub still_aside: Vec<(Aside, Error)>,
     /// Chunks saved from those that were replaced or set aside.
     pub saved_chunks: u64,

@@ -64,7 +64,8 @@ pub trait SyncObserver: Sync {
     /// Containers that are to be copied, and their bytes.
     fn begin(&self, objects: u64, bytes: u64);
 
-    /// One of these was copied, or is damaged: so many bytes. May be called by several threads. False: it ends there.
+    /// Called for each object that was copied, or is damaged, with its bytes; several threads may call it at once.
+    /// False: the synchronisation ends there.
     fn done(&self, bytes: u64) -> bool;
 }
 

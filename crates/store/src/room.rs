@@ -1,4 +1,4 @@
-//! Room for what is under way between threads: so many places, and who wants one waits.
+//! Room for work under way between threads: a number of places; a thread that finds none waits.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -15,8 +15,8 @@ impl Room {
         Self(sender, receiver)
     }
 
-    /// Waits until so many are free; who needs more than there are waits for all. Only one may wait at a time, or two
-    /// could each hold what the other needs.
+    /// Waits until this many places are free; a thread that needs more than there are waits for all. Only one may wait
+    /// at a time, or two could each hold the places that the other needs.
     pub fn take(&self, places: usize) -> Taken {
         let all = self.0.capacity().unwrap_or(1);
         let places = places.clamp(1, all);

@@ -79,7 +79,7 @@ impl RootsLock {
 pub struct RootId(pub [u8; 32]);
 
 impl RootId {
-    /// From 64 hexadecimal digits.
+    /// Parses a name of 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut id = [0; 32];
         let (digits, rest) = text.as_bytes().as_chunks::<2>();
@@ -239,7 +239,7 @@ pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Resul
     read_as(objects, keys, id, id.object())
 }
 
-/// The same of a root that was forgotten.
+/// Reads a root that was forgotten, as [`read`] does.
 pub(crate) fn read_forgotten(
     objects: &dyn ObjectStore,
     keys: &Keys,

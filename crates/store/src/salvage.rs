@@ -71,7 +71,7 @@ pub struct Block {
 enum SearchResult {
     Nothing,
     Block(Block),
-    /// By its looks a block of another version, and where it ends.
+    /// A block that looks like another version's, with its end.
     Foreign(u64),
 }
 

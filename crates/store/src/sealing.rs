@@ -58,8 +58,8 @@ impl Spares {
         }
     }
 
-    /// An empty buffer for the raw bytes of a block that begins with a chunk of so many bytes. Where none is kept of
-    /// the one kind, those of the other go: what comes now has the RAM.
+    /// Returns an empty buffer for the raw bytes of a block that begins with a chunk of `chunk_bytes`. Where no buffer
+    /// for blocks of this kind is kept, those of the other kind go: the present blocks have the RAM.
     pub fn block(&self, chunk_bytes: usize) -> Vec<u8> {
         let bytes = chunk_bytes + BLOCK_TAIL_BYTES;
         let is_long = bytes > self.block_bytes;
@@ -103,9 +103,9 @@ impl Spares {
 /// Whether chunks are worth compressing; those that are not lie in blocks of their own, which are stored as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packing {
-    /// They are, as far as is known.
+    /// The chunks may be compressible.
     Compress,
-    /// They are not: no time is spent on trying.
+    /// The chunks are not compressible: no time is spent on trying.
     AsIs,
 }
 

@@ -63,7 +63,7 @@ impl Spilled {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// A piece of so many bytes, with its checksum; without it, it is given.
+    /// Reads a piece of this many bytes, its checksum included, and returns it without the checksum.
     ///
     /// # Errors
     /// Damaged where it is not what was written.

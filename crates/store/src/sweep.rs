@@ -160,8 +160,8 @@ impl Repository {
         Ok(session)
     }
 
-    /// Whoever died left a pin and perhaps half a container: looking at pins removes those of the dead; containers go
-    /// when nobody lives but the session whose pin is `own`. For the holder of the sweep's lock.
+    /// Clears what dead processes left: a pin, and perhaps half a container. Looking at pins removes those of the dead;
+    /// containers go when no session lives but the one whose pin is `own`. The caller holds the sweep's lock.
     pub(crate) fn clear_after_the_dead(&self, own: Option<&str>) -> Result<()> {
         let unfinished = self.shared.objects.unfinished()?;
         let mut living = self.shared.place.registry.living()?.into_iter();

@@ -48,7 +48,7 @@ impl Twins {
         self.waiting.len() >= BATCH
     }
 
-    /// Those that wait to be looked up.
+    /// Returns the references that wait to be looked up.
     pub fn waiting(&self) -> &[ChunkRef] {
         &self.waiting
     }
@@ -67,8 +67,8 @@ impl Twins {
         }
     }
 
-    /// Those of which at least such a share is stored elsewhere, too, sorted; of which a little less, since a sample
-    /// errs. Nothing may wait any more.
+    /// Returns the containers of which at least this share is stored elsewhere, too, sorted; a little less counts,
+    /// since a sample errs. Nothing may wait any more.
     pub fn containers(self, share: f64) -> Vec<ContainerId> {
         let least = |sample: &Sample| sample.looked_up as f64 * share * 0.75;
         let twins = self

@@ -267,8 +267,8 @@ impl ChunkWriter {
         Ok(self.stats())
     }
 
-    /// One index lookup for the whole batch. What is pending is asked for before: what leaves there is in the index by
-    /// then.
+    /// Looks the whole batch up in the index at once. Pending chunks are looked up before: a chunk that leaves there is
+    /// in the index by then.
     fn look_up(&mut self, chunks: impl Iterator<Item = Fingerprint>) -> Result<()> {
         self.keys.clear();
         self.keys.extend(chunks);

@@ -18,7 +18,7 @@ pub enum CheckDepth {
     },
     /// Structure, and the content of every block in some containers, chosen at random.
     Sample {
-        /// How much of all containers, of a million; at least one is read.
+        /// Share of all containers, in millionths; at least one is read.
         per_million: u32,
         /// Another choice for each.
         seed: u64,

@@ -8,15 +8,15 @@ use crate::opened::Opened;
 use crate::repository::Repository;
 use crate::{Error, Result};
 
-/// References on their way to the containers that they lead to, so many at a time: RAM stays bounded, at the price of
-/// opening a container for each batch that refers to it.
+/// References on their way to the containers that they lead to, in batches: RAM stays bounded, at the price of opening
+/// a container for each batch that refers to it.
 pub struct References<'a> {
     repository: &'a Repository,
     /// Containers that are known not to be readable.
     lost: &'a HashSet<ContainerId>,
     /// Container, and the beginning of a fingerprint.
     batch: Vec<(ContainerId, u64)>,
-    /// Those that lead nowhere: there are as many as there are lost chunks.
+    /// Beginnings of fingerprints that lead nowhere: there are as many as there are lost chunks.
     missing: HashSet<u64>,
     /// Containers that could be read before and cannot any more.
     failed: Vec<(ContainerId, Error)>,

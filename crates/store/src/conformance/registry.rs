@@ -238,8 +238,8 @@ fn act(twin: &mut Twin, registry: &dyn Registry, random: &mut Random, point: &st
     }
 }
 
-/// One session publishes a root while another process revokes it, `races` times: a root that was acknowledged is there
-/// when roots are listed after the revoking.
+/// Publishes a root by one session while another process revokes it, `races` times: a root that was acknowledged is
+/// there when roots are listed after the revoking.
 ///
 /// # Panics
 /// Where it is not.

@@ -26,7 +26,7 @@ pub(crate) fn unless_damaged<T>(
     read
 }
 
-/// The same of what `read` gives.
+/// Reads a second time where the result of `read` is damage.
 pub(crate) fn read_twice_at_most<T>(
     objects: &dyn ObjectStore,
     name: &str,

@@ -136,7 +136,7 @@ impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
         self.step = SweepStep::RevokeOthers;
     }
 
-    /// Whoever held the lock before can confirm its place no longer.
+    /// Notes that earlier holders of the lock can confirm their places no longer.
     pub fn others_revoked(&mut self) {
         expect(self.step, SweepStep::RevokeOthers);
         self.step = SweepStep::ReadLists;

@@ -34,13 +34,13 @@ const SESSIONS: &str = "sessions";
 const LOCKS: &str = "locks";
 /// A session or a lock that has not changed for so long, by the clock of whoever looks, is stale: 15 minutes.
 const STALE_MS: u64 = 15 * 60 * 1000;
-/// One that is older than this by the store's clock is stale whoever looks, in seconds: 6 hours.
+/// Age by the store's clock at which a register is stale for everybody, in seconds: 6 hours.
 const STALE_AGE_S: u64 = 6 * 60 * 60;
 /// A revoked session's register is kept for so long, in seconds, to tell it why it cannot commit: a day.
 const REVOKED_KEPT_S: u64 = 24 * 60 * 60;
-/// Whoever leaves waits so long for its own threads: a second.
+/// Time that an ending process waits for its own threads: a second.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
-/// How often an answer is asked for again that was lost.
+/// Most times that a request is made whose answer was lost.
 const TRIES: usize = 8;
 
 /// Milliseconds of a clock that only goes forward; where it begins does not matter.
@@ -87,7 +87,7 @@ impl LeaseRegistry {
         }
     }
 
-    /// The same, with another time after which who has not changed is stale, in milliseconds: for tests, in which
+    /// Sets another time after which a register without a change is stale, in milliseconds: for tests, in which
     /// processes die by the dozen.
     #[must_use]
     pub fn stale_after_ms(self, stale_ms: u64) -> Self {

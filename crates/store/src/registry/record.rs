@@ -73,7 +73,7 @@ pub struct Change {
 }
 
 impl Record {
-    /// As stored.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.nonce.to_vec();
         out.extend_from_slice(&self.beat.to_le_bytes());
@@ -103,7 +103,7 @@ impl Record {
         frame::encode_frame(REGISTER, &out)
     }
 
-    /// From the stored bytes of the register `name`.
+    /// Decodes the stored bytes of the register `name`.
     ///
     /// # Errors
     /// Damage of `name` ([`Error::is_damage`](crate::Error::is_damage)); another version's register or state

@@ -21,7 +21,7 @@ use crate::recovered::Recovered;
 use crate::session::insert_table;
 use crate::{Error, Result, condemned};
 
-/// How often an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
+/// Most times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
 const REBUILDS_MAX: usize = 8;
 
 /// Everything that is needed to read a container: the objects, and the keys that open them.
@@ -87,7 +87,7 @@ impl Shared {
         Ok(ids)
     }
 
-    /// The same with their bytes as stored, for which each is looked at.
+    /// Lists the containers with their stored bytes, for which each is looked at.
     pub(crate) fn container_lengths_past(
         &self,
         failed: &mut dyn FnMut(Error) -> Result<()>,

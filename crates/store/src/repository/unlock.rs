@@ -1,4 +1,4 @@
-//! From a folder and a password to the configuration and the master key.
+//! Opens a repository's folder with a password: reads the configuration, and the master key.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ pub(crate) struct Unlocked {
     pub(crate) slot: String,
 }
 
-/// How often slots are listed again where one that was listed is gone: others change their passwords meanwhile.
+/// Most times that slots are listed again where a listed one is gone: others change their passwords meanwhile.
 const LISTED_AGAIN_MAX: u32 = 16;
 
 /// Tries every slot, the cheapest first: whoever can write to the storage can put one there that takes minutes. The

@@ -8,7 +8,7 @@ use super::Faults;
 use crate::registry::registers::{Expect, Version};
 use crate::{Error, Result};
 
-/// A late request comes after so many others, at most.
+/// Most requests after which a late one comes.
 const LATE_MAX: u64 = 40;
 
 /// A change that was asked for.
@@ -49,7 +49,7 @@ pub(super) struct World {
     random: Random,
     processes: u64,
     dead: BTreeSet<u64>,
-    /// Changes that come when so many requests have been made.
+    /// Late changes, each with the number of requests after which it comes.
     late: Vec<(u64, Change)>,
 }
 
@@ -159,7 +159,7 @@ impl World {
         self.late.push((at, change));
     }
 
-    /// Whether a fault strikes that strikes so many requests in 10,000.
+    /// Whether a fault of this frequency strikes, in 10,000 requests.
     pub fn strikes(&mut self, in_10_000: u32) -> bool {
         in_10_000 > 0 && self.random.below(10_000) < u64::from(in_10_000)
     }

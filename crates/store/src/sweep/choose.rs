@@ -35,7 +35,7 @@ impl Live {
 pub struct Candidate {
     pub id: ContainerId,
     pub stream: StreamKind,
-    /// Those that are referred to.
+    /// Chunks that are referred to.
     pub live: Live,
     /// Its bytes.
     pub stored: u64,

@@ -20,9 +20,9 @@ use crate::{Error, Result, catalog, condemned, container};
 
 /// The roots from which a sweep marks.
 pub(super) struct AllRoots {
-    /// Those that count.
+    /// Roots that count.
     pub(super) listed: Vec<RootId>,
-    /// Those that were forgotten, and that readers hold.
+    /// Roots that were forgotten, and that readers hold.
     pub(super) held: Vec<RootId>,
 }
 

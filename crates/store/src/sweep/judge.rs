@@ -36,7 +36,8 @@ struct Marked {
 /// Treatment of references into containers that may go: their chunks may be elsewhere, too.
 #[derive(Clone, Copy)]
 enum Leaving<'a> {
-    /// Those that were condemned; and containers are looked for of which such a share is stored elsewhere.
+    /// References into condemned containers are followed; and containers are looked for of which this share is stored
+    /// elsewhere.
     Condemned(f64),
     /// References into these are followed elsewhere where that can be.
     These(&'a [ContainerId]),
@@ -356,7 +357,7 @@ fn unless_it_stays<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// How much of a container is alive.
+/// Weighs a container: how much of it is alive.
 fn weighed(opened: &Opened, marks: &ContainerMarks, stored: u64) -> Candidate {
     let chunks = &opened.table.chunks;
     let live = Live::of(chunks.len() as u32, |number| {

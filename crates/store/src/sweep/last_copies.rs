@@ -32,7 +32,7 @@ const CHUNKS_AT_ONCE: u64 = (FILTER_BYTES_MAX / FILTER_BYTES_A_CHUNK) as u64;
 /// References that are looked for at once in what goes: of 56 bytes.
 const SUSPECTS: usize = 1 << 17;
 
-/// How much is looked for together.
+/// Numbers of chunks and references that are looked for together.
 #[derive(Clone, Copy)]
 struct Limits {
     /// Chunks of what goes.
@@ -91,7 +91,7 @@ pub(super) fn last_copies(
     find(reader, &going, marks, LIMITS, &mut look)
 }
 
-/// The same within `limits`.
+/// Finds the last copies within `limits`.
 fn find(
     reader: &mut ChunkReader,
     going: &[Going<'_>],
@@ -146,8 +146,8 @@ fn find(
     Ok(staying)
 }
 
-/// How many containers, of which some are left with so many chunks each, are looked at together, and the chunks in
-/// them.
+/// Returns the number of containers that are looked at together, and their chunks; `counts` are the chunks that are
+/// left in each container.
 fn at_once(counts: &[u64], chunks_at_once: u64) -> (usize, u64) {
     let mut chunks = 0;
     let fits = |count: &&u64| {
@@ -159,13 +159,13 @@ fn at_once(counts: &[u64], chunks_at_once: u64) -> (usize, u64) {
     (count.max(1), chunks)
 }
 
-/// A filter for so many chunks.
+/// Makes a filter for this number of chunks.
 pub(super) fn filter_for(chunks: u64) -> Result<BlockedBloom> {
     let bytes = (chunks as usize * FILTER_BYTES_A_CHUNK).clamp(1 << 10, FILTER_BYTES_MAX);
     Ok(BlockedBloom::with_bytes(bytes, chunks.max(1))?)
 }
 
-/// A filter of what goes, of so many `chunks`.
+/// Makes a filter of the chunks that go, `chunks` in number.
 fn filter_of(reader: &mut ChunkReader, going: &[Going<'_>], chunks: u64) -> Result<BlockedBloom> {
     let mut filter = filter_for(chunks)?;
     for_each_chunk(reader, going, &mut |_, fingerprint| {

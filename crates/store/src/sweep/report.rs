@@ -15,11 +15,11 @@ pub struct SweepOptions {
     /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes
     /// whole containers.
     pub rewrite_smaller_than: u64,
-    /// No more than so many bytes of containers are rewritten.
+    /// Most bytes of containers that are rewritten.
     pub rewrite_bytes_max: Option<u64>,
 }
 
-/// How much may be left unused.
+/// Limit of bytes that may be left unused.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Unused {
     /// This many bytes.

@@ -26,14 +26,15 @@ const PIECE_BYTES: usize = 32 << 10;
 /// References that came out.
 pub(super) struct Sifted {
     pub(super) marks: Marks,
-    /// How many.
+    /// Number of the references.
     pub(super) references: u64,
 }
 
 /// Function that visits the prefixes of all chunks that go, or all references.
 pub(super) type Each<'a, T> = &'a mut dyn FnMut(&mut dyn FnMut(T) -> Result<()>) -> Result<()>;
 
-/// Sifts references by chunks that go: of so many, at most `at_once` are in a filter. `None` where there is no room.
+/// Picks the references to chunks that go. `chunks` is the number of these, of which at most `at_once` are in a filter.
+/// `None` where there is no room.
 pub(super) fn sift(
     file: &Arc<Spilled>,
     (chunks, at_once): (u64, u64),
