@@ -33,6 +33,7 @@ pub struct Knob {
 /// use onefold_chunk::knobs::Values;
 ///
 /// assert_eq!(Values::PowerOfTwo(1, 64).to_string(), "a power of two, 1 to 64");
+/// assert_eq!(Values::Bytes(65_536, 1 << 40).to_string(), "64K to 1T");
 /// assert_eq!(Values::Word(&["linear", "lru"]).to_string(), "linear, lru");
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -43,6 +44,8 @@ pub enum Values {
     PowerOfTwo(u64, u64),
     /// A number, from the first to the second.
     Real(f64, f64),
+    /// Bytes, from the first to the second; `K`, `M`, `G` and `T` stand for powers of 1,024.
+    Bytes(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -53,6 +56,11 @@ impl core::fmt::Display for Values {
             Values::Whole(least, most) => write!(f, "{least} to {most}"),
             Values::PowerOfTwo(least, most) => write!(f, "a power of two, {least} to {most}"),
             Values::Real(least, most) => write!(f, "{least} to {most}"),
+            Values::Bytes(least, most) => {
+                let (least, least_unit) = in_unit(*least);
+                let (most, most_unit) = in_unit(*most);
+                write!(f, "{least}{least_unit} to {most}{most_unit}")
+            }
             Values::Word(words) => f.write_str(&words.join(", ")),
         }
     }
@@ -192,12 +200,42 @@ impl Values {
                     .contains(&number)
                     .then_some(Value::Real(number))
             }
+            Values::Bytes(least, most) => {
+                let number = parse_bytes(text)?;
+                (*least..=*most)
+                    .contains(&number)
+                    .then_some(Value::Whole(number))
+            }
             Values::Word(words) => {
                 let word = words.iter().find(|word| **word == text)?;
                 Some(Value::Word(word))
             }
         }
     }
+}
+
+/// Units of bytes, each 1,024 times the one before.
+const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+
+/// A number of bytes in the largest unit of which it is a whole number.
+fn in_unit(bytes: u64) -> (u64, &'static str) {
+    let (mut number, mut units) = (bytes, UNITS.into_iter());
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if number == 0 || !number.is_multiple_of(1024) {
+            break;
+        }
+        (number, unit) = (number / 1024, larger);
+    }
+    (number, unit)
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let unit = text[digits.len()..].to_ascii_uppercase();
+    let power = UNITS.iter().position(|known| *known == unit)?;
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(1024_u64.checked_pow(power as u32)?)
 }
 
 fn unknown(name: &str, key: &str, known: &[Knob]) -> String {
