@@ -3,7 +3,7 @@
 //! A backend holds two key-value stores (LBN → PBN, hash → PBN), the reference counts of blocks, and which blocks are
 //! free. It knows nothing of data. The report's `init_meta` is each backend's own `open`.
 
-use crate::{Pbn, Result};
+use crate::{Finding, Pbn, Result};
 
 /// What the engine `dmdedup` stands on. One thread calls it.
 ///
@@ -92,6 +92,15 @@ pub trait MetadataBackend: Send {
         self.flush()
     }
 
+    /// Looks whether what is stored is what was written, and returns what is amiss; all is kept as it is. Not of the
+    /// report's twelve. A backend that cannot tell finds nothing.
+    ///
+    /// # Errors
+    /// The metadata device failed. Damage is no error.
+    fn check(&mut self) -> Result<Vec<Finding>> {
+        Ok(Vec::new())
+    }
+
     /// Calls by method, page reads and writes, RAM, blocks.
     fn stats(&self) -> BackendStats;
 }
@@ -148,4 +157,33 @@ pub struct BackendStats {
     pub ram_bytes: u64,
     /// Calls by method.
     pub calls: Vec<(&'static str, u64)>,
+}
+
+/// Calls of a backend by method.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pub inserts: u64,
+    pub lookups: u64,
+    pub deletes: u64,
+    pub allocations: u64,
+    pub raises: u64,
+    pub lowers: u64,
+    pub flushes: u64,
+    pub saves: u64,
+}
+
+impl Calls {
+    /// With the methods' names.
+    pub fn list(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("insert", self.inserts),
+            ("lookup", self.lookups),
+            ("delete", self.deletes),
+            ("alloc_block", self.allocations),
+            ("inc_ref", self.raises),
+            ("dec_ref", self.lowers),
+            ("flush", self.flushes),
+            ("save", self.saves),
+        ]
+    }
 }

@@ -11,10 +11,13 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod block_states;
+pub mod cbt;
 pub mod conformance;
 pub mod depot;
 mod device;
 pub mod dmdedup;
+pub mod dtb;
 pub mod dump;
 mod engine;
 mod error;
@@ -23,6 +26,8 @@ pub mod fullness;
 pub mod hints;
 pub mod inram;
 pub mod log;
+mod page_cache;
+mod store_shape;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};
 pub use depot::Depot;

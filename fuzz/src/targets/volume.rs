@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, MemDir, MemDisk};
+use onefold_volume::cbt::verify_superblock;
+use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::dtb::verify_header;
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::Layout;
 use onefold_volume::log::formats::{Format, example, mend_map_page, verify};
@@ -24,7 +27,10 @@ pub fn targets() -> Vec<Target> {
     vec![
         Target::new(
             "volume/config",
-            vec![config("main", ""), config("a", "/dev/sdb")],
+            vec![
+                config(Backend::InRam, "main", ""),
+                config(Backend::Cbt, "a", "/dev/sdb"),
+            ],
             |bytes| {
                 let decoded = Config::decode(bytes, "fuzz");
                 if let Ok(config) = &decoded {
@@ -48,6 +54,16 @@ pub fn targets() -> Vec<Target> {
         })
         .mended(mend::frames(INRAM.magic))
         .allowing(1 << 30),
+        Target::new("volume/dtb header", vec![golden("dtb-header-1")], |bytes| {
+            Reach::of(&verify_header(bytes))
+        })
+        .mended(mend::frame),
+        Target::new(
+            "volume/cbt superblock",
+            vec![golden("cbt-superblock-1")],
+            |bytes| Reach::of(&verify_superblock(bytes)),
+        )
+        .mended(mend::frame),
         log("map page", Format::MapPage, vec![example(Format::MapPage)]).mended(mend_map_page),
         log("manifest", Format::Manifest, vec![golden("log-manifest-2")]).mended(mend::frame),
         log("zones", Format::Zones, vec![example(Format::Zones)]).mended(mend::frame),
@@ -75,10 +91,11 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(std::path::Path::new(folder).join(name)).expect("the golden file is there")
 }
 
-fn config(volume: &str, data_path: &str) -> Vec<u8> {
+fn config(backend: Backend, volume: &str, data_path: &str) -> Vec<u8> {
     Config {
         depot: [1; 16],
-        engine: EngineKind::Dmdedup(Backend::InRam),
+        engine: EngineKind::Dmdedup(backend),
+        parameters: Parameters::default(),
         chunk_bytes: 4096,
         hash_key: [2; 32],
         volume: volume.into(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir, Random};
 use onefold_volume::conformance::Caller;
+use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{EngineKind, HEAD_BYTES};
 use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::Options;
@@ -70,6 +71,7 @@ fn written() -> Vec<u8> {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let options = CreateOptions {
         engine: EngineKind::Log,
+        parameters: Parameters::default(),
         ..CreateOptions::new(8 << 20, [1; 16], [2; 32])
     };
     Depot::create(&folder, &options).expect("a depot");

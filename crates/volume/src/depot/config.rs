@@ -5,6 +5,7 @@ use onefold_io::Error as IoError;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
+use super::backends::Parameters;
 use crate::{Error, Result};
 
 /// The frame of the configuration.
@@ -102,6 +103,8 @@ pub struct Config {
     pub depot: [u8; 16],
     /// What stands behind the front.
     pub engine: EngineKind,
+    /// Parameters of its backend, where it has any.
+    pub parameters: Parameters,
     /// Bytes of a chunk: a power of two, 512 to 65,536.
     pub chunk_bytes: u32,
     /// Key of the fingerprints, random, so that hashes of blocks cannot be looked up elsewhere.
@@ -170,7 +173,7 @@ impl Config {
                 self.data_path.len()
             ));
         }
-        None
+        self.parameters.amiss()
     }
 
     /// The framed configuration.
@@ -187,6 +190,16 @@ impl Config {
         put_varint(&mut out, self.zone_bytes);
         put_bytes(&mut out, self.volume.as_bytes());
         put_bytes(&mut out, self.data_path.as_bytes());
+        let Parameters {
+            cache_bytes,
+            transaction_writes,
+        } = self.parameters;
+        if has_cache(self.engine) {
+            put_varint(&mut out, cache_bytes);
+        }
+        if has_transactions(self.engine) {
+            put_varint(&mut out, transaction_writes);
+        }
         frame::encode_frame(DEPOT, &out)
     }
 
@@ -221,9 +234,10 @@ fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
             what: "the depot is encrypted, which this version of the program cannot read".into(),
         });
     }
-    Ok(Config {
+    let mut config = Config {
         depot,
         engine,
+        parameters: Parameters::default(),
         chunk_bytes: 1u32.checked_shl(u32::from(chunk_log)).unwrap_or(0),
         hash_key: reader.array()?,
         volume_bytes: reader.varint()?,
@@ -231,7 +245,22 @@ fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
         zone_bytes: reader.varint()?,
         volume: text(reader)?,
         data_path: text(reader)?,
-    })
+    };
+    if has_cache(engine) {
+        config.parameters.cache_bytes = reader.varint()?;
+    }
+    if has_transactions(engine) {
+        config.parameters.transaction_writes = reader.varint()?;
+    }
+    Ok(config)
+}
+
+fn has_cache(engine: EngineKind) -> bool {
+    matches!(engine, EngineKind::Dmdedup(Backend::Dtb | Backend::Cbt))
+}
+
+fn has_transactions(engine: EngineKind) -> bool {
+    engine == EngineKind::Dmdedup(Backend::Cbt)
 }
 
 fn text(reader: &mut ByteReader<'_>) -> Result<String, IoError> {

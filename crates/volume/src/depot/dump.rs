@@ -2,6 +2,7 @@
 
 use onefold_io::Dir;
 
+use super::backends::knobs_of;
 use super::config::{Config, EngineKind};
 use super::{Depot, OpenDevice, data, log, read_config};
 use crate::dump::{Dump, hex};
@@ -54,7 +55,7 @@ fn config_fields(config: &Config) -> Dump {
         true => "the file data in the folder",
         false => &config.data_path,
     };
-    Dump::Fields(vec![
+    let mut fields = vec![
         ("depot", hex(&config.depot).into()),
         ("backend", config.engine.name().into()),
         ("chunk_bytes", config.chunk_bytes.into()),
@@ -63,5 +64,13 @@ fn config_fields(config: &Config) -> Dump {
         ("capacity_bytes", config.capacity_bytes.into()),
         ("zone_bytes", config.zone_bytes.into()),
         ("data", data.into()),
-    ])
+    ];
+    for knob in knobs_of(config.engine.name()) {
+        let parameters = config.parameters;
+        fields.push(match knob.key {
+            "transaction" => ("transaction_writes", parameters.transaction_writes.into()),
+            _ => ("cache_bytes", parameters.cache_bytes.into()),
+        });
+    }
+    Dump::Fields(fields)
 }

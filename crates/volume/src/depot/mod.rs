@@ -4,11 +4,12 @@
 //! config, config.copy   what never changes, framed
 //! lock                  held by the owner
 //! data                  chunks, unless a device was given
-//! meta                  saved metadata of the backend `inram`
+//! meta                  metadata of the backends `dtb` and `cbt`; what `inram` saved
 //! manifest, map/, zones-*, relocations-*, index/        map, zones and hash index of the engine `log`
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```
 
+pub mod backends;
 mod check;
 pub mod config;
 mod data;
@@ -22,13 +23,12 @@ use onefold_io::{
     Dir, Disk, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file,
 };
 
+use self::backends::Parameters;
 pub use self::check::{CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{OpenDevice, system_devices};
 pub use self::dump::Structure;
-use crate::dmdedup::{DataArea, Dmdedup};
 use crate::front::{Front, FrontStats, Options};
-use crate::inram::{InRam, SaveAt};
 use crate::{
     BlockDevice, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HeadId, Result,
 };
@@ -38,14 +38,14 @@ const CONFIG_COPY: &str = "config.copy";
 const TEMPORARY: &str = "config.new";
 const LOCK: &str = "lock";
 const UNSAVED: &str = "unsaved";
-/// Threads that write data: the device has the next write when one ends.
-const WRITERS: usize = 2;
 
 /// What a new depot is to be like.
 #[derive(Clone)]
 pub struct CreateOptions {
     /// What stands behind the front.
     pub engine: EngineKind,
+    /// Parameters of its backend.
+    pub parameters: Parameters,
     /// Bytes of a chunk: a power of two, 512 to 65,536.
     pub chunk_bytes: u32,
     /// Name of the volume.
@@ -74,6 +74,7 @@ impl CreateOptions {
     pub fn new(volume_bytes: u64, depot: [u8; 16], hash_key: [u8; 32]) -> Self {
         Self {
             engine: EngineKind::Dmdedup(Backend::InRam),
+            parameters: Parameters::default(),
             chunk_bytes: 4096,
             volume: "main".into(),
             volume_bytes,
@@ -117,7 +118,6 @@ impl Depot {
     /// [`Error::Exists`] where one is there, or the data device holds something; [`Error::Invalid`];
     /// [`Error::Unsupported`] for an engine that is not built yet; a device failed.
     pub fn create(folder: &Arc<dyn Dir>, options: &CreateOptions) -> Result<Config> {
-        check_built(options.engine)?;
         let _lock = lock(&**folder)?;
         if if_there(folder.open(CONFIG))?.is_some() || if_there(folder.open(CONFIG_COPY))?.is_some()
         {
@@ -145,6 +145,7 @@ impl Depot {
         let mut config = Config {
             depot: options.depot,
             engine: options.engine,
+            parameters: options.parameters,
             chunk_bytes: options.chunk_bytes,
             hash_key: options.hash_key,
             volume: options.volume.clone(),
@@ -167,8 +168,9 @@ impl Depot {
         }
         config.check()?;
         data::write_head(&*data.disk, &config)?;
-        if config.engine == EngineKind::Log {
-            log::create(folder, &config, data.disk, options.ram_bytes)?;
+        match config.engine {
+            EngineKind::Log => log::create(folder, &config, data.disk, options.ram_bytes)?,
+            EngineKind::Dmdedup(backend) => backends::create(&**folder, &config, backend)?,
         }
         let encoded = config.encode();
         // The copy first: where `config` is, all else is there.
@@ -184,7 +186,6 @@ impl Depot {
     /// an engine that is not built yet, another depot's data device.
     pub fn open(folder: Arc<dyn Dir>, options: OpenOptions) -> Result<Self> {
         let config = read_config(&*folder)?;
-        check_built(config.engine)?;
         let lock = lock(&*folder)?;
         let disk = data::open(&*folder, &options.devices, &config)?;
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
@@ -309,7 +310,7 @@ pub struct OpenOptions {
     /// How its front works.
     pub front: Options,
     /// RAM of hash index, map and caches of the engine `log`, in bytes; `None`: a byte for each 4 KiB of the data device,
-    /// and 64 MiB at least.
+    /// and 64 MiB at least. With `dtb` and `cbt` the cache; `None`: as the depot was made.
     pub ram_bytes: Option<u64>,
     /// How devices are opened.
     pub devices: OpenDevice,
@@ -365,18 +366,6 @@ fn read_config(folder: &dyn Dir) -> Result<Config> {
     }))
 }
 
-fn check_built(engine: EngineKind) -> Result<()> {
-    match engine {
-        EngineKind::Log | EngineKind::Dmdedup(Backend::InRam | Backend::InRamSaved) => Ok(()),
-        other => Err(Error::Unsupported {
-            what: format!(
-                "this version of the program has no backend {} yet; it has inram and log",
-                other.name()
-            ),
-        }),
-    }
-}
-
 fn is_saved_at_close(config: &Config) -> bool {
     config.engine == EngineKind::Dmdedup(Backend::InRam)
 }
@@ -387,23 +376,11 @@ fn open_engine(
     disk: Arc<dyn Disk>,
     options: &OpenOptions,
 ) -> Result<Box<dyn Engine>> {
-    check_built(config.engine)?;
-    let is_inline = options.front.inline;
-    if config.engine == EngineKind::Log {
-        return log::open(folder, config, disk, is_inline, options.ram_bytes);
+    let (is_inline, ram_bytes) = (options.front.inline, options.ram_bytes);
+    match config.engine {
+        EngineKind::Log => log::open(folder, config, disk, is_inline, ram_bytes),
+        EngineKind::Dmdedup(backend) => {
+            backends::open(folder, config, backend, disk, is_inline, ram_bytes)
+        }
     }
-    let save_at = match is_saved_at_close(config) {
-        true => SaveAt::Close,
-        false => SaveAt::Flush,
-    };
-    let mut data = DataArea::new(disk, HEAD_BYTES, config.chunk_bytes, config.blocks());
-    if config.data_path.is_empty() {
-        data = data.keeping_room();
-    }
-    let backend = InRam::open(Arc::clone(folder), config.blocks(), save_at)?;
-    let engine = Dmdedup::open(Box::new(backend), data, config.lbns())?;
-    Ok(match is_inline {
-        true => Box::new(engine),
-        false => Box::new(engine.write_behind(WRITERS)),
-    })
 }

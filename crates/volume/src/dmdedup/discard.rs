@@ -18,13 +18,17 @@ impl Dmdedup {
             let mut pbns = vec![None; keys.len()];
             let mut backend = shared.backend()?;
             backend.lookup(shared.lbns, &keys, &mut pbns)?;
+            let mut writes = 0;
             for (lbn, old) in (at..end).zip(pbns) {
                 if old.is_some() {
                     self.is_changed = true;
+                    writes += 1;
                     self.counts.discards += 1;
                     self.map(&mut backend, lbn, old, None)?;
                 }
             }
+            drop(backend);
+            self.add_to_transaction(writes)?;
             at = end;
         }
         Ok(())

@@ -20,6 +20,7 @@ mod read;
 mod room;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod verify;
 mod write;
 
@@ -31,8 +32,8 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::behind::WriteBehind;
 pub use self::data::DataArea;
-use self::faults::{Fault, is_on};
 use self::room::Room;
+use self::transaction::Transactions;
 use self::write::{HashKey, InFlight};
 use crate::{
     Buffer, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk,
@@ -54,6 +55,7 @@ pub struct Dmdedup {
     /// Contents that are new in batches that have not settled.
     pending: HashMap<HashKey, Pbn>,
     room: Room,
+    transactions: Transactions,
     /// Memory in which neighbours are put side by side.
     memories: Vec<Buffer>,
     counts: Counts,
@@ -110,6 +112,7 @@ impl Dmdedup {
             room: Room::new(&shared.data, known.end)?,
             shared: Arc::new(shared),
             sequence: 0,
+            transactions: Transactions::default(),
             behind: None,
             in_flight: VecDeque::new(),
             pending: HashMap::new(),
@@ -134,11 +137,7 @@ impl Dmdedup {
     /// Data, then metadata.
     fn commit_changes(&mut self) -> Result<()> {
         self.settle_all()?;
-        if !is_on(Fault::NoSyncBeforeFlush) {
-            self.shared.data.sync()?;
-        }
-        self.shared.wait_for_readers();
-        self.shared.backend()?.flush()?;
+        self.end_transaction()?;
         self.is_changed = false;
         Ok(())
     }

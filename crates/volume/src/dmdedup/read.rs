@@ -66,10 +66,12 @@ impl ChunkReader for Shared {
     }
 
     fn check(&self, name: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
-        match name {
-            Some(name) => self.check_blocks(name),
-            None => Ok(Vec::new()),
+        let mut findings = self.backend()?.check()?;
+        // Where its own pages are damaged, the index cannot say which blocks to look at.
+        if let (Some(name), true) = (name, findings.is_empty()) {
+            findings.extend(self.check_blocks(name)?);
         }
+        Ok(findings)
     }
 }
 

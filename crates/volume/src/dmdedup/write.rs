@@ -25,7 +25,7 @@ pub(super) type HashKey = [u8; HASH_KEY_BYTES];
 
 /// What becomes of one chunk of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     /// Zeros: the LBN is unmapped.
     Unmapped,
     /// The content is known: its block is written, or is being written before this chunk settles.
@@ -34,6 +34,13 @@ enum Target {
     New(Pbn),
     /// New, and not to be deduplicated.
     NoDedup(Pbn),
+}
+
+impl Target {
+    /// Whether the chunk has a new block.
+    pub fn is_new(self) -> bool {
+        matches!(self, Self::New(_) | Self::NoDedup(_))
+    }
 }
 
 /// A batch on its way to the device.
@@ -99,7 +106,7 @@ impl Dmdedup {
             true => Ok(()),
             false => result,
         };
-        let settled = result.and_then(|()| self.publish(&batch.chunks, &batch.new_blocks));
+        let settled = result.and_then(|()| self.publish_all(&batch.chunks, &batch.new_blocks));
         if let Err(error) = settled {
             let mut blocks: Vec<_> = batch.new_blocks;
             for later in std::mem::take(&mut self.in_flight) {
@@ -110,7 +117,8 @@ impl Dmdedup {
             if !is_on(Fault::FailedWriteStaysPending) {
                 self.pending.clear();
             }
-            give_back(&mut self.shared.backend()?, &blocks)?;
+            // A backend that failed takes nothing back, and the first error is the one to tell.
+            let _ = give_back(&mut self.shared.backend()?, &blocks);
             return Err(error);
         }
         Ok(())
@@ -245,7 +253,7 @@ impl Dmdedup {
     }
 
     /// Names what was written: first the hashes, then the LBNs, in the order of the batch.
-    fn publish(
+    pub(super) fn publish(
         &mut self,
         chunks: &[(u64, Target)],
         new_blocks: &[(Pbn, Option<HashKey>)],

@@ -17,6 +17,7 @@ use self::counts::Counts;
 use self::hash_table::HashTable;
 use self::linear::Linear;
 pub use self::saved::{INRAM, Limits};
+use crate::backend::Calls;
 use crate::{
     BackendStats, Durability, Error, Key, MetadataBackend, Pbn, Result, StoreId, Supported,
 };
@@ -66,18 +67,6 @@ struct Content {
 enum Store {
     Linear(Linear),
     Sparse(HashTable),
-}
-
-#[derive(Default)]
-struct Calls {
-    inserts: u64,
-    lookups: u64,
-    deletes: u64,
-    allocations: u64,
-    raises: u64,
-    lowers: u64,
-    flushes: u64,
-    saves: u64,
 }
 
 impl InRam {
@@ -332,20 +321,5 @@ impl MetadataBackend for InRam {
             }
         }
         stats
-    }
-}
-
-impl Calls {
-    fn list(&self) -> Vec<(&'static str, u64)> {
-        vec![
-            ("insert", self.inserts),
-            ("lookup", self.lookups),
-            ("delete", self.deletes),
-            ("alloc_block", self.allocations),
-            ("inc_ref", self.raises),
-            ("dec_ref", self.lowers),
-            ("flush", self.flushes),
-            ("save", self.saves),
-        ]
     }
 }

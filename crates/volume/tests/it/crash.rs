@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, SimDir};
 use onefold_volume::conformance::{Caller, Contents, CrashModel};
+use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, EngineKind};
 use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::dmdedup::{DataArea, Dmdedup};
@@ -25,6 +26,11 @@ fn create(device: &SimDir, backend: Backend, room: u64) -> Arc<dyn Dir> {
         engine: EngineKind::Dmdedup(backend),
         chunk_bytes: CHUNK as u32,
         capacity_bytes: Some(VOLUME * room),
+        // Transactions that end within requests.
+        parameters: Parameters {
+            cache_bytes: 64 << 10,
+            transaction_writes: 5,
+        },
         ..CreateOptions::new(VOLUME, [1; 16], [2; 32])
     };
     Depot::create(&folder, &options).expect("a depot can be made");
@@ -131,10 +137,23 @@ fn work(
 /// The backend saves at each flush: everything that was flushed is there, each chunk whole.
 #[test]
 fn whatever_was_flushed_survives() {
+    let images = crashes(Backend::InRamSaved, 8, &[0, 1, 2, 1000]);
+    assert!(images > 5_000, "only {images} crashes");
+}
+
+/// The same of `cbt`, whose transactions end at flushes and in between.
+#[test]
+fn whatever_was_flushed_survives_in_cbt() {
+    let images = crashes(Backend::Cbt, 4, &[0, 1, 2]);
+    assert!(images > 4_000, "only {images} crashes");
+}
+
+/// Runs with some seeds, and opens the image of each point; lucks above 1 are another at each point.
+fn crashes(backend: Backend, seeds: u64, lucks: &[u64]) -> u64 {
     let mut images = 0;
-    for seed in 0..8 {
+    for seed in 0..seeds {
         let device = SimDir::new(seed);
-        let folder = create(&device, Backend::InRamSaved, 1 + seed % 2);
+        let folder = create(&device, backend, 1 + seed % 2);
         let ack = if seed % 2 == 0 {
             Ack::Staged
         } else {
@@ -148,7 +167,8 @@ fn whatever_was_flushed_survives() {
             // Requests that ended before this point, and those that had begun.
             let at = moments.partition_point(|moment| moment.point <= point);
             let model = &moments[at - 1].model;
-            for luck in [0, 1, 2 + point, 1000 + point] {
+            for luck in lucks {
+                let luck = luck + if *luck > 1 { point } else { 0 };
                 let image = device
                     .crash_image_at(point, luck)
                     .expect("history was kept");
@@ -157,7 +177,7 @@ fn whatever_was_flushed_survives() {
             }
         }
     }
-    assert!(images > 5_000, "only {images} crashes");
+    images
 }
 
 fn check(image: &SimDir, model: &CrashModel, which: (u64, u64, u64)) {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, MemDir, MemDisk, remove_if_there};
 use onefold_volume::conformance::Caller;
-use onefold_volume::depot::config::{Backend, EngineKind};
+use onefold_volume::depot::backends::{self, Parameters};
+use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::{CreateOptions, OpenDevice, OpenOptions};
 use onefold_volume::front::Options;
 use onefold_volume::{Depot, Error, HeadId};
@@ -52,20 +53,14 @@ fn a_depot_has_one_owner() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_in_words() {
-    for name in ["dtb", "cbt"] {
-        let engine = EngineKind::by_name(name).expect("a known name");
-        let refused = Depot::create(
-            &folder(),
-            &CreateOptions {
-                engine,
-                ..options(1)
-            },
-        );
-        let Err(Error::Unsupported { what }) = refused else {
-            panic!("{refused:?}");
-        };
-        assert!(what.contains(name), "{what}");
+fn what_cannot_be_is_refused_in_words() {
+    for (text, word) in [
+        ("dtb:transaction=5", "cache"),
+        ("cbt:cache=1", "64K"),
+        ("inram:cache=1M", "no parameters"),
+    ] {
+        let refused = backends::parse(text).expect_err("no such parameter");
+        assert!(refused.to_string().contains(word), "{refused}");
     }
     let unknown = EngineKind::by_name("zfs").expect_err("no such engine");
     assert!(unknown.to_string().contains("inram"), "{unknown}");
@@ -178,6 +173,89 @@ fn closing_keeps_everything_and_dying_is_told() {
     assert_eq!(volume(&depot).read(5000, 4).expect("a read")[..], *b"kept");
     depot.close().expect("it can be closed");
     assert!(!open(&folder).expect("a depot").lost_unsaved());
+}
+
+/// A depot with this backend, in which `kept` was written, and `lost` after the last flush.
+fn killed(backend: &str) -> Arc<dyn Dir> {
+    let folder = folder();
+    let (engine, parameters) = backends::parse(backend).expect("known");
+    let made = CreateOptions {
+        engine,
+        parameters,
+        ..options(1)
+    };
+    Depot::create(&folder, &made).expect("a depot");
+    let depot = open(&folder).expect("a depot");
+    assert_eq!(depot.config().parameters, parameters);
+    volume(&depot).write(5000, b"kept").expect("a write");
+    volume(&depot).flush().expect("a flush");
+    volume(&depot).write(5000, b"lost").expect("a write");
+    folder
+}
+
+#[test]
+fn cbt_has_what_was_flushed_and_dtb_refuses_after_a_kill() {
+    let cbt = killed("cbt:cache=64K,transaction=7");
+    let depot = open(&cbt).expect("whatever was flushed survives");
+    assert!(!depot.lost_unsaved());
+    assert_eq!(volume(&depot).read(5000, 4).expect("a read")[..], *b"kept");
+    assert!(depot.check(true).expect("RAM").is_clean());
+    let dtb = killed("dtb:cache=64K");
+    let refused = open(&dtb).err().expect("nothing survives");
+    assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("dtb keeps nothing that survives a crash"),
+        "{said}"
+    );
+    assert_eq!(
+        Depot::delete(&*dtb, &OpenOptions::default().devices).expect("RAM"),
+        [""; 0]
+    );
+}
+
+/// The file of the metadata is gone: that is damage, and no empty volume.
+#[test]
+fn without_its_metadata_a_depot_is_damaged() {
+    for backend in ["dtb", "cbt"] {
+        let folder = folder();
+        let made = CreateOptions {
+            engine: EngineKind::by_name(backend).expect("known"),
+            ..options(1)
+        };
+        Depot::create(&folder, &made).expect("a depot");
+        open(&folder).expect("a depot").close().expect("RAM");
+        open(&folder).expect("whole").close().expect("RAM");
+        remove_if_there(&*folder, "meta").expect("RAM");
+        assert!(matches!(open(&folder), Err(Error::Damaged { .. })));
+    }
+}
+
+/// Parameters are in the configuration of the backends that have them.
+#[test]
+fn parameters_are_kept() {
+    let folder = folder();
+    let config = Depot::create(&folder, &options(1)).expect("a depot");
+    let parameters = Parameters {
+        cache_bytes: 70_000,
+        transaction_writes: 3,
+    };
+    for (engine, expected) in [
+        (Backend::Cbt, (70_000, 3)),
+        (Backend::Dtb, (70_000, 1000)),
+        (Backend::InRam, (64 << 20, 1000)),
+    ] {
+        let encoded = Config {
+            engine: EngineKind::Dmdedup(engine),
+            parameters,
+            ..config.clone()
+        }
+        .encode();
+        let found = Config::decode(&encoded, "config")
+            .expect("our own")
+            .parameters;
+        assert_eq!((found.cache_bytes, found.transaction_writes), expected);
+    }
 }
 
 #[test]

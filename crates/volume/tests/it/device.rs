@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir};
 use onefold_volume::conformance::{DeviceTrial, device};
+use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, EngineKind};
 use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::{Ack, Options};
@@ -14,6 +15,10 @@ fn run(engine: EngineKind, chunk_bytes: u32, seed: u64, front: Options) {
     let options = CreateOptions {
         chunk_bytes,
         engine,
+        parameters: Parameters {
+            cache_bytes: 64 << 10,
+            transaction_writes: 10,
+        },
         ..CreateOptions::new(3 << 20, [1; 16], [2; 32])
     };
     Depot::create(&folder, &options).expect("a depot can be made");
@@ -45,6 +50,9 @@ fn a_depot_is_a_block_device() {
         (inram, 512),
         (inram, 4096),
         (inram, 65536),
+        (EngineKind::Dmdedup(Backend::Dtb), 4096),
+        (EngineKind::Dmdedup(Backend::Cbt), 512),
+        (EngineKind::Dmdedup(Backend::Cbt), 4096),
         (EngineKind::Log, 4096),
         (EngineKind::Log, 65536),
     ];

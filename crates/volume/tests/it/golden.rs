@@ -6,7 +6,10 @@ use std::sync::Arc;
 use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::RamIndex;
 use onefold_io::{Dir, MemDir};
+use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
+use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
@@ -31,6 +34,7 @@ fn golden_config() {
     let config = Config {
         depot: [0x1D; 16],
         engine: EngineKind::Dmdedup(Backend::InRam),
+        parameters: Parameters::default(),
         chunk_bytes: 4096,
         hash_key: [0x4B; 32],
         volume: "main".into(),
@@ -69,6 +73,68 @@ fn golden_saved_metadata() {
         keys_max: 1000,
     };
     verify_saved(&*disk, "meta", limits).expect("our own");
+}
+
+/// Three LBNs with three hashes, in a backend that keeps its metadata on a device.
+fn fill(backend: &mut dyn MetadataBackend) {
+    let lbns = backend.create_linear(1000).expect("a store");
+    let hashes = backend.create_sparse(16, 100).expect("a store");
+    for (lbn, hash) in [(7, [1; 16]), (8, [2; 16]), (500, [3; 16])] {
+        let pbn = backend.alloc_block().expect("RAM").expect("a free block");
+        backend
+            .insert(hashes, Key::Sparse(&hash), pbn)
+            .expect("room");
+        backend.insert(lbns, Key::Linear(lbn), pbn).expect("room");
+        backend.inc_ref(pbn).expect("a block");
+        backend.inc_ref(pbn).expect("a block");
+    }
+}
+
+/// A configuration with parameters of a backend, and the metadata of `cbt` after its first transaction.
+#[test]
+fn golden_cbt() {
+    let config = Config {
+        depot: [0x1D; 16],
+        engine: EngineKind::Dmdedup(Backend::Cbt),
+        parameters: Parameters {
+            cache_bytes: 1 << 20,
+            transaction_writes: 1000,
+        },
+        chunk_bytes: 4096,
+        hash_key: [0x4B; 32],
+        volume: "main".into(),
+        volume_bytes: 1 << 30,
+        capacity_bytes: 1 << 29,
+        zone_bytes: 0,
+        data_path: String::new(),
+    };
+    let bytes = config.encode();
+    compare("depot-config-cbt-1", &bytes);
+    assert_eq!(Config::decode(&bytes, "config").expect("our own"), config);
+    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+    Cbt::create(&*folder, 100).expect("RAM");
+    let mut backend = Cbt::open(&*folder, 100, CbtOptions::new(1 << 20)).expect("RAM");
+    fill(&mut backend);
+    backend.flush().expect("RAM");
+    let meta = folder.open("meta").expect("it was made");
+    let superblock = frame_in(&*meta, 4096);
+    compare("cbt-superblock-1", &superblock);
+    verify_superblock(&superblock).expect("our own");
+    // Hashes are inserted first: their leaf is the first page.
+    compare("cbt-node-1", &frame_in(&*meta, 4 * 4096));
+}
+
+#[test]
+fn golden_dtb() {
+    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+    Dtb::create(&*folder, 100).expect("RAM");
+    let mut backend = Dtb::open(&*folder, 100, 1 << 20).expect("RAM");
+    fill(&mut backend);
+    backend.save().expect("RAM");
+    let meta = folder.open("meta").expect("it was made");
+    let header = frame_in(&*meta, 0);
+    compare("dtb-header-1", &header);
+    verify_header(&header).expect("our own");
 }
 
 /// A depot of the engine `log` with two chunks, one of them twice, and a discard: manifest, zone header, group, table.

@@ -1,10 +1,12 @@
 //! What a user of the block device notices: what is written is read, whatever happens in between.
 
+mod cbt;
 mod check;
 mod cleaning;
 mod crash;
 mod depot;
 mod device;
+mod dtb;
 mod faults;
 mod front;
 mod full;
@@ -14,3 +16,4 @@ mod log_limits;
 mod recorder;
 mod room;
 mod suites;
+mod tables;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use onefold_chunk::fingerprints;
 use onefold_index::RamIndex;
 use onefold_io::{Dir, Disk, MemDir, MemDisk};
-use onefold_volume::Engine;
+use onefold_volume::cbt::{Cbt, CbtOptions};
 use onefold_volume::conformance::{BackendTrial, EngineTrial, backend, engine};
 use onefold_volume::dmdedup::{DataArea, Dmdedup};
+use onefold_volume::dtb::Dtb;
 use onefold_volume::inram::{InRam, SaveAt};
 use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes};
+use onefold_volume::{Engine, MetadataBackend, Result};
 
 #[test]
 fn inram_is_a_metadata_backend() {
@@ -40,6 +42,89 @@ fn inram_without_a_file_is_a_metadata_backend() {
     };
     backend(trial, &mut |_, blocks| {
         Ok(Box::new(InRam::unsaved(blocks)?))
+    });
+}
+
+/// The smallest cache, and one that holds everything.
+const CACHES: [u64; 2] = [64 << 10, 16 << 20];
+
+type Opened = Result<Box<dyn MetadataBackend>>;
+
+/// Makes the metadata where there is none.
+fn open_dtb(folder: &Arc<dyn Dir>, blocks: u64, cache_bytes: u64) -> Opened {
+    if folder.open("meta").is_err() {
+        Dtb::create(&**folder, blocks)?;
+    }
+    Ok(Box::new(Dtb::open(&**folder, blocks, cache_bytes)?))
+}
+
+/// Makes the metadata where there is none.
+fn open_cbt(folder: &Arc<dyn Dir>, blocks: u64, options: CbtOptions) -> Opened {
+    if folder.open("meta").is_err() {
+        Cbt::create(&**folder, blocks)?;
+    }
+    Ok(Box::new(Cbt::open(&**folder, blocks, options)?))
+}
+
+#[test]
+fn dtb_is_a_metadata_backend() {
+    for (seed, blocks) in [5, 60, 400].into_iter().enumerate() {
+        for cache_bytes in CACHES {
+            let trial = BackendTrial {
+                seed: seed as u64,
+                calls: 6000,
+                blocks,
+                keys: blocks * 3,
+                is_kept: true,
+            };
+            backend(trial, &mut |folder, blocks| {
+                open_dtb(folder, blocks, cache_bytes)
+            });
+        }
+    }
+}
+
+/// Also with nodes of four entries, so that trees are high and split and merge all the time.
+#[test]
+fn cbt_is_a_metadata_backend() {
+    for (seed, blocks) in [5, 60, 400].into_iter().enumerate() {
+        for cache_bytes in CACHES {
+            for node_entries_max in [4, 7, usize::MAX] {
+                let trial = BackendTrial {
+                    seed: seed as u64,
+                    calls: 6000,
+                    blocks,
+                    keys: blocks * 3,
+                    is_kept: true,
+                };
+                let options = CbtOptions {
+                    cache_bytes,
+                    node_entries_max,
+                };
+                backend(trial, &mut |folder, blocks| {
+                    open_cbt(folder, blocks, options)
+                });
+            }
+        }
+    }
+}
+
+/// More pages than the smallest cache holds.
+#[test]
+fn tables_are_backends_when_they_do_not_fit_in_the_cache() {
+    let trial = BackendTrial {
+        seed: 9,
+        calls: 1200,
+        blocks: 5000,
+        keys: 15_000,
+        is_kept: true,
+    };
+    backend(trial, &mut |folder, blocks| {
+        open_dtb(folder, blocks, CACHES[0])
+    });
+    let options = CbtOptions::new(CACHES[0]);
+    backend(trial, &mut |folder, blocks| {
+        open_cbt(folder, blocks, options)
     });
 }
 
@@ -110,6 +195,43 @@ fn dmdedup_is_an_engine() {
                 let backend = InRam::open(Arc::clone(&folder), blocks, save_at).expect("RAM");
                 let data = DataArea::new(Arc::clone(&disk), 512, 512, blocks);
                 let engine = Dmdedup::open(Box::new(backend), data, 100).expect("RAM");
+                match threads {
+                    0 => Box::new(engine) as Box<dyn Engine>,
+                    _ => Box::new(engine.write_behind(threads)),
+                }
+            });
+        }
+    }
+}
+
+/// Over `dtb` and `cbt`, with the smallest cache; `cbt` in short transactions and high trees.
+#[test]
+fn dmdedup_over_tables_is_an_engine() {
+    for (seed, (blocks, contents)) in [(70, 40), (30, 60), (130, 1000)].into_iter().enumerate() {
+        for (name, threads) in [("dtb", 0), ("cbt", 0), ("cbt", 2)] {
+            let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+            let disk = MemDisk::new();
+            disk.set_len(blocks * 512 + 512).expect("RAM");
+            let disk: Arc<dyn Disk> = Arc::new(disk);
+            let trial = EngineTrial {
+                seed: seed as u64,
+                steps: 1500,
+                chunk_bytes: 512,
+                lbns: 100,
+                contents,
+            };
+            engine(trial, &mut || {
+                let options = CbtOptions {
+                    cache_bytes: CACHES[0],
+                    node_entries_max: 5,
+                };
+                let backend = match name {
+                    "dtb" => open_dtb(&folder, blocks, CACHES[0]),
+                    _ => open_cbt(&folder, blocks, options),
+                };
+                let data = DataArea::new(Arc::clone(&disk), 512, 512, blocks);
+                let engine = Dmdedup::open(backend.expect("RAM"), data, 100).expect("RAM");
+                let engine = engine.committing_every(if name == "cbt" { 3 } else { 0 });
                 match threads {
                     0 => Box::new(engine) as Box<dyn Engine>,
                     _ => Box::new(engine.write_behind(threads)),

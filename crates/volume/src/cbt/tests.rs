@@ -1,0 +1,63 @@
+use std::collections::BTreeSet;
+
+use onefold_io::Random;
+
+use super::page::CbtFormat;
+use super::space::{GROUP_PAGES, Space};
+use crate::page_cache::PageFormat;
+
+/// Over three groups: no page is given twice, none that a crash may need, none that holds bits or a superblock.
+#[test]
+fn space_gives_what_nobody_needs() {
+    let (mut space, mut random) = (Space::new(), Random(7));
+    let mut used: BTreeSet<u64> = BTreeSet::new();
+    let mut waiting: BTreeSet<u64> = BTreeSet::new();
+    let mut bits = vec![Vec::new(); 6];
+    for transaction in 1..60 {
+        for _ in 0..4000 {
+            let any = used.range(random.below(space.end())..).next().copied();
+            match (random.below(5), any) {
+                (0, Some(page)) => {
+                    used.remove(&page);
+                    space.release(page);
+                }
+                (1, Some(page)) => {
+                    used.remove(&page);
+                    waiting.insert(page);
+                    space.release_later(page);
+                }
+                _ => {
+                    let page = space.allocate().expect("room");
+                    assert!(page % GROUP_PAGES >= 4, "page {page} is not for nodes");
+                    assert!(!waiting.contains(&page), "a crash needs page {page}");
+                    assert!(used.insert(page), "page {page} is in use");
+                }
+            }
+        }
+        let places: Vec<u8> = space.slots().collect();
+        for (place, mut bytes) in space.commit(transaction) {
+            let (group, slot) = (place / GROUP_PAGES, place % GROUP_PAGES - 2);
+            let counts = places.get(group as usize).copied();
+            assert_ne!(counts, Some(slot as u8), "the bits that count are kept");
+            format(transaction).seal(place, &mut bytes);
+            bits[(group * 2 + slot) as usize] = bytes;
+        }
+        waiting.clear();
+    }
+    assert!(space.end() > 2 * GROUP_PAGES, "three groups");
+    assert!(space.end() < 2 * used.len() as u64, "pages are used again");
+    let slots: Vec<u8> = space.slots().collect();
+    let loaded = Space::load(&slots, space.end(), space.cursor(), |place| {
+        let at = place / GROUP_PAGES * 2 + place % GROUP_PAGES - 2;
+        let bytes = bits[at as usize].clone();
+        format(100).check(place, &bytes).map(|()| bytes)
+    });
+    let loaded = loaded.expect("what was written");
+    for page in (0..space.end()).filter(|page| page % GROUP_PAGES >= 4) {
+        assert_eq!(loaded.is_used(page), used.contains(&page), "page {page}");
+    }
+}
+
+fn format(transaction_max: u64) -> CbtFormat {
+    CbtFormat { transaction_max }
+}

@@ -1,0 +1,69 @@
+//! Transactions of a number of writes (report §3.6.3): data and metadata are committed after that many, besides at every
+//! flush. A batch that crosses the border is named in parts.
+
+use super::faults::{Fault, is_on};
+use super::write::{HashKey, Target};
+use super::{Dmdedup, Pbn};
+use crate::Result;
+
+/// How long transactions are, and how far the one that is under way has come.
+#[derive(Default)]
+pub(super) struct Transactions {
+    /// Writes after which a transaction ends; `None`: it ends at a flush alone.
+    writes_max: Option<u64>,
+    writes: u64,
+}
+
+impl Dmdedup {
+    /// Commits after this many writes and discards of chunks; with 0 at flushes alone.
+    #[must_use]
+    pub fn committing_every(mut self, writes: u64) -> Self {
+        self.transactions.writes_max = (writes > 0).then_some(writes);
+        self
+    }
+
+    /// Names what a batch wrote, in as many transactions as it takes.
+    pub(super) fn publish_all(
+        &mut self,
+        mut chunks: &[(u64, Target)],
+        mut new_blocks: &[(Pbn, Option<HashKey>)],
+    ) -> Result<()> {
+        while !chunks.is_empty() {
+            let (now, later) = chunks.split_at(self.room_in_transaction(chunks.len()));
+            let is_new = |(_, target): &&(u64, Target)| target.is_new();
+            let (blocks, rest) = new_blocks.split_at(now.iter().filter(is_new).count());
+            self.publish(now, blocks)?;
+            self.add_to_transaction(now.len())?;
+            (chunks, new_blocks) = (later, rest);
+        }
+        Ok(())
+    }
+
+    /// Counts writes, and ends the transaction where it is as long as it may be.
+    pub(super) fn add_to_transaction(&mut self, writes: usize) -> Result<()> {
+        let transactions = &mut self.transactions;
+        transactions.writes += writes as u64;
+        match transactions.writes_max {
+            Some(max) if transactions.writes >= max => self.end_transaction(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Data, then metadata.
+    pub(super) fn end_transaction(&mut self) -> Result<()> {
+        if !is_on(Fault::NoSyncBeforeFlush) {
+            self.shared.data.sync()?;
+        }
+        self.shared.wait_for_readers();
+        self.shared.backend()?.flush()?;
+        self.transactions.writes = 0;
+        Ok(())
+    }
+
+    /// How many of `chunks` writes the transaction takes: one at least.
+    fn room_in_transaction(&self, chunks: usize) -> usize {
+        let Transactions { writes_max, writes } = self.transactions;
+        let room = writes_max.map_or(u64::MAX, |max| max.saturating_sub(writes).max(1));
+        chunks.min(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+}
