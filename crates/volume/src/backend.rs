@@ -112,9 +112,9 @@ pub struct StoreId(pub u32);
 /// A key of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key<'a> {
-    /// Of a linear store.
+    /// Key of a linear store.
     Linear(u64),
-    /// Of a sparse one, as many bytes as it was created with.
+    /// Key of a sparse one, as many bytes as it was created with.
     Sparse(&'a [u8]),
 }
 
@@ -141,7 +141,7 @@ pub enum Durability {
 pub struct BackendStats {
     /// Blocks of the data device.
     pub blocks: u64,
-    /// Of these, the ones that can be allocated now.
+    /// Blocks that can be allocated now.
     pub blocks_free: u64,
     /// Those that were freed, and can be allocated after a flush.
     pub blocks_waiting: u64,

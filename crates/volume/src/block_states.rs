@@ -23,7 +23,7 @@ pub(crate) struct BlockStates {
     waiting: HashSet<u64>,
 }
 
-/// What a look at neighbouring counts found.
+/// Result of a look at neighbouring counts.
 pub(crate) enum Scan {
     /// A block that is free.
     Free(u64),
@@ -32,7 +32,7 @@ pub(crate) enum Scan {
 }
 
 impl BlockStates {
-    /// Of `blocks` blocks `used` have a count; the search for a free one begins at `cursor`.
+    /// States where `used` of `blocks` blocks have a count; the search for a free one begins at `cursor`.
     pub fn new(blocks: u64, used: u64, cursor: u64) -> Self {
         Self {
             blocks,

@@ -100,6 +100,50 @@ const ENCRYPTIONS: [(&str, &str); 2] = [
     ("none", "For disks that are encrypted already"),
 ];
 
+const BACKENDS: [(&str, &str); 5] = [
+    (
+        "log",
+        "One log with a journal of its own: survives any crash, a flush is one sync (the default)",
+    ),
+    (
+        "inram",
+        "Dmdedup report, 2015: in RAM; a crash loses what was written since the last save or detach",
+    ),
+    (
+        "inram-saved",
+        "As inram, saved at each flush, which takes time",
+    ),
+    (
+        "dtb",
+        "Dmdedup report, 2015: a hash table on disk behind a cache; after a crash all is lost",
+    ),
+    (
+        "cbt",
+        "Dmdedup report, 2015: copy-on-write B-trees in transactions; survives any crash",
+    ),
+];
+
+/// Parser of `--backend` of block devices.
+pub fn backends() -> WithKnobs {
+    WithKnobs {
+        names: parser(&BACKENDS),
+        knobs_of: onefold_volume::depot::backends::knobs_of,
+    }
+}
+
+/// Returns a line of help for each parameter of a backend of block devices, with its default.
+pub fn backend_knobs_help() -> String {
+    let mut help = String::from("Parameters of backends, as NAME:key=value,…\n");
+    for (name, _) in BACKENDS {
+        add_knobs(
+            &mut help,
+            name,
+            onefold_volume::depot::backends::knobs_of(name),
+        );
+    }
+    help
+}
+
 /// Parser of `--chunker`.
 pub fn chunkers() -> WithKnobs {
     WithKnobs {
@@ -129,12 +173,16 @@ pub fn knobs_help() -> String {
     let chunkers = CHUNKERS.map(|(name, _)| (name, onefold_chunk::knobs_of(name)));
     let indexes = INDEXES.map(|(name, _)| (name, knobs_of_index(name)));
     for (name, knobs) in chunkers.into_iter().chain(indexes) {
-        for knob in knobs {
-            let shown = format!("{name}:{}={}", knob.key, knob.default);
-            help += &format!("  {shown}\n          {}; {}\n", knob.about, knob.values);
-        }
+        add_knobs(&mut help, name, knobs);
     }
     help
+}
+
+fn add_knobs(help: &mut String, name: &str, knobs: &[Knob]) {
+    for knob in knobs {
+        let shown = format!("{name}:{}={}", knob.key, knob.default);
+        *help += &format!("  {shown}\n          {}; {}\n", knob.about, knob.values);
+    }
 }
 
 /// Parser of one of some names, or of `NAME:key=value,…` with parameters that the name has.
@@ -206,6 +254,10 @@ mod tests {
         );
         let indexes = KINDS.iter().map(|kind| kind.name);
         assert_eq!(shown(&INDEXES), sorted(indexes.chain(["ram"])));
+        for (name, _) in BACKENDS {
+            let kind = onefold_volume::depot::config::EngineKind::by_name(name);
+            assert_eq!(kind.expect("one").name(), name);
+        }
         for (name, _) in ENCRYPTIONS {
             assert_eq!(Encryption::by_name(name).expect("one").name(), name);
         }

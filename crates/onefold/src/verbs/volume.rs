@@ -41,7 +41,7 @@ pub enum What {
     Check(check::Args),
     /// Collect garbage: blocks that no volume needs any more
     Collect(ask::DepotArgs),
-    /// Save metadata that is in RAM alone (backend inram)
+    /// Save metadata that is in RAM alone (backends inram and dtb)
     Save(ask::DepotArgs),
     Dump(dump::Args),
     Delete(delete::Args),

@@ -5,7 +5,7 @@
 //! frame header[24] page:u64 transaction:u64 kind:u8 level:u8 count:u16 key_bytes:u8 0[3] body[4040] crc64:u64
 //! ```
 //!
-//! So a lost or misplaced write is damage, and so is a page that is newer than the superblock that leads to it.
+//! Thus a lost or misplaced write is damage, and so is a page that is newer than the superblock that leads to it.
 
 use onefold_io::frame::{self, FrameKind};
 
@@ -36,7 +36,7 @@ pub(super) const BODY_BYTES: usize = BODY_END - BODY_AT;
 /// No tree is higher: with two entries a node, more keys than there are.
 pub(super) const LEVEL_MAX: u8 = 48;
 
-/// What a page holds.
+/// Kind of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PageKind {
     /// Entries of a tree.
@@ -57,7 +57,7 @@ impl PageKind {
     }
 }
 
-/// What a page says about itself, besides number and transaction.
+/// Header fields of a page besides number and transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageHead {
     pub kind: PageKind,

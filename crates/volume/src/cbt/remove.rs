@@ -71,7 +71,7 @@ impl Tree {
         let mut raw = bytes[page::BODY_AT..].to_vec();
         raw.truncate(page::count(bytes) * (bound.len() + 8));
         if level > 1 && !raw.is_empty() {
-            // It was the first key of its node, which means nothing there.
+            // The first key of a node means nothing there; behind others it has to be the bound.
             raw[..bound.len()].copy_from_slice(&bound);
         }
         node::append(pager.change(into)?, &raw);

@@ -22,7 +22,7 @@ const RESERVED: u64 = 4;
 /// Bits of a group lie here, in pages from its beginning, or one further.
 const BITS_AT: u64 = 2;
 const WORDS: usize = GROUP_PAGES as usize / 64;
-/// So many fit in a superblock: 2.6 TB of metadata.
+/// Groups that fit in a superblock: 2.6 TB of metadata.
 pub(super) const GROUPS_MAX: usize = 22_000;
 /// Pages are added at the end while fewer than one in this many is free.
 const FREE_SHARE_MIN: u64 = 8;

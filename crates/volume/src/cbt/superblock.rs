@@ -22,13 +22,13 @@ pub const CBT_SUPERBLOCK: FrameKind = FrameKind {
 pub(super) const STORES_MAX: usize = 12;
 const PAGES_MAX: u64 = GROUP_PAGES * GROUPS_MAX as u64;
 
-/// What a superblock says.
+/// Content of a superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Superblock {
     pub transaction: u64,
     /// Blocks of the data device.
     pub blocks: u64,
-    /// Of these, the ones with a count above 0.
+    /// Blocks with a count above 0.
     pub used: u64,
     /// Where the search for a free block goes on.
     pub block_cursor: u64,

@@ -1,3 +1,5 @@
+//! Tests of the space for pages.
+
 use std::collections::BTreeSet;
 
 use onefold_io::Random;

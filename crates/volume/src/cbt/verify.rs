@@ -38,7 +38,7 @@ impl Seen {
 }
 
 impl Cbt {
-    /// What is amiss with the pages.
+    /// Everything that is amiss with the pages.
     ///
     /// # Errors
     /// The device failed. Damage is no error.

@@ -39,10 +39,10 @@ const TEMPORARY: &str = "config.new";
 const LOCK: &str = "lock";
 const UNSAVED: &str = "unsaved";
 
-/// What a new depot is to be like.
+/// Options of a new depot.
 #[derive(Clone)]
 pub struct CreateOptions {
-    /// What stands behind the front.
+    /// Engine behind the front.
     pub engine: EngineKind,
     /// Parameters of its backend.
     pub parameters: Parameters,
@@ -105,7 +105,7 @@ pub struct Head {
 /// An open depot. Dropped without [`close`](Depot::close), it is as if the program had died.
 pub struct Depot {
     folder: Arc<dyn Dir>,
-    config: Config,
+    config: Box<Config>,
     front: Front,
     lost_unsaved: bool,
     _lock: Box<dyn LockGuard>,
@@ -197,7 +197,7 @@ impl Depot {
         Ok(Self {
             front: Front::new(engine, config.chunk_bytes, config.hash_key, options.front),
             folder,
-            config,
+            config: Box::new(config),
             lost_unsaved,
             _lock: lock,
         })

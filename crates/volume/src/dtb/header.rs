@@ -17,7 +17,7 @@ pub const DTB: FrameKind = FrameKind {
 
 /// The frame is no longer: devices write as many bytes whole or not at all.
 const HEADER_BYTES_MAX: usize = 512;
-/// So many stores fit for sure.
+/// Stores that fit for sure.
 const STORES_MAX: u64 = 12;
 
 const CLEAN: u8 = 1;
@@ -32,7 +32,7 @@ pub(super) enum Mark {
     Open,
 }
 
-/// What the header page says.
+/// Content of the header page.
 pub(super) struct Header {
     pub mark: Mark,
     pub blocks: u64,

@@ -26,7 +26,7 @@ const DIRTY_PERCENT_MAX: usize = 75;
 /// Pages that are written together.
 const WRITES_AT_ONCE: usize = 256;
 
-/// What is done with a page on its way from and to the device.
+/// Checks and checksums of pages on their way from and to the device.
 pub(crate) trait PageFormat {
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged): these bytes are not what was written there.

@@ -1,3 +1,5 @@
+//! Tests of the page cache, against maps of the standard library.
+
 use std::collections::BTreeMap;
 
 use onefold_io::{MemDisk, Random};

@@ -219,7 +219,7 @@ fn the_file_and_the_cache_stay_small() {
     assert!(stats.page_reads > 1000, "it does not fit in the cache");
 }
 
-/// What the metadata device is asked for, in trees of the heights that the report has: hashes 4, LBNs 3.
+/// Counts of what the metadata device is asked for, in trees of the heights that the report has: hashes 4, LBNs 3.
 struct Cost {
     tables: Tables<Cbt>,
     counters: Arc<Counters>,

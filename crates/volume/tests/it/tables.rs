@@ -1,4 +1,4 @@
-//! What tests of `dtb` and `cbt` share: a backend beside a twin, and random changes of both.
+//! Shared by tests of `dtb` and `cbt`: a backend beside a twin, and random changes of both.
 
 use std::collections::BTreeMap;
 

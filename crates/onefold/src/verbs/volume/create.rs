@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, FileDir};
 use onefold_store::{Entropy, Error as StoreError};
-use onefold_volume::depot::CreateOptions;
-use onefold_volume::depot::config::EngineKind;
+use onefold_volume::depot::config::{Backend, EngineKind};
+use onefold_volume::depot::{CreateOptions, backends};
 use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::json;
 
 use super::source::naming;
+use crate::cli::names;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::human;
@@ -18,6 +19,7 @@ use crate::out::Out;
 
 /// Make a depot: a folder in which volumes share every chunk
 #[derive(clap::Args, Debug)]
+#[command(after_long_help = names::backend_knobs_help())]
 pub struct Args {
     /// Folder of the depot, made where it is missing
     #[arg(value_name = "DEPOT")]
@@ -43,10 +45,8 @@ pub struct Args {
     #[arg(long, requires = "data")]
     pub overwrite: bool,
 
-    /// Engine that keeps the data and its metadata: log survives any crash; inram and inram-saved are the report's
-    /// engine with all metadata in RAM. inram loses what was written since the last save or detach when the machine
-    /// fails; inram-saved saves at each flush, which takes time
-    #[arg(long, value_name = "NAME", default_value = "log")]
+    /// Engine that keeps the data and its metadata; dtb and cbt have parameters, as in cbt:cache=64M,transaction=1000
+    #[arg(long, value_name = "NAME", default_value = "log", value_parser = names::backends())]
     pub backend: String,
 
     /// RAM that `attach` will be given: a depot that needs more is not made
@@ -67,8 +67,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         .data
         .as_ref()
         .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    let (engine, parameters) = backends::parse(&args.backend)?;
     let options = CreateOptions {
-        engine: EngineKind::by_name(&args.backend)?,
+        engine,
+        parameters,
         chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
         volume: args.volume.clone(),
         capacity_bytes: args.capacity,
@@ -96,10 +98,14 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         human::bytes(config.volume_bytes),
         human::bytes(config.capacity_bytes)
     ))?;
-    if args.backend == "inram" {
-        out.warn(
+    match config.engine {
+        EngineKind::Dmdedup(Backend::InRam) => out.warn(
             "inram keeps its metadata in RAM: after a power cut or a kill, the volume is as it was at the last save or detach",
-        );
+        ),
+        EngineKind::Dmdedup(Backend::Dtb) => out.warn(
+            "dtb keeps nothing that survives a crash: after a power cut or a kill while the volume is written to, all data in it is lost",
+        ),
+        _ => {}
     }
     Ok(Exit::Ok)
 }
