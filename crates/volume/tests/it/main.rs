@@ -4,6 +4,7 @@ mod cbt;
 mod check;
 mod cleaning;
 mod crash;
+mod damage_matrix;
 mod depot;
 mod device;
 mod dtb;
