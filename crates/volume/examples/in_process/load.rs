@@ -142,6 +142,11 @@ impl Volume {
         found.map(|(_, count)| *count)
     }
 
+    /// Bytes that data may take.
+    pub fn usable_bytes(&self) -> u64 {
+        self.depot.space().usable() * CHUNK
+    }
+
     /// One line of the depot's statistics.
     pub fn told(&self) -> String {
         let Ok(stats) = self.depot.stats() else {

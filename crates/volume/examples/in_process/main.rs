@@ -170,7 +170,12 @@ fn fresh(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
 
 /// Overwrites all of a volume three times at random, in a depot that it fills to 85 %, and goes on.
 fn overwritten(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
-    let mut volume = Volume::create(path, mib * MIB, mib * MIB * 100 / 85, seed)?;
+    // What a depot cannot use, above all the reserve, comes on top.
+    let wanted = mib * MIB * 100 / 85;
+    let trial = Volume::create(path, mib * MIB, wanted, seed)?;
+    let unusable = wanted.saturating_sub(trial.usable_bytes());
+    trial.delete()?;
+    let mut volume = Volume::create(path, mib * MIB, wanted + unusable, seed)?;
     volume.write(mib, MIB, true, false)?;
     for n in 1..=3 {
         let count = mib * MIB / CHUNK;

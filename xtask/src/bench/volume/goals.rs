@@ -228,7 +228,7 @@ fn print(rates: &mut Rates) -> Result<(), String> {
     Ok(())
 }
 
-/// The depot counts of unique and duplicate writes: fio's contents are unique where they should be.
+/// The depot's counts of unique and duplicate writes: fio's contents are unique where they should be.
 fn writes(program: &Path, depot: &Path) -> Result<String, String> {
     let mut command = Command::new(program);
     let output = command
