@@ -46,7 +46,7 @@ pub struct Copier<'a> {
     known: HashMap<Fingerprint, (ChunkRef, u64)>,
     /// Number of the destination's session.
     session: u64,
-    /// The same of leaves.
+    /// Copied leaves, by their fingerprints in the source.
     leaves: HashMap<Fingerprint, ChunkRef>,
     /// The destination's snapshots by those that they were copied from.
     ids: HashMap<[u8; 32], RootId>,
@@ -70,7 +70,8 @@ pub struct CopyStats {
 }
 
 impl<'a> Copier<'a> {
-    /// One that knows what was copied before. Snapshots of the destination that cannot be read are given to `damaged`.
+    /// Makes a copier that knows what was copied before. Snapshots of the destination that cannot be read are given to
+    /// `damaged`.
     ///
     /// # Errors
     /// The destination's snapshots cannot be listed; those of [`Repository::session`].

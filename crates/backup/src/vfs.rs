@@ -212,7 +212,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// How many snapshots are shown.
+    /// Returns the number of snapshots that are shown.
     pub fn snapshots(&self) -> usize {
         let known = self.known.lock();
         known.listed.iter().filter(|id| known.is_shown(id)).count()

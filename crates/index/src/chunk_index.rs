@@ -102,8 +102,8 @@ pub trait ChunkIndex: Send + Sync {
         Ok(())
     }
 
-    /// How often other processes were seen to delete the index and begin a new one since `open`. Entries inserted
-    /// before that are lost, or their order has changed.
+    /// Returns how often other processes were seen to delete the index and begin a new one since `open`. Entries
+    /// inserted before that are lost, or their order has changed.
     fn times_begun_anew(&self) -> u64 {
         0
     }

@@ -32,7 +32,7 @@ impl std::fmt::Debug for IndexKind {
 /// Number of openers that an index may have at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Openers {
-    /// One opener: a second gets [`Error::Held`](crate::Error::Held).
+    /// A single opener: a second gets [`Error::Held`](crate::Error::Held).
     One,
     /// Any number of processes.
     Many,

@@ -25,7 +25,7 @@ use crate::mounted::Options;
 const FIXED_TTL: Duration = Duration::from_secs(24 * 3600);
 /// And for so long which snapshots there are.
 const SHELF_TTL: Duration = Duration::from_secs(1);
-/// Whoever asks which snapshots there are may be told what was so a moment ago.
+/// Age of the list of snapshots at which it is read again, when somebody asks for it.
 const REFRESH_AFTER: Duration = Duration::from_secs(1);
 /// After a store gave no answer, it is asked again no sooner.
 const FAILED_REFRESH_AFTER: Duration = Duration::from_secs(30);

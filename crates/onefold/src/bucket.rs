@@ -15,7 +15,8 @@ use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::{alone, signal};
 
-/// For tests: after so many milliseconds without a sign of life others count as dead. Never a matter of safety.
+/// Variable for tests: milliseconds without a sign of life after which other processes count as dead. Never a matter of
+/// safety.
 const STALE_ENV: &str = "ONEFOLD_TEST_STALE_MS";
 /// While it waits to ask the store again, the program looks so often whether it is to end, in milliseconds.
 const LOOK_MS: u64 = 100;

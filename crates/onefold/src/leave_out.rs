@@ -22,7 +22,7 @@ pub struct LeaveOut {
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --exclude, but case does not matter
     #[arg(long, value_name = "PATTERN")]
     pub iexclude: Vec<OsString>,
 
@@ -30,7 +30,7 @@ pub struct LeaveOut {
     #[arg(long, value_name = "FILE")]
     pub exclude_file: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --exclude-file, but case does not matter
     #[arg(long, value_name = "FILE")]
     pub iexclude_file: Vec<OsString>,
 

@@ -27,7 +27,7 @@ static RAISED: AtomicBool = AtomicBool::new(false);
 /// Whether a signal has asked for the progress.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
-/// How many keep requests to a store going although a signal has come.
+/// Number of threads that keep requests to a store going although a signal has come.
 static REQUESTERS: AtomicUsize = AtomicUsize::new(0);
 /// Process that signals are passed on to; 0 for none. The lock is held while one is sent, so that it cannot reach
 /// another process that has the number by then.

@@ -38,9 +38,9 @@ pub enum Site {
 /// How the place of a replica lies to that of its repository.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// They have nothing to do with each other.
+    /// The two places have nothing to do with each other.
     Apart,
-    /// They are one place.
+    /// The two are one place.
     Same,
     /// The replica would lie in the repository.
     Inside,
@@ -61,7 +61,7 @@ impl Site {
         }
     }
 
-    /// As messages name it.
+    /// Shows the place as messages name it.
     pub fn display(&self) -> String {
         match self {
             Self::Folder(folder) => folder.display().to_string(),
@@ -182,7 +182,7 @@ impl Site {
     }
 }
 
-/// By the path below a place.
+/// Returns the relation of two places, by the path below the first.
 fn relation(below: Option<&Path>) -> Relation {
     match below {
         None => Relation::Apart,

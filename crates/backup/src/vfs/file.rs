@@ -42,7 +42,7 @@ struct ReadPosition {
     read_to: u64,
     /// How far chunks were asked for ahead.
     asked_to: u64,
-    /// How much is asked for ahead; 0 where reads are in no order.
+    /// Bytes that are read ahead; 0 where reads are in no order.
     ahead_bytes: u64,
 }
 

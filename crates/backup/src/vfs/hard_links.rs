@@ -20,7 +20,7 @@ struct KnownFile {
     device: u64,
     inode: u64,
     position: Position,
-    /// How often somebody was told the number.
+    /// Times that somebody was told the number.
     times: u64,
 }
 

@@ -78,7 +78,7 @@ pub struct Recent<K, V> {
 }
 
 impl<K: Hash + Eq + Copy, V> Recent<K, V> {
-    /// An empty one, for values of so many bytes in all.
+    /// Makes an empty cache, for values of `bytes_max` bytes in all.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             values: HashMap::new(),

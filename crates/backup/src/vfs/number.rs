@@ -44,7 +44,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// As one number, in order.
+    /// Returns the position as a number, in order.
     pub fn code(self) -> u64 {
         u64::from(self.leaf) << ENTRY_BITS | u64::from(self.entry)
     }
@@ -68,7 +68,7 @@ impl Number {
         Self::Linked(snapshot, Fingerprint::of(&name).prefix() & REST_MAX)
     }
 
-    /// As programs see it.
+    /// Returns the number as programs see it.
     pub fn encode(self) -> u64 {
         let of = |kind: u64, snapshot: u32, rest: u64| {
             kind << KIND_SHIFT | u64::from(snapshot) << REST_BITS | rest

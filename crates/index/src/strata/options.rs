@@ -168,7 +168,7 @@ impl Plan {
     }
 }
 
-/// How often `own` can be doubled without exceeding `whole`.
+/// Returns how often `own` can be doubled without exceeding `whole`.
 fn smaller(own: u64, whole: u64) -> u64 {
     u64::from((whole / own.max(1)).max(1).ilog2())
 }

@@ -21,10 +21,10 @@ use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
 
-/// How often a manifest is read again because a file that it named was gone: each time, another opener has committed in
-/// between.
+/// Most times that a manifest is read again because a file that it named was gone: each time, another opener has
+/// committed in between.
 const REREADS: usize = 100;
-/// How often one and the same file may be gone: a folder on another machine may show an old manifest for a while.
+/// Most times that one and the same file may be gone: a folder on another machine may show an old manifest for a while.
 const SAME_REREADS: usize = 5;
 const SAME_PAUSE: Duration = Duration::from_millis(10);
 

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Default, Debug)]
 pub struct Typed(Vec<String>);
 
-/// One of several options for the same thing.
+/// A value that was given by an option or a variable, one of several for the same purpose.
 pub struct GivenValue<T> {
     /// The option's id; empty where there is a variable only.
     pub id: &'static str,

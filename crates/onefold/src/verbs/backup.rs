@@ -47,11 +47,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub files_from: Vec<OsString>,
 
-    /// The same, taken as they are: no globs, no comments
+    /// Like --files-from, but names are taken as they are: no globs, no comments
     #[arg(long, value_name = "FILE")]
     pub files_from_verbatim: Vec<OsString>,
 
-    /// The same, separated by zero bytes
+    /// Like --files-from, but names are taken as they are and separated by zero bytes
     #[arg(long, value_name = "FILE")]
     pub files_from_raw: Vec<OsString>,
 

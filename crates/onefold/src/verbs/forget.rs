@@ -69,43 +69,43 @@ pub struct Args {
 #[command(next_help_heading = "Rules")]
 #[group(id = "keep", multiple = true)]
 pub struct Keep {
-    /// The last N; here and below, N may be "unlimited"
+    /// Keep the newest N snapshots; here and below, N may be "unlimited"
     #[arg(short = 'l', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_last: Option<Count>,
-    /// The last of each of the last N hours that have one
+    /// Keep the newest snapshot of each of the last N hours that have one
     #[arg(short = 'H', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_hourly: Option<Count>,
-    /// The last of each of the last N days that have one
+    /// Keep the newest snapshot of each of the last N days that have one
     #[arg(short = 'd', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_daily: Option<Count>,
-    /// The last of each of the last N weeks that have one
+    /// Keep the newest snapshot of each of the last N weeks that have one
     #[arg(short = 'w', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_weekly: Option<Count>,
-    /// The last of each of the last N months that have one
+    /// Keep the newest snapshot of each of the last N months that have one
     #[arg(short = 'm', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_monthly: Option<Count>,
-    /// The last of each of the last N years that have one
+    /// Keep the newest snapshot of each of the last N years that have one
     #[arg(short = 'y', long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub keep_yearly: Option<Count>,
-    /// All that are at most so much older than the newest, such as 1y5m7d2h
+    /// Keep all snapshots that are at most this much older than the newest, such as 1y5m7d2h
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within: Option<Span>,
-    /// One an hour within the span
+    /// Keep one snapshot an hour within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_hourly: Option<Span>,
-    /// One a day within the span
+    /// Keep one snapshot a day within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_daily: Option<Span>,
-    /// One a week within the span
+    /// Keep one snapshot a week within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_weekly: Option<Span>,
-    /// One a month within the span
+    /// Keep one snapshot a month within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_monthly: Option<Span>,
-    /// One a year within the span
+    /// Keep one snapshot a year within the span
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     pub keep_within_yearly: Option<Span>,
-    /// All with all of these tags (repeatable; '' for those without tags)
+    /// Keep all snapshots with all of these tags (repeatable; '' for those without tags)
     #[arg(long, value_name = "TAG[,TAG…]")]
     pub keep_tag: Vec<String>,
 }
@@ -147,7 +147,7 @@ impl Keep {
     }
 }
 
-/// One series, newest first, and why each snapshot is kept: one without a reason is dropped.
+/// A series, newest snapshot first, with the reasons to keep each: one without a reason is dropped.
 struct Judged {
     series: Vec<Brief>,
     reasons: Vec<Vec<String>>,

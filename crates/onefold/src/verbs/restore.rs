@@ -40,19 +40,19 @@ pub struct Args {
     #[arg(short, long, value_name = "FOLDER")]
     pub target: OsString,
 
-    /// Only what matches (repeatable): a name or glob, or a path with a leading /, which begins at PATH
+    /// Paths to restore, and no others (repeatable): a name or glob, or a path with a leading /, which begins at PATH
     #[arg(short, long, value_name = "PATTERN")]
     pub include: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --include, but case does not matter
     #[arg(long, value_name = "PATTERN")]
     pub iinclude: Vec<OsString>,
 
-    /// Such patterns from a file, one a line (repeatable)
+    /// File of patterns for --include, one a line (repeatable)
     #[arg(long, value_name = "FILE")]
     pub include_file: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --include-file, but case does not matter
     #[arg(long, value_name = "FILE")]
     pub iinclude_file: Vec<OsString>,
 
@@ -60,15 +60,15 @@ pub struct Args {
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --exclude, but case does not matter
     #[arg(long, value_name = "PATTERN")]
     pub iexclude: Vec<OsString>,
 
-    /// Such patterns from a file, one a line (repeatable)
+    /// File of patterns for --exclude, one a line (repeatable)
     #[arg(long, value_name = "FILE")]
     pub exclude_file: Vec<OsString>,
 
-    /// The same, case does not matter
+    /// Like --exclude-file, but case does not matter
     #[arg(long, value_name = "FILE")]
     pub iexclude_file: Vec<OsString>,
 

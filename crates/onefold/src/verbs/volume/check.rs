@@ -51,7 +51,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     })
 }
 
-/// One line for each thing that is amiss.
+/// Prints a line for each fault that was found.
 fn tell(found: &Value, out: &Out) -> Result<()> {
     for finding in found["findings"].as_array().into_iter().flatten() {
         let text = |name: &str| finding[name].as_str().unwrap_or_default();

@@ -110,7 +110,7 @@ impl SpaceWatch {
         }
     }
 
-    /// One line in the file `log` of the depot: the process may have nobody who reads its standard error.
+    /// Adds a line to the file `log` of the depot: the process may have nobody who reads its standard error.
     fn log(&self, line: &str) -> std::io::Result<()> {
         let path = self.depot.join("log");
         if std::fs::metadata(&path).is_ok_and(|found| found.len() > LOG_BYTES_MAX) {

@@ -106,7 +106,8 @@ fn check(report: &CheckReport, chunk_bytes: u64) -> Value {
     })
 }
 
-/// From request to answer: half of all requests, and 99 in 100, take no longer, within a factor of two.
+/// Returns the latency from request to answer: half of all requests, and 99 in 100, take no longer, within a factor of
+/// two.
 fn latency(histogram: &Histogram) -> Value {
     let micros = |share| histogram.quantile(share) / 1000;
     json!({"count": histogram.count(), "p50": micros(0.5), "p99": micros(0.99)})
