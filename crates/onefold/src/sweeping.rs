@@ -199,6 +199,12 @@ pub fn print(report: &SweepReport, dry_run: bool, out: &Out) -> Result<()> {
             many(report.pending_containers, "container")
         ))?;
     }
+    if report.graced_containers > 0 {
+        out.say(format_args!(
+            "left       {} to a prune after their grace (--grace)",
+            many(report.graced_containers, "container")
+        ))?;
+    }
     Ok(())
 }
 
@@ -224,6 +230,7 @@ fn as_json(report: &SweepReport, dry_run: bool) -> Value {
         "deleted_containers": report.deleted_containers,
         "freed_bytes": report.freed_bytes,
         "pending_containers": report.pending_containers,
+        "graced_containers": report.graced_containers,
         // restic's words, as far as they have a meaning here.
         "bytes": {
             "used": report.stored_bytes.saturating_sub(unused),

@@ -138,6 +138,8 @@ impl Answer {
             // All that would be in it would seem to be lost.
             (404, "NoSuchBucket") => Failure::NoBucket,
             (404, "NoSuchKey") => Failure::Missing,
+            // versitygw says this of a user.
+            (404, "XAdminUserNotFound") => Failure::Forbidden,
             (404, "") if self.is_of_head => Failure::Missing,
             (404, _) => Failure::NoPlace,
             (409, "BucketAlreadyExists" | "OperationAborted" | "ConditionalRequestConflict") => {
@@ -248,6 +250,7 @@ mod tests {
     fn what_a_person_can_mend_is_told_apart() {
         for (status, code, trouble) in [
             (403, "InvalidAccessKeyId", Some(Trouble::Refused)),
+            (404, "XAdminUserNotFound", Some(Trouble::Refused)),
             (404, "NoSuchBucket", Some(Trouble::NoBucket)),
             (503, "SlowDown", None),
         ] {

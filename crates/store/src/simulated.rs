@@ -90,9 +90,10 @@ impl SimStore {
         self.world.lock().settle();
     }
 
-    /// Lets time pass, by every process's clock.
+    /// Lets time pass, by the store's clock and every process's.
     pub fn advance_ms(&self, ms: u64) {
         self.clock_ms.fetch_add(ms, Ordering::Relaxed);
+        self.world.lock().now_ms += ms;
     }
 
     /// A copy of what is stored, with no fault and no process: what would be there if all ended now.

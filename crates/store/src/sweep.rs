@@ -123,6 +123,7 @@ impl Repository {
         let lock = self.shared.place.registry.lock(Lock::Sweep)?;
         let session = self.session_in_the_place_of_the_dead(kind)?;
         let mut sweep = Sweep::begin(self, roots, session.reader()?, Some(&*lock))?;
+        sweep.grace_s = options.grace_s.unwrap_or(sweep.grace_s);
         let marks = || Marks::new(&*self.shared.place.own);
         let verdict = sweep.judge(&marks, options, observer)?;
         let (copied, written) = sweep.compact(&session, &verdict.compact, observer)?;
@@ -180,6 +181,10 @@ pub(crate) struct Sweep<'a> {
     protocol: protocol::Sweep<Sorted<ContainerId>, Sorted<RootId>, Sorted<ListId>>,
     /// The lists that earlier sweeps left.
     lists: Vec<List>,
+    /// How long a list waits before anything on it is deleted, in seconds.
+    grace_s: u64,
+    /// Lists that wait still.
+    graced: HashSet<ListId>,
     marked: HashSet<RootId>,
     /// The sweep's lock; a dry run takes none.
     lock: Option<&'a dyn Held>,
@@ -210,6 +215,8 @@ impl<'a> Sweep<'a> {
             reader,
             protocol,
             lists,
+            grace_s: shared.place.ways.grace_s,
+            graced: HashSet::new(),
             marked: HashSet::new(),
             lock,
             report: SweepReport::default(),

@@ -51,6 +51,11 @@ pub struct How {
     /// Wait at most so long for backups and restores that still run; what they may need is left to the next prune
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub wait: u64,
+
+    /// Delete nothing that a prune of the last so long has condemned, by the store's clock; what is new waits for a later
+    /// prune. Default: 24h on object storage, else 0s
+    #[arg(long, value_name = "DURATION", value_parser = human::parse_duration)]
+    pub grace: Option<Duration>,
 }
 
 fn unused(text: &str) -> Result<Unused, String> {
@@ -70,6 +75,7 @@ impl How {
             unused_max: self.max_unused,
             rewrite_smaller_than: self.repack_smaller_than,
             rewrite_bytes_max: self.max_repack_size,
+            grace_s: self.grace.map(|grace| grace.as_secs()),
         }
     }
 }

@@ -83,7 +83,13 @@ fn every_step_of_a_repositorys_life_works_in_a_bucket() {
     for (id, source, was) in &stored {
         assert!(other.restored(id, source) == *was, "{id}");
     }
-    other.run(&["forget", &stored[0].0, "--prune"]).ends(0);
+    let pruned = other.run(&["forget", &stored[0].0, "--prune"]).ends(0);
+    assert!(pruned.out.contains("after their grace"), "{}", pruned.out);
+    let pruned = other
+        .run(&["prune", "--grace", "0s", "--json"])
+        .ends(0)
+        .last();
+    assert!(pruned["deleted_containers"].as_u64() > Some(0), "{pruned}");
     other.run(&["tag", "--add", "kept", &stored[1].0]).ends(0);
     let checked = one.run(&["check", "--read-data"]).ends(0);
     assert!(checked.out.contains("no damage"), "{}", checked.out);
@@ -208,13 +214,14 @@ fn two_machines_and_a_prune_that_are_killed_lose_nothing() {
         let backups = [0, 1].map(|at| start(&machines[at], &["backup", "source", "--json"]));
         // Some of what was acknowledged is forgotten, and counts no more.
         let forgotten: Vec<_> = acknowledged.keys().take(1).cloned().collect();
-        let mut args = vec!["forget", "--prune", "--retry-lock", "10s"];
+        let hasty = ["--grace", "0s", "--retry-lock", "10s"];
+        let mut args = [&["forget", "--prune"][..], &hasty].concat();
         match acknowledged.len() > 3 {
             true => {
                 acknowledged.remove(&forgotten[0]);
                 args.push(&forgotten[0]);
             }
-            false => args = vec!["prune", "--retry-lock", "10s"],
+            false => args = [&["prune"][..], &hasty].concat(),
         }
         let prune = start(&machines[(round % 2) as usize], &args);
         let mut running = [Some(prune), None, None];

@@ -128,6 +128,13 @@ impl ObjectStore for SimStore {
         self.all_below(prefix)
     }
 
+    fn ages(&self, prefix: &str) -> Result<Vec<(String, Option<u64>)>> {
+        let all = self.all_below(prefix)?.into_iter();
+        let world = self.world.lock();
+        let age_s = |name: &String| Some((world.now_ms - world.put_ms.get(name)?) / 1000);
+        Ok(all.map(|(name, _)| (name.clone(), age_s(&name))).collect())
+    }
+
     fn delete(&self, name: &str) -> Result<()> {
         self.change(name, Change::Delete(name.into()))
     }

@@ -40,6 +40,10 @@ pub(super) enum Outcome {
 
 pub(super) struct World {
     pub objects: BTreeMap<String, Vec<u8>>,
+    /// When each object was put, by the store's clock.
+    pub put_ms: BTreeMap<String, u64>,
+    /// The store's clock.
+    pub now_ms: u64,
     pub folders: BTreeSet<String>,
     /// Bytes and version of each.
     pub registers: BTreeMap<String, (Vec<u8>, u64)>,
@@ -57,6 +61,8 @@ impl World {
     pub fn new(seed: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
+            put_ms: BTreeMap::new(),
+            now_ms: 0,
             folders: BTreeSet::new(),
             registers: BTreeMap::new(),
             versions: 0,
@@ -72,6 +78,8 @@ impl World {
     pub fn image(&self, seed: u64) -> Self {
         Self {
             objects: self.objects.clone(),
+            put_ms: self.put_ms.clone(),
+            now_ms: self.now_ms,
             folders: self.folders.clone(),
             registers: self.registers.clone(),
             versions: self.versions,
@@ -175,6 +183,7 @@ impl World {
                     return Outcome::Refused;
                 }
                 self.objects.insert(name.clone(), bytes.clone());
+                self.put_ms.insert(name.clone(), self.now_ms);
             }
             Change::Delete(name) => drop(self.objects.remove(name)),
             Change::Write {

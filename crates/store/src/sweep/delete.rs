@@ -9,7 +9,7 @@ use onefold_index::ContainerId;
 
 use super::judge::{is_proved, search_unresolved};
 use super::{Progress, Sweep, SweepObserver};
-use crate::condemned::ListId;
+use crate::condemned::{CONDEMNED_FOLDER, ListId};
 use crate::marker::Marker;
 use crate::marks::Marks;
 use crate::protocol::{Names, Sorted, SweepStep, Verdict};
@@ -54,6 +54,7 @@ impl Sweep<'_> {
             self.put_list(&session)?;
         }
         self.confirm(&session)?;
+        self.find_graced()?;
         let waiting = self.protocol.condemned().as_slice().len() + self.inherited().len();
         if !self.wait(&session, observer)? {
             self.protocol.gave_up_waiting();
@@ -85,6 +86,32 @@ impl Sweep<'_> {
         self.lists.push((ListId::Sweep(number), condemned));
         self.protocol.list_put();
         Ok(())
+    }
+
+    /// Finds the lists that are too young for anything on them to be deleted, by the store's clock.
+    fn find_graced(&mut self) -> Result<()> {
+        if self.grace_s == 0 {
+            return Ok(());
+        }
+        let ages = self.repository.shared.objects.ages(CONDEMNED_FOLDER)?;
+        for (list, _) in &self.lists {
+            let age_s = ages.iter().find(|(object, _)| *object == list.object());
+            let age_s = age_s.and_then(|(_, age_s)| *age_s);
+            // A list whose age nobody knows waits for ever.
+            if age_s < Some(self.grace_s) {
+                self.graced.insert(*list);
+            }
+        }
+        let graced = self.graced_containers();
+        self.report.graced_containers = graced.len() as u64;
+        Ok(())
+    }
+
+    /// The containers on lists that wait still.
+    fn graced_containers(&self) -> HashSet<ContainerId> {
+        let lists = self.lists.iter();
+        let graced = lists.filter(|(list, _)| self.graced.contains(list));
+        graced.flat_map(|(_, ids)| ids.iter().copied()).collect()
     }
 
     /// A sweep that takes this session for dead removes its pin, then reads the lists: with the pin still there, it will
@@ -166,6 +193,7 @@ impl Sweep<'_> {
         if list.is_empty() {
             return session.finish();
         }
+        self.grace_s = 0;
         self.protocol.roots_locked();
         let all = self.list_roots(observer)?;
         self.marked.extend(all.listed.into_iter().chain(all.held));
@@ -242,7 +270,9 @@ impl Sweep<'_> {
 
     /// Whether the session has read all lists of which this sweep deletes something.
     fn is_known_to(&self, session: &Living) -> bool {
-        let mut lists = self.lists.iter().map(|(list, _)| list.registered());
+        let lists = self.lists.iter().map(|(list, _)| list);
+        let deleted_from = lists.filter(|list| !self.graced.contains(list));
+        let mut lists = deleted_from.map(|list| list.registered());
         lists.all(|list| list.is_some_and(|list| session.seen.contains(&list)))
     }
 
@@ -299,6 +329,8 @@ impl Sweep<'_> {
             needed.insert(marks.id);
             Ok(())
         })?;
+        // They stay condemned, too, and the next sweep has nothing of them to rescue.
+        needed.extend(self.graced_containers());
         self.protocol.new_marked(match proved {
             true => needed.into_iter().collect::<Vec<_>>().into(),
             false => condemned,

@@ -17,6 +17,9 @@ pub struct SweepOptions {
     pub rewrite_smaller_than: u64,
     /// Most bytes of containers that are rewritten.
     pub rewrite_bytes_max: Option<u64>,
+    /// How long a list of the condemned waits before anything on it is deleted, in seconds by the store's clock; `None`
+    /// is what the place has by default.
+    pub grace_s: Option<u64>,
 }
 
 /// Limit of bytes that may be left unused.
@@ -48,6 +51,7 @@ impl Default for SweepOptions {
             unused_max: None,
             rewrite_smaller_than: 0,
             rewrite_bytes_max: None,
+            grace_s: None,
         }
     }
 }
@@ -105,6 +109,8 @@ pub struct SweepReport {
     pub freed_bytes: u64,
     /// Condemned containers that were left to a later sweep, because sessions were running.
     pub pending_containers: u64,
+    /// Condemned containers that a later sweep deletes, once their grace is over.
+    pub graced_containers: u64,
 }
 
 impl SweepReport {
@@ -140,6 +146,7 @@ impl SweepReport {
             deleted_containers: self.deleted_containers + more.deleted_containers,
             freed_bytes: self.freed_bytes + more.freed_bytes,
             pending_containers: more.pending_containers,
+            graced_containers: more.graced_containers,
         };
     }
 }

@@ -9,7 +9,7 @@ use onefold_store::objects::ObjectStore;
 use onefold_store::simulated::SimStore;
 use onefold_store::{
     CONTAINER_FOLDER, ContainerId, Encryption, Entropy, InitOptions, OpenOptions, Place,
-    Repository, SessionKind, SweepOptions, Ways, WriteStats,
+    Repository, SessionKind, SweepOptions, SweepReport, Ways, WriteStats,
 };
 
 use crate::fixture::{Hasty, Lists, assert_sound, back_up, chunks, decode_root, put_root};
@@ -252,4 +252,46 @@ fn many_small_catalogs_become_one_when_a_sweep_deletes() {
     let all = parts.concat();
     assert_eq!(second.back_up(&all).new_chunks, 0);
     assert_sound(&second.repository, &roots, &"after catalogs were merged");
+}
+
+/// Sweeps with an hour of grace.
+fn sweep_with_grace(machine: &Machine) -> SweepReport {
+    let options = SweepOptions {
+        grace_s: Some(3600),
+        ..SweepOptions::default()
+    };
+    let swept = machine.repository.sweep(&Lists, &options, &mut Hasty);
+    swept.unwrap()
+}
+
+#[test]
+fn nothing_is_deleted_before_its_grace_is_over_and_no_backup_is_waited_for() {
+    let store = made();
+    let first = Machine::new(&store, 1);
+    let (root, _) = back_up(&first.repository, &chunks(1, CHUNKS)).unwrap();
+    let (kept, _) = back_up(&first.repository, &chunks(2, 400)).unwrap();
+    let stored = containers(&store).len();
+    let running = first.repository.session(SessionKind::Backup).unwrap();
+    let second = Machine::new(&store, 2);
+    let lock = second.repository.lock_roots().unwrap();
+    lock.replace(None, &[], &[root]).unwrap();
+    drop(lock);
+    for _ in 0..2 {
+        let report = sweep_with_grace(&second);
+        assert!(report.graced_containers > 0, "{report:?}");
+        let left = (report.deleted_containers, report.pending_containers);
+        assert_eq!(left, (0, 0));
+    }
+    assert_eq!(containers(&store).len(), stored);
+    running.finish().unwrap();
+    store.advance_ms(3_601_000);
+    let report = sweep_with_grace(&second);
+    assert!(report.deleted_containers > 0, "{report:?}");
+    assert_eq!(report.graced_containers, 0);
+    assert!(containers(&store).len() < stored);
+    assert_sound(
+        &second.repository,
+        &[(kept, chunks(2, 400))],
+        &"after the grace",
+    );
 }
