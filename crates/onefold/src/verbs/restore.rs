@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub iinclude_file: Vec<OsString>,
 
-    /// Not what matches (repeatable)
+    /// Paths not to restore (repeatable)
     #[arg(short, long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
 
