@@ -6,8 +6,8 @@
 //!
 //! A way goes from the wanted slot to the other slot of the key in it, and on. It ends in an empty slot, or returns to
 //! a slot that it has passed; for the two slots of a new key, at most one way must end. With one key a slot and two
-//! slots a key this begins to fail where half of the slots are taken. Measured over a thousand tables of 2048 slots,
-//! the fill at the first failure is 0.50 in the mean (a test prints it).
+//! slots a key this begins to fail where half of the slots are taken. Measured over 200 tables of 2048 slots, the fill
+//! at the first failure is 0.54 in the mean (a test prints it).
 
 use onefold_chunk::Fingerprint;
 
