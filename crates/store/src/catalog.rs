@@ -84,7 +84,7 @@ impl Entry {
         }
     }
 
-    /// What an index is told of the container by this entry alone.
+    /// Returns the locations that an index learns of the container by this entry alone.
     pub(crate) fn locations(&self) -> Vec<(Fingerprint, Location)> {
         let container = self.container;
         let hooks = self.hooks.iter();

@@ -21,7 +21,7 @@ struct State {
     order: Vec<ContainerId>,
     /// Places in `order`, in order of name.
     by_name: Vec<u32>,
-    /// Of each place, whether it has been learned.
+    /// Whether each container has been learned, by its place.
     is_learned: Vec<bool>,
 }
 

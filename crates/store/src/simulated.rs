@@ -21,7 +21,7 @@ use crate::place::{Place, Ways};
 use crate::registry::lease::LeaseRegistry;
 use world::World;
 
-/// What is read of a container's end at once, in bytes.
+/// Bytes of a container's end that are read at once.
 const TAIL_BYTES: usize = 4 << 10;
 
 /// Faults, each as a number of requests in 10,000.

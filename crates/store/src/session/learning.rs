@@ -1,5 +1,5 @@
-//! What a session looks up, and how its index learns the rest of containers of which it has only the hooks; and what the
-//! session tells other machines in its turn.
+//! Lookups of a session: its index has only the hooks of some containers, and learns the rest of these when it meets a
+//! hook. The session tells other machines of its own containers in its turn.
 //!
 //! Always holds: nothing is referred to because of a hook before the container's own table was read.
 
@@ -28,7 +28,7 @@ impl SessionState {
             if !self.learn(&met)? {
                 return Ok(());
             }
-            // What was learned may lead to others whose hooks these keys are not.
+            // The learned chunks may lead to further containers, whose hooks are not among these keys.
             self.shared.look_up(keys, found)?;
         }
     }

@@ -142,7 +142,7 @@ fn what_is_in_no_catalog_or_a_damaged_one_is_read_from_descriptors() {
     let second = Machine::new(&store, 2);
     assert_eq!(second.back_up(&data).new_chunks, 0);
     assert_eq!(second.known(), (stored, 0));
-    // It has told of them in a catalog of its own.
+    // The second machine has told of its containers in a catalog of its own.
     let third = Machine::new(&store, 3);
     third.back_up(&chunks(3, 10));
     assert_eq!(third.known().1, stored);
