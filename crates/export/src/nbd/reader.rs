@@ -10,7 +10,6 @@ use super::connection::{Connection, broken};
 use super::memory::Permit;
 use super::reply::{Form, Reply};
 use super::request::{self, Header, Plan};
-use super::stream::Deadline;
 use super::wire::flag;
 
 /// Bytes that are received at once. A longer payload goes to its own memory directly.
@@ -158,7 +157,7 @@ impl Reader {
             if !may_wait {
                 return Ok(None);
             }
-            let deadline = (self.start < self.end).then(|| Deadline::of(0));
+            let deadline = (self.start < self.end).then(|| connection.stream.deadline(0));
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             match connection
@@ -181,7 +180,7 @@ impl Reader {
         let there = buffer.len().min(self.end - self.start);
         buffer[..there].copy_from_slice(&self.input[self.start..self.start + there]);
         self.start += there;
-        let deadline = Deadline::of(buffer.len() as u64);
+        let deadline = connection.stream.deadline(buffer.len() as u64);
         let mut rest = &mut buffer[there..];
         while !rest.is_empty() {
             match connection.stream.receive(rest, Some(deadline))? {
@@ -194,7 +193,7 @@ impl Reader {
 
     fn skip(&mut self, connection: &Connection, bytes: u64) -> io::Result<()> {
         let mut left = bytes;
-        let deadline = Deadline::of(bytes.min(u64::from(u32::MAX)));
+        let deadline = connection.stream.deadline(bytes.min(u64::from(u32::MAX)));
         loop {
             let there = left.min((self.end - self.start) as u64);
             self.start += there as usize;

@@ -12,7 +12,7 @@ use super::connection::Connection;
 use super::exports::Exports;
 use super::handshake::{Agreement, Handshake, Step, TlsPolicy};
 use super::memory::Memory;
-use super::stream::{Deadline, Socket, Stream};
+use super::stream::{Socket, Stream};
 use crate::listen::Listener;
 
 /// What a server may use.
@@ -24,6 +24,8 @@ pub struct Limits {
     pub request_bytes_max: usize,
     /// Threads of one connection.
     pub threads: usize,
+    /// Time that a client may be silent in the middle of a message, or take no replies, before it is cut off.
+    pub stall_max: Duration,
 }
 
 impl Default for Limits {
@@ -32,6 +34,7 @@ impl Default for Limits {
             connections_max: 128,
             request_bytes_max: 256 << 20,
             threads: 2,
+            stall_max: Duration::from_secs(120),
         }
     }
 }
@@ -123,6 +126,7 @@ impl Server {
     fn attend(&self, number: u64, stream: Arc<Stream>) {
         match self.negotiate(&stream) {
             Ok(Some((agreement, input))) => {
+                stream.allow_stalls(self.limits.stall_max);
                 let (memory, threads) = (self.memory.clone(), self.limits.threads.max(1));
                 Connection::serve(stream, agreement, memory, &input, threads);
             }
@@ -135,7 +139,7 @@ impl Server {
     }
 
     fn negotiate(&self, stream: &Stream) -> std::io::Result<Option<(Agreement, Vec<u8>)>> {
-        let deadline = Deadline::of(HANDSHAKE_BYTES);
+        let deadline = stream.deadline(HANDSHAKE_BYTES);
         let policy = if self.tls.is_some() {
             TlsPolicy::Required
         } else {

@@ -5,15 +5,17 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
-/// A client that is silent in the middle of a message, or takes no replies, has so long before it is cut off …
+/// Time that a client which is silent in the middle of a message, or takes no replies, has before it is cut off, until
+/// [`Stream::allow_stalls`] gives it more.
 const STALL_MAX: Duration = Duration::from_secs(30);
-/// … and a second more for each of these bytes that it sends or takes.
+/// A client has a second more for each of these bytes that it sends or takes.
 const BYTES_A_SECOND_MIN: u64 = 64 << 10;
 /// So often a thread that waits looks at the clock.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -25,9 +27,9 @@ const TLS_PIECE_BYTES: usize = 256 << 10;
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// From now on.
-    pub fn of(bytes: u64) -> Self {
-        Self(Instant::now() + STALL_MAX + Duration::from_secs(bytes / BYTES_A_SECOND_MIN))
+    /// The time until which this many bytes may stall for `longest`.
+    fn of(bytes: u64, longest: Duration) -> Self {
+        Self(Instant::now() + longest + Duration::from_secs(bytes / BYTES_A_SECOND_MIN))
     }
 
     fn check(self) -> io::Result<()> {
@@ -112,6 +114,7 @@ fn is_timeout(error: &io::Error) -> bool {
 pub struct Stream {
     socket: Socket,
     tls: OnceLock<Tls>,
+    stall_max_ms: AtomicU64,
 }
 
 struct Tls {
@@ -133,8 +136,23 @@ impl Stream {
     /// The socket refuses to be set up.
     pub fn new(socket: Socket) -> io::Result<Self> {
         socket.prepare()?;
-        let tls = OnceLock::new();
-        Ok(Self { socket, tls })
+        Ok(Self {
+            socket,
+            tls: OnceLock::new(),
+            stall_max_ms: AtomicU64::new(STALL_MAX.as_millis() as u64),
+        })
+    }
+
+    /// From now on the client may stall for `longest`.
+    pub fn allow_stalls(&self, longest: Duration) {
+        let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        self.stall_max_ms.store(longest, Ordering::Relaxed);
+    }
+
+    /// The time by which this many bytes must have come or gone.
+    pub fn deadline(&self, bytes: u64) -> Deadline {
+        let stall_max_ms = self.stall_max_ms.load(Ordering::Relaxed);
+        Deadline::of(bytes, Duration::from_millis(stall_max_ms))
     }
 
     /// Goes through the TLS handshake, as the server.
@@ -251,7 +269,7 @@ impl Stream {
                 Err(e) if is_timeout(&e) => {
                     let left = || parts.iter().map(|part| part.len() as u64).sum();
                     deadline
-                        .get_or_insert_with(|| Deadline::of(left()))
+                        .get_or_insert_with(|| self.deadline(left()))
                         .check()?;
                 }
                 Err(e) => return Err(e),

@@ -137,3 +137,29 @@ fn there_are_only_so_many_clients() {
     assert!(third.is_none(), "a third one is turned away");
     assert_eq!(ann.read(0, 1).len() + bob.read(0, 1).len(), 2);
 }
+
+/// A client that goes away in the middle of a request, without a word, is cut off; so is one whose host stands still for
+/// longer than is allowed. Others do not notice.
+#[test]
+fn a_client_that_stops_in_the_middle_is_cut_off() {
+    let disk = Arc::new(onefold_io::MemDisk::default());
+    onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
+    let device = Arc::new(RawDevice::new(disk, "disk").expect("a device"));
+    let limits = onefold_export::nbd::Limits {
+        connections_max: 3,
+        stall_max: std::time::Duration::ZERO,
+        ..Default::default()
+    };
+    let rig = Rig::limited(device, limits);
+    let (mut silent, mut gone, mut other) = (rig.client(), rig.client(), rig.client());
+    assert_eq!(other.write(0, &[7; 4096], 0), 0);
+    // Half of a request's head; all of it and a part of its bytes.
+    silent.send(&[0x25, 0x60, 0x95, 0x13, 0, 0]);
+    gone.request(1, 0, 1, 0, 65_536);
+    gone.send(&[9; 4096]);
+    assert!(silent.is_cut() && gone.is_cut());
+    assert_eq!(other.read(0, 4096), [7; 4096], "half a write is none");
+    drop((silent, gone));
+    let mut late = rig.client();
+    assert_eq!(late.read(0, 4096), [7; 4096]);
+}

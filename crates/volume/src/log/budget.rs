@@ -6,7 +6,7 @@
 //! | part | share |
 //! |---|---|
 //! | hash index | 3/4 |
-//! | memtables | 1/32, and about as much for the recent runs that they become |
+//! | memtables | 1/32, and up to twice as much for the recent runs that they become |
 //! | relocations | 1/64 |
 //! | zones | 65 bytes each |
 //! | bits of a mark | 2 MiB at most |
@@ -100,7 +100,7 @@ fn ballast_bytes(layout: &Layout) -> u64 {
 
 /// RAM of what is no cache.
 fn fixed_bytes(layout: &Layout, memtable_entries: u64, relocations: u64) -> u64 {
-    let recent = RECENT_EXTENT_BYTES * (MergeSizes::DEPOT.recent_max as u64 + 1);
+    let recent = RECENT_EXTENT_BYTES * (2 * MergeSizes::DEPOT.recent_max as u64 + 1);
     memtable_entries * (ENTRY_RAM_BYTES as u64 + recent)
         + relocations * RELOCATION_BYTES
         + u64::from(layout.zones) * ZONE_BYTES

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use onefold_io::{Dir, create_anew, remove_if_there};
 
@@ -147,23 +148,26 @@ impl LogEngine {
         })
     }
 
-    /// Makes runs of all memtables, and merges runs where that is due.
+    /// Makes runs of all memtables, and has runs merged where that is due.
     fn write_memtables(&mut self) -> Result<()> {
+        self.install_merged(false)?;
         let heads: Vec<HeadId> = self.shared.maps.read().keys().copied().collect();
         for head in heads {
+            self.limit_recent(head)?;
             let (memtable, levels) = {
                 let maps = self.shared.maps.read();
                 let map = &maps[&head];
                 (Arc::clone(&map.memtable), Arc::clone(&map.levels))
             };
             if memtable.len() > 0 {
-                let added = self.merging(|merger| merger.add(&levels, &memtable))?;
+                let added = self.merging_now(|merger| merger.push(&levels, &memtable))?;
                 let mut maps = self.shared.maps.write();
                 let map = maps.get_mut(&head).expect("heads are never removed");
                 map.levels = Arc::new(added);
                 map.memtable = Arc::new(Memtable::new(self.shared.layout.chunk_pages));
             }
         }
+        self.start_merging();
         Ok(())
     }
 
@@ -180,10 +184,11 @@ impl LogEngine {
 
     /// Rewrites all maps, so that they name no zone that was freed; then relocations can go.
     pub(super) fn rewrite_maps(&mut self) -> Result<()> {
+        self.install_merged(true)?;
         let heads: Vec<HeadId> = self.shared.maps.read().keys().copied().collect();
         for head in heads {
             let levels = Arc::clone(&self.shared.maps.read()[&head].levels);
-            let merged = self.merging(|merger| merger.merge_all(&levels))?;
+            let merged = self.merging_now(|merger| merger.merge_all(&levels))?;
             let mut maps = self.shared.maps.write();
             let map = maps.get_mut(&head).expect("heads are never removed");
             map.levels = Arc::new(merged);
@@ -191,21 +196,31 @@ impl LogEngine {
         Ok(())
     }
 
-    fn merging<T>(&mut self, act: impl FnOnce(&mut Merger<'_>) -> Result<T>) -> Result<T> {
+    /// Merges while the caller waits.
+    pub(super) fn merging_now<T>(
+        &mut self,
+        act: impl FnOnce(&mut Merger<'_>) -> Result<T>,
+    ) -> Result<T> {
         let shared = Arc::clone(&self.shared);
         let mut merger = Merger {
             folder: &self.map_folder,
             sizes: self.sizes.merges,
             relocate: &|extent, visit| shared.zones.read().relocate(extent, visit),
+            stop: &AtomicBool::new(false),
             overwritten: 0,
             discarded: 0,
         };
         let done = act(&mut merger)?;
         let (overwritten, discarded) = (merger.overwritten, merger.discarded);
+        self.note_merged(overwritten, discarded);
+        Ok(done)
+    }
+
+    /// Notes what a merge found hidden.
+    pub(super) fn note_merged(&mut self, overwritten: u64, discarded: u64) {
         self.totals.overwritten += overwritten;
         self.totals.discarded += discarded;
         self.totals.hidden = self.totals.hidden.saturating_sub(overwritten + discarded);
-        Ok(done)
     }
 
     /// Writes what the manifest is to name, the manifest, and removes what it names no more.

@@ -109,10 +109,18 @@ impl LogEngine {
     /// Looks for garbage, and condemns the zones that have the most.
     fn make_plan(&mut self) -> Result<()> {
         self.plan = Plan::default();
+        // A merge may have named zones that were freed since: the mark must see its result.
+        if !faults::is_on(Fault::MarkBeforeMergeIsInstalled) {
+            let installed = self.install_merged(true);
+            self.fail(installed)?;
+        }
         let relocations = self.shared.zones.read().relocations.len();
         if relocations >= self.sizes.relocations_max {
-            let rewritten = self.rewrite_maps();
-            self.fail(rewritten)?;
+            match self.rewrite_maps() {
+                // The steps of this plan need more of them: it is made when there is room.
+                Err(error @ Error::NoSpace { .. }) => return Err(error),
+                rewritten => self.fail(rewritten)?,
+            }
         }
         if !faults::is_on(Fault::NoCheckpointBeforeMark) {
             self.checkpoint()?;

@@ -15,6 +15,8 @@ pub enum Fault {
     NoSyncBeforeFreeing,
     /// Ids that were given before a crash are given again.
     IdsGivenAgain,
+    /// A mark does not see what a merge that goes on names.
+    MarkBeforeMergeIsInstalled,
     /// Relocations to zones that are cleaned later are not led on.
     RelocationsNotLedOn,
 }

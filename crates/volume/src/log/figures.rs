@@ -37,6 +37,9 @@ pub(super) struct Totals {
     pub index_failures: u64,
     pub pages_copied: u64,
     pub zones_freed: u64,
+    pub merges: u64,
+    /// Merges that the writer waited for.
+    pub merges_waited_for: u64,
     /// Victims that cleaning left alone because a page of theirs is damaged.
     pub zones_damaged: u64,
     /// Chunks whose mapping changed since cleaning last looked: an upper bound of new garbage.
@@ -181,6 +184,8 @@ impl LogEngine {
                 ("index failures", totals.index_failures),
                 ("pages copied", totals.pages_copied),
                 ("zones freed", totals.zones_freed),
+                ("merges", totals.merges),
+                ("merges waited for", totals.merges_waited_for),
                 ("zones ready", u64::from(self.shared.zones.read().ready())),
                 ("zones given back", self.host.zones_given_back),
                 ("damaged zones left alone", totals.zones_damaged),

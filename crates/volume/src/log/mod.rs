@@ -34,6 +34,7 @@ mod layout;
 mod manifest;
 mod map;
 mod mark;
+mod merging;
 mod part;
 mod reader;
 mod recover;
@@ -82,6 +83,8 @@ pub struct LogOptions {
     pub index: Box<dyn ChunkIndex>,
     /// How large its parts may become.
     pub sizes: LogSizes,
+    /// No threads: the same work gives the same I/O.
+    pub is_inline: bool,
 }
 
 impl LogEngine {
@@ -133,6 +136,7 @@ impl Engine for LogEngine {
     }
 
     fn close(mut self: Box<Self>) -> Result<()> {
+        self.merging.cancel();
         match self.checkpoint_if_changed() {
             // The journal has everything; the next opening reads more of it.
             Err(Error::NoSpace { .. }) => self.sync_log()?,

@@ -20,6 +20,7 @@ use super::map::folder::MapFolder;
 use super::map::levels::Levels;
 use super::map::page_cache::PageCache;
 use super::map::run_page::RunId;
+use super::merging::Merging;
 use super::relocations::Relocations;
 use super::room::HostRoom;
 use super::shared::{HeadMap, OpenGroup, Shared};
@@ -229,6 +230,7 @@ fn begin(
         sequence: found.sequence + 1,
         generation: found.generation,
         host,
+        merging: Merging::new(options.is_inline),
     });
     // Nobody knows yet what of it is garbage: worth a look when space is short.
     engine.totals.garbage_left = listed.len() as u64 * u64::from(layout.zone_pages);

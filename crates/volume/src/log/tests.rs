@@ -38,6 +38,7 @@ fn options(said: &EverSaid) -> LogOptions {
             ballast_bytes: 0,
             merges: MergeSizes::SMALL,
         },
+        is_inline: true,
     }
 }
 

@@ -14,6 +14,7 @@ use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
 use super::map::folder::MapFolder;
+use super::merging::Merging;
 use super::room::HostRoom;
 use super::shared::Shared;
 use super::sizes::LogSizes;
@@ -55,6 +56,7 @@ pub struct LogEngine {
     pub(super) totals: Totals,
     /// Room on the host's file systems.
     pub(super) host: HostRoom,
+    pub(super) merging: Merging,
     /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
     pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, u32>)>,
     /// Journal at which a checkpoint is tried again that found no room, in bytes.
@@ -103,6 +105,7 @@ pub(super) struct Beginning {
     pub sequence: u64,
     pub generation: u64,
     pub host: HostRoom,
+    pub merging: Merging,
 }
 
 impl LogEngine {
@@ -130,6 +133,7 @@ impl LogEngine {
             failed: None,
             totals: Totals::default(),
             host: beginning.host,
+            merging: beginning.merging,
             just_sealed: Vec::new(),
             checkpoint_again: 0,
         }

@@ -164,6 +164,7 @@ fn log_is_an_engine() {
                         base_over_middle: 4,
                     },
                 },
+                is_inline: false,
             };
             let (folder, disk) = (Arc::clone(&folder), Arc::clone(&disk));
             let opened = match std::mem::take(&mut is_new) {

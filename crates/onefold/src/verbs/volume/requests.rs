@@ -110,7 +110,7 @@ fn check(report: &CheckReport, chunk_bytes: u64) -> Value {
 /// two.
 fn latency(histogram: &Histogram) -> Value {
     let micros = |share| histogram.quantile(share) / 1000;
-    json!({"count": histogram.count(), "p50": micros(0.5), "p99": micros(0.99)})
+    json!({"count": histogram.count(), "p50": micros(0.5), "p99": micros(0.99), "max": micros(1.0)})
 }
 
 fn ratio(all: u64, different: u64) -> Value {

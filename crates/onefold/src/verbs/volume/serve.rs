@@ -63,6 +63,11 @@ pub struct Args {
     #[command(flatten)]
     pub when_filling: WhenFilling,
 
+    /// Time that a client may be silent in the middle of a request, or take no replies, before it is cut off: a pause of
+    /// the network that is longer is an I/O error of the client
+    #[arg(long, value_name = "TIME", value_parser = human::parse_duration, default_value = "2m")]
+    pub client_timeout: Duration,
+
     /// Clients at once
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub connections: u32,
@@ -107,6 +112,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let devices = source.devices();
     let limits = Limits {
         connections_max: args.connections as usize,
+        stall_max: args.client_timeout,
         ..Limits::default()
     };
     let server = Server::new(Exports::new(devices.clone()), tls, limits);

@@ -1,8 +1,8 @@
-//! The folder of run files: names, numbers, and which of them nobody needs any more.
+//! The folder of run files: names, numbers, which files are open, and which of them nobody needs any more.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use onefold_io::{Dir, Disk, create_anew, hex_number, remove_if_there};
 use parking_lot::Mutex;
@@ -14,14 +14,36 @@ use crate::log::layout::Layout;
 /// Its name in the depot's folder.
 pub const NAME: &str = "map";
 
-/// Run files by number.
+/// Files that are open at once: a map of a TiB has some 1,200, and a process may have 1,024. Tests have two.
+const OPEN_MAX: usize = if cfg!(test) { 2 } else { 64 };
+
+/// Run files by number. Copies are the same folder.
+#[derive(Clone)]
 pub struct MapFolder {
-    dir: Arc<dyn Dir>,
+    files: Arc<Files>,
     /// Sizes of zones and chunks: what a run says is checked against them.
     pub layout: Layout,
+}
+
+struct Files {
+    dir: Arc<dyn Dir>,
     next: AtomicU64,
-    /// Files that are there.
-    there: Mutex<BTreeSet<RunId>>,
+    /// Files that are there, and who holds them.
+    there: Mutex<BTreeMap<RunId, Weak<RunFile>>>,
+    open: Mutex<OpenFiles>,
+}
+
+/// The file of a run. It is not removed as long as somebody holds this.
+pub struct RunFile {
+    files: Arc<Files>,
+    id: RunId,
+}
+
+/// Files that were used last, open.
+#[derive(Default)]
+struct OpenFiles {
+    by_id: HashMap<RunId, (Arc<dyn Disk>, u64)>,
+    uses: u64,
 }
 
 impl MapFolder {
@@ -43,36 +65,40 @@ impl MapFolder {
                 remove_if_there(&*dir, &entry.name)?;
             }
         }
-        Ok(Self {
+        let files = Files {
             dir,
-            layout,
             next: AtomicU64::new(next),
-            there: Mutex::new(listed.clone()),
+            there: Mutex::new(listed.iter().map(|id| (*id, Weak::new())).collect()),
+            open: Mutex::default(),
+        };
+        Ok(Self {
+            files: Arc::new(files),
+            layout,
         })
     }
 
     /// The number after the last one that was given.
     pub fn next(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
+        self.files.next.load(Ordering::Relaxed)
     }
 
-    /// A new file.
+    /// A new file, open.
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create(&self) -> Result<(RunId, Arc<dyn Disk>)> {
-        let id = RunId(self.next.fetch_add(1, Ordering::Relaxed));
-        let disk = create_anew(&*self.dir, &file_name(id))?;
-        self.there.lock().insert(id);
-        Ok((id, disk))
+    pub fn create(&self) -> Result<(RunId, Arc<RunFile>, Arc<dyn Disk>)> {
+        let id = RunId(self.files.next.fetch_add(1, Ordering::Relaxed));
+        let file = self.file(id);
+        let disk = create_anew(&*self.files.dir, &file_name(id))?;
+        Ok((id, file, disk))
     }
 
-    /// A file that is there.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub fn disk(&self, id: RunId) -> Result<Arc<dyn Disk>> {
-        Ok(self.dir.open(&file_name(id))?)
+    /// A file, which is held from now on.
+    pub fn file(&self, id: RunId) -> Arc<RunFile> {
+        let files = Arc::clone(&self.files);
+        let file = Arc::new(RunFile { files, id });
+        self.files.there.lock().insert(id, Arc::downgrade(&file));
+        file
     }
 
     /// The names of all files made so far are durable when it returns.
@@ -80,20 +106,60 @@ impl MapFolder {
     /// # Errors
     /// The device failed.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.dir.sync()?)
+        Ok(self.files.dir.sync()?)
     }
 
-    /// Removes all files but these. Runs that readers still hold stay readable.
+    /// Removes all files but these and those that somebody holds, who may be a reader, or a merge that goes on.
     ///
     /// # Errors
     /// The folder cannot be changed.
     pub fn keep(&self, listed: &BTreeSet<RunId>) -> Result<()> {
-        let mut there = self.there.lock();
-        for id in there.difference(listed) {
-            remove_if_there(&*self.dir, &file_name(*id))?;
+        let mut there = self.files.there.lock();
+        let is_needed =
+            |id: &RunId, file: &Weak<RunFile>| listed.contains(id) || file.strong_count() > 0;
+        let needless = there.iter().filter(|(id, file)| !is_needed(id, file));
+        let needless: Vec<RunId> = needless.map(|(id, _)| *id).collect();
+        for id in needless {
+            self.files.open.lock().by_id.remove(&id);
+            remove_if_there(&*self.files.dir, &file_name(id))?;
+            there.remove(&id);
         }
-        there.retain(|id| listed.contains(id));
         Ok(())
+    }
+}
+
+impl RunFile {
+    /// The open file; opened where it is not among those that were used last.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn disk(&self) -> Result<Arc<dyn Disk>> {
+        if let Some(disk) = self.files.open.lock().get(self.id) {
+            return Ok(disk);
+        }
+        let disk = self.files.dir.open(&file_name(self.id))?;
+        self.files.open.lock().put(self.id, &disk);
+        Ok(disk)
+    }
+}
+
+impl OpenFiles {
+    fn get(&mut self, id: RunId) -> Option<Arc<dyn Disk>> {
+        self.uses += 1;
+        let (disk, used) = self.by_id.get_mut(&id)?;
+        *used = self.uses;
+        Some(Arc::clone(disk))
+    }
+
+    fn put(&mut self, id: RunId, disk: &Arc<dyn Disk>) {
+        if self.by_id.len() >= OPEN_MAX {
+            let oldest = self.by_id.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(id, _)| *id) {
+                self.by_id.remove(&oldest);
+            }
+        }
+        self.uses += 1;
+        self.by_id.insert(id, (Arc::clone(disk), self.uses));
     }
 }
 

@@ -73,6 +73,24 @@ impl Levels {
         }
     }
 
+    /// Whether there are more recent levels than a merge leaves.
+    pub fn is_merge_due(&self, recent_max: usize) -> bool {
+        self.recent.len() > recent_max
+    }
+
+    /// These levels in place of the ones that `merged` was made of, below those that came since: all recent ones but the
+    /// last `taken`.
+    #[must_use]
+    pub fn with_merged(&self, taken: usize, merged: &Self) -> Self {
+        let since = self.recent.len() - taken;
+        let recent = self.recent[..since].iter().chain(&merged.recent);
+        Self {
+            recent: recent.cloned().collect(),
+            middle: merged.middle.clone(),
+            base: merged.base.clone(),
+        }
+    }
+
     /// Every level, newest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Level> {
         self.recent.iter().chain([&self.middle, &self.base])

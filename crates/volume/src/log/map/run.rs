@@ -10,12 +10,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use onefold_io::PageBuffer;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
-use onefold_io::{Disk, PageBuffer};
 
 use super::extent::Extent;
-use super::folder::{MapFolder, file_name};
+use super::folder::{MapFolder, RunFile, file_name};
 use super::page_cache::PageCache;
 use super::run_page::{RunId, RunPage};
 use crate::Result;
@@ -63,7 +63,7 @@ pub struct Run {
     /// What a manifest says of it.
     pub listed: ListedRun,
     layout: Layout,
-    disk: Arc<dyn Disk>,
+    file: Arc<RunFile>,
     /// First LBN of each page.
     fences: Vec<u64>,
     /// All pages, where they are kept in RAM.
@@ -85,7 +85,8 @@ impl Run {
     /// # Errors
     /// The file is missing, or not what was written: [`Damaged`](crate::Error::Damaged).
     pub fn open(folder: &MapFolder, listed: ListedRun, pages: Pages) -> Result<Arc<Self>> {
-        let disk = folder.disk(listed.id)?;
+        let file = folder.file(listed.id);
+        let disk = file.disk()?;
         let (start, end) = (listed.bytes(), disk.len()?);
         let bytes_max = 64 + 8 * u64::from(listed.pages) + 64;
         if end < start || end - start > bytes_max {
@@ -95,7 +96,7 @@ impl Run {
         let mut footer = vec![0; (end - start) as usize];
         disk.read_at(&mut footer, start)?;
         let fences = decode_footer(&footer, &listed, &file_name(listed.id))?;
-        Self::new(folder, listed, disk, fences, pages)
+        Self::new(folder, listed, file, fences, pages)
     }
 
     /// A run whose file was written just now.
@@ -105,14 +106,14 @@ impl Run {
     pub fn new(
         folder: &MapFolder,
         listed: ListedRun,
-        disk: Arc<dyn Disk>,
+        file: Arc<RunFile>,
         fences: Vec<u64>,
         pages: Pages,
     ) -> Result<Arc<Self>> {
         let mut run = Self {
             listed,
             layout: folder.layout,
-            disk,
+            file,
             fences,
             pinned: Vec::new(),
         };
@@ -129,7 +130,8 @@ impl Run {
     /// The device failed, or a page is damaged.
     pub fn read_pages(&self, pages: Range<u32>) -> Result<Vec<RunPage>> {
         let mut bytes = PageBuffer::zeroed(pages.len() * PAGE_BYTES);
-        self.disk
+        self.file
+            .disk()?
             .read_at(&mut bytes, u64::from(pages.start) * PAGE_BYTES as u64)?;
         let name = file_name(self.listed.id);
         (pages.zip(bytes.chunks_exact(PAGE_BYTES)))
@@ -176,7 +178,7 @@ impl Run {
         cache.get(self.listed.id, no, || {
             let mut read = self.read_pages(no..no + 1);
             if read.is_err() {
-                self.disk.forget_cached();
+                self.file.disk()?.forget_cached();
                 read = self.read_pages(no..no + 1);
             }
             Ok(read?.remove(0))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_io::Disk;
 
 use super::extent::Extent;
-use super::folder::MapFolder;
+use super::folder::{MapFolder, RunFile};
 use super::run::{ListedRun, Pages, Run, encode_footer};
 use super::run_page::{PageBuilder, RunId};
 use crate::Result;
@@ -42,6 +42,7 @@ pub struct RunWriter<'a> {
 /// The run that is being written.
 struct OpenRun {
     id: RunId,
+    file: Arc<RunFile>,
     disk: Arc<dyn Disk>,
     builder: PageBuilder,
     /// Pages that are not written yet.
@@ -122,8 +123,8 @@ impl<'a> RunWriter<'a> {
             self.close_run()?;
         }
         if self.open.is_none() {
-            let (id, disk) = self.folder.create()?;
-            self.open = Some(OpenRun::new(id, disk, extent.lbn));
+            let (id, file, disk) = self.folder.create()?;
+            self.open = Some(OpenRun::new(id, file, disk, extent.lbn));
         }
         let run_bytes_max = self.cuts.run_bytes_max;
         let open = self.open.as_mut().expect("opened above");
@@ -167,16 +168,17 @@ impl<'a> RunWriter<'a> {
             .extend_from_slice(&encode_footer(&listed, &open.fences));
         open.write_out()?;
         open.disk.sync()?;
-        let run = Run::new(self.folder, listed, open.disk, open.fences, self.cuts.pages)?;
+        let run = Run::new(self.folder, listed, open.file, open.fences, self.cuts.pages)?;
         self.runs.push(run);
         Ok(())
     }
 }
 
 impl OpenRun {
-    fn new(id: RunId, disk: Arc<dyn Disk>, first: u64) -> Self {
+    fn new(id: RunId, file: Arc<RunFile>, disk: Arc<dyn Disk>, first: u64) -> Self {
         Self {
             id,
+            file,
             disk,
             builder: PageBuilder::default(),
             buffer: Vec::new(),

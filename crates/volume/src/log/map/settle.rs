@@ -12,6 +12,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cursor::Cursor;
 use super::extent::Extent;
@@ -21,7 +22,7 @@ use super::memtable::Memtable;
 use super::merge::Merge;
 use super::run::{Pages, Run};
 use super::run_writer::{Cuts, RunWriter};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Sizes that decide when levels are merged.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,8 @@ pub struct Merger<'a> {
     pub sizes: MergeSizes,
     /// Where chunks lie now.
     pub relocate: Relocate<'a>,
+    /// Whether the merge is not wanted any more.
+    pub stop: &'a AtomicBool,
     /// Mapped LBNs that were found below a mapped one.
     pub overwritten: u64,
     /// Mapped LBNs that were found below a hole.
@@ -81,19 +84,16 @@ enum Holes {
 }
 
 impl<'a> Merger<'a> {
-    /// Levels with the memtable as the newest one, merged where that is due.
+    /// Levels with the memtable as the newest one.
     ///
     /// # Errors
     /// The device failed, or is full. The old levels stay as they are.
-    pub fn add(&mut self, levels: &Levels, memtable: &Memtable) -> Result<Levels> {
+    pub fn push(&mut self, levels: &Levels, memtable: &Memtable) -> Result<Levels> {
         let mut levels = levels.clone();
         if memtable.len() > 0 {
             let mut writer = self.writer(Vec::new(), Pages::Pinned);
             memtable.iter().try_for_each(|extent| writer.push(extent))?;
             levels.recent.insert(0, writer.finish()?);
-        }
-        if levels.recent.len() > self.sizes.recent_max {
-            self.settle(&mut levels)?;
         }
         Ok(levels)
     }
@@ -101,7 +101,7 @@ impl<'a> Merger<'a> {
     /// Merges everything into the base, so that nothing names a zone that was freed.
     ///
     /// # Errors
-    /// As of [`add`](Self::add).
+    /// As of [`push`](Self::push).
     pub fn merge_all(&mut self, levels: &Levels) -> Result<Levels> {
         let all: Vec<&[Arc<Run>]> = levels.newest_first().map(Vec::as_slice).collect();
         Ok(Levels {
@@ -110,16 +110,21 @@ impl<'a> Merger<'a> {
         })
     }
 
-    fn settle(&mut self, levels: &mut Levels) -> Result<()> {
+    /// Merges recent levels into the older ones, and those where that is due.
+    ///
+    /// # Errors
+    /// As of [`push`](Self::push).
+    pub fn settle(&mut self, levels: &Levels) -> Result<Levels> {
+        let mut levels = levels.clone();
         let below = || levels.middle.iter().chain(&levels.base);
         let bytes: u64 = below().map(|run| run.listed.bytes()).sum();
         let extents: u64 = below().map(|run| run.listed.extents).sum();
         if bytes <= self.sizes.run_bytes_max && extents <= self.sizes.run_extents_max {
-            *levels = self.merge_all(levels)?;
-            return Ok(());
+            return self.merge_all(&levels);
         }
-        self.recent_to_middle(levels)?;
-        self.middle_to_base(levels)
+        self.recent_to_middle(&mut levels)?;
+        self.middle_to_base(&mut levels)?;
+        Ok(levels)
     }
 
     fn recent_to_middle(&mut self, levels: &mut Levels) -> Result<()> {
@@ -169,6 +174,9 @@ impl<'a> Merger<'a> {
         let mut merge = Merge::new(cursors, 0..u64::MAX, chunk_pages)?;
         let mut writer = self.writer(borders, Pages::Cached);
         while let Some(extent) = merge.next()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Error::Closing);
+            }
             if extent.target.is_some() || holes == Holes::Kept {
                 (self.relocate)(extent, &mut |extent| writer.push(extent))?;
             }

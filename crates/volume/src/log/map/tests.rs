@@ -61,11 +61,15 @@ impl Trial {
             folder: &self.folder,
             sizes: MergeSizes::SMALL,
             relocate: &|extent, visit| visit(extent),
+            stop: &std::sync::atomic::AtomicBool::new(false),
             overwritten: 0,
             discarded: 0,
         };
         let mapped = self.levels.mapped() + self.memtable.mapped();
-        let mut levels = merger.add(&self.levels, &self.memtable).expect("RAM");
+        let mut levels = merger.push(&self.levels, &self.memtable).expect("RAM");
+        if levels.is_merge_due(merger.sizes.recent_max) {
+            levels = merger.settle(&levels).expect("RAM");
+        }
         if merge_all {
             levels = merger.merge_all(&levels).expect("RAM");
         }
@@ -76,10 +80,16 @@ impl Trial {
         let listed = self.levels.listed();
         let ids: BTreeSet<_> = listed.runs().map(|run| run.id).collect();
         self.folder.keep(&ids).expect("RAM");
+        self.check_order();
+    }
+
+    /// Opens what is listed anew.
+    fn reopen(&mut self) {
+        let listed = self.levels.listed();
+        let ids: BTreeSet<_> = listed.runs().map(|run| run.id).collect();
         let next = self.folder.next();
         self.folder = MapFolder::open(&self.dir, self.folder.layout, next, &ids).expect("RAM");
         self.levels = Levels::open(&self.folder, &listed).expect("whole");
-        self.check_order();
     }
 
     fn check_order(&self) {
@@ -145,6 +155,7 @@ fn levels_say_what_single_entries_do() {
                 trial.set(lbn, chunks.min(lbns - lbn), target);
             }
             trial.checkpoint(random.one_in(20));
+            trial.reopen();
             trial.check_merge();
             let start = random.below(lbns);
             trial.check(start..start + 1 + random.below(500));
@@ -206,6 +217,16 @@ fn old_levels_stay_readable() {
         found.push(extent.target);
         true
     })
-    .expect("the files are removed, and stay open");
+    .expect("the files are there as long as somebody has the levels");
     assert_eq!(found, [at(7)]);
+    let files = || {
+        let dir = onefold_io::Dir::subdir(&trial.dir, super::folder::NAME).expect("RAM");
+        dir.list().expect("RAM").len()
+    };
+    let before = files();
+    drop(old);
+    let listed = trial.levels.listed();
+    let ids: BTreeSet<_> = listed.runs().map(|run| run.id).collect();
+    trial.folder.keep(&ids).expect("RAM");
+    assert!(files() < before && files() == ids.len(), "no longer");
 }

@@ -173,6 +173,7 @@ fn deliberate_faults_are_found() {
         Fault::NoSyncBeforeFreeing,
         Fault::IdsGivenAgain,
         Fault::RelocationsNotLedOn,
+        Fault::MarkBeforeMergeIsInstalled,
     ] {
         let is_found = (0..60).any(|seed| {
             leave_out(Some(fault));
