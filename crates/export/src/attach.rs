@@ -14,6 +14,7 @@ use onefold_volume::BlockDevice;
 use serde_json::{Value, json};
 
 use crate::fuse::{self, Mounted};
+pub use crate::host::confirm_unused;
 use crate::{Error, Result, host};
 
 /// How the kernel is given the device.
@@ -29,8 +30,8 @@ pub enum Via {
     Fuse,
 }
 
-const NO_UBLK: &str = "ublk is not in this version yet";
-const NO_NBD: &str = "the kernel's nbd is not in this version yet (`onefold volume serve --unix`, then `nbd-client -unix`, does the same)";
+const NO_UBLK: &str = "ublk is not in this version yet: leave --via out, or serve the volume over NBD (`onefold volume serve --unix`)";
+const NO_NBD: &str = "the kernel's nbd is not in this version yet: leave --via out, or serve the volume with `onefold volume serve DEPOT --unix SOCKET` and run `modprobe nbd; nbd-client -unix SOCKET -N main /dev/nbd0`";
 
 impl Via {
     /// Whether the host has what this way needs; in words why this one, or why not.
@@ -47,7 +48,7 @@ impl Via {
             Self::Ublk => missing(NO_UBLK),
             Self::Nbd => missing(NO_NBD),
             Self::Auto | Self::Fuse if !Path::new("/dev/fuse").exists() => missing(
-                "the kernel has no FUSE here: /dev/fuse is missing (modprobe fuse; in a container, pass it in)",
+                "the kernel has no FUSE here: /dev/fuse is missing (`modprobe fuse`; in a container, `--device /dev/fuse`); `onefold volume serve --unix` needs none",
             ),
             Self::Fuse => Ok("by FUSE and a loop device, as asked for"),
             Self::Auto => Ok("by FUSE and a loop device: ublk and nbd are not in this version yet"),
@@ -107,7 +108,7 @@ impl Place {
         if let Some(record) = &left
             && host::is_loop_over(&record.device, &record.file)
         {
-            host::confirm_unused(&record.device)?;
+            host::confirm_unused(&record.device, "detach")?;
             host::take_down_loop(&record.device)?;
         }
         host::unmount_leftover(&mount);
@@ -166,9 +167,9 @@ impl Attached {
     /// Takes the device away from the kernel. What was written before is answered by the device before this returns.
     ///
     /// # Errors
-    /// [`Error::Missing`] while somebody uses it: it stays attached then.
+    /// [`Error::Busy`] while somebody uses it: it stays attached then.
     pub fn detach(&mut self) -> Result<()> {
-        host::confirm_unused(&self.device)?;
+        host::confirm_unused(&self.device, "detach")?;
         host::take_down_loop(&self.device)?;
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount().map_err(|source| Error::Host {
@@ -184,7 +185,7 @@ impl Attached {
 /// Takes away what a killed daemon left in `folder`: its device, if there was one.
 ///
 /// # Errors
-/// [`Error::InUse`]: the daemon lives; [`Error::Missing`]: the device is in use.
+/// [`Error::InUse`]: the daemon lives; [`Error::Busy`]: the device is in use.
 pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
     if !folder.is_dir() {
         return Ok(None);
@@ -195,6 +196,19 @@ pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
 /// The control socket of the daemon that has attached a device in `folder`; `None` where none has.
 pub fn control_in(folder: &Path) -> Option<PathBuf> {
     read_record(folder).map(|record| record.control)
+}
+
+/// Fails while somebody uses the device that is attached in `folder`, if one is.
+///
+/// # Errors
+/// [`Error::Busy`].
+pub fn confirm_unused_in(folder: &Path) -> Result<()> {
+    match read_record(folder) {
+        Some(record) if host::is_loop_over(&record.device, &record.file) => {
+            host::confirm_unused(&record.device, "detach")
+        }
+        _ => Ok(()),
+    }
 }
 
 struct Record {

@@ -115,7 +115,7 @@ pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
 /// Asks the daemon at `path`. `None`: no daemon listens there.
 ///
 /// # Errors
-/// [`Error::Missing`] with the daemon's own words where it refuses; [`Error::Host`] where it does not answer.
+/// [`Error::Refused`] with the daemon's own words where it refuses; [`Error::Host`] where it does not answer.
 pub fn ask(path: &Path, what: &str, fields: Value) -> Result<Option<Value>> {
     let Ok(socket) = UnixStream::connect(path) else {
         return Ok(None);
@@ -134,7 +134,7 @@ pub fn ask(path: &Path, what: &str, fields: Value) -> Result<Option<Value>> {
         serde_json::from_str(&line).map_err(|error| fail(io::Error::other(error)))?;
     match answer["ok"].as_bool() {
         Some(true) => Ok(Some(answer["result"].clone())),
-        _ => Err(Error::Missing {
+        _ => Err(Error::Refused {
             what: answer["error"]
                 .as_str()
                 .unwrap_or("it gives no reason")

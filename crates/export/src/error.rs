@@ -34,6 +34,18 @@ pub enum Error {
         /// In words.
         what: String,
     },
+    /// Somebody uses the device; `what` says who, and what to do.
+    #[error("{what}")]
+    Busy {
+        /// In words.
+        what: String,
+    },
+    /// The daemon did not do what it was asked for.
+    #[error("{what}")]
+    Refused {
+        /// The daemon's own words.
+        what: String,
+    },
     /// A program or system call of the host failed.
     #[error("{what}")]
     Host {

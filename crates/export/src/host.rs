@@ -20,7 +20,7 @@ const MORE_PATH: &str = ":/usr/sbin:/sbin";
 pub fn set_up_loop(file: &Path, is_writable: bool) -> Result<PathBuf> {
     if !Path::new("/dev/loop-control").exists() {
         return Err(Error::Missing {
-            what: "the kernel has no loop devices here: /dev/loop-control is missing (modprobe loop; in a container, pass it in)".into(),
+            what: "the kernel has no loop devices here: /dev/loop-control is missing (`modprobe loop`; in a container, `--privileged` or the devices loop-control and loop0 …); `onefold volume serve --unix` needs none".into(),
         });
     }
     let mut command = program("losetup");
@@ -52,11 +52,11 @@ pub fn is_loop_over(device: &Path, file: &Path) -> bool {
     Path::new(path.trim_end_matches('\n')) == file
 }
 
-/// Fails while somebody has the block device mounted or otherwise for himself alone.
+/// Fails while somebody has the block device mounted or otherwise for himself alone. What is no block device is free.
 ///
 /// # Errors
-/// [`Error::Missing`] says where it is mounted.
-pub fn confirm_unused(device: &Path) -> Result<()> {
+/// [`Error::Busy`] says where it is mounted, and `then` what to do when it is not any more.
+pub fn confirm_unused(device: &Path, then: &str) -> Result<()> {
     let opened = std::fs::File::options()
         .read(true)
         .custom_flags(OFlags::EXCL.bits() as i32)
@@ -66,16 +66,16 @@ pub fn confirm_unused(device: &Path) -> Result<()> {
             let places = mounted_at(device);
             let what = match places.is_empty() {
                 true => format!(
-                    "{} is in use: close what uses it, then detach",
+                    "{} is in use: close what uses it, then {then}",
                     device.display()
                 ),
                 false => format!(
-                    "{} is mounted on {}: unmount it, then detach",
+                    "{} is mounted on {}: unmount it, then {then}",
                     device.display(),
                     places.join(", ")
                 ),
             };
-            Err(Error::Missing { what })
+            Err(Error::Busy { what })
         }
         _ => Ok(()),
     }

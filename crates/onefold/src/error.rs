@@ -197,6 +197,10 @@ impl Error {
                 "`key add` and `key passwd` take it from --new-password-file, `init` from where it would be read later; or run on a terminal to be asked"
             }
             Self::Password(_) => return None,
+            // They say what to do.
+            Self::Export(
+                onefold_export::Error::Busy { .. } | onefold_export::Error::Missing { .. },
+            ) => return None,
             Self::Io { .. } if self.exit() == Exit::NoSpace => {
                 "the repository is not what is full; make room, then run it again"
             }
@@ -290,7 +294,8 @@ fn backup_exit(error: &BackupError) -> Exit {
 
 fn export_exit(error: &onefold_export::Error) -> Exit {
     match error {
-        onefold_export::Error::InUse { .. } => Exit::Locked,
+        onefold_export::Error::InUse { .. } | onefold_export::Error::Busy { .. } => Exit::Locked,
+        onefold_export::Error::Missing { .. } => Exit::HostLacks,
         onefold_export::Error::Tls { .. } => Exit::Usage,
         onefold_export::Error::Device(error) => device_exit(error),
         error => source_exit(error),
@@ -304,7 +309,7 @@ fn device_advice(error: &onefold_volume::Error) -> Option<&'static str> {
             "it is attached, served or being looked at: `onefold volume detach` takes an attached one away",
         ),
         onefold_volume::Error::NoSpace { .. } => Some(
-            "nothing of what failed was acknowledged; delete files and `fstrim`, then `onefold volume collect`",
+            "nothing of what failed was acknowledged; make room on the file system that holds the depot, or delete files on the volume and `fstrim`, then `onefold volume collect`",
         ),
         _ => None,
     }

@@ -23,6 +23,8 @@ pub enum Exit {
     NoSpace,
     /// The storage does not answer: a time-out, a refusal.
     Unavailable,
+    /// The host lacks something, or the user may not use it: a kernel's device, a program, the rights of root.
+    HostLacks,
     /// SIGINT, SIGTERM or SIGHUP ended the program.
     Interrupted,
     /// The command of `with-lock` ended with this code.
@@ -32,7 +34,7 @@ pub enum Exit {
 impl Exit {
     /// Returns the exit of another process of this program from its code; a process that a signal has ended failed.
     pub fn of_code(code: Option<i32>) -> Self {
-        const ALL: [Exit; 10] = [
+        const ALL: [Exit; 11] = [
             Exit::Ok,
             Exit::Failed,
             Exit::Usage,
@@ -42,6 +44,7 @@ impl Exit {
             Exit::WrongPassword,
             Exit::Damaged,
             Exit::NoSpace,
+            Exit::HostLacks,
             Exit::Interrupted,
         ];
         let same = |exit: &&Exit| code == Some(i32::from(exit.code()));
@@ -61,6 +64,7 @@ impl Exit {
             Self::Damaged => 13,
             Self::NoSpace => 14,
             Self::Unavailable => 15,
+            Self::HostLacks => 16,
             Self::Interrupted => 130,
             Self::OfCommand(code) => code,
         }

@@ -113,15 +113,22 @@ pub trait ChunkReader: Send + Sync {
 
     /// Looks whether the engine's structures are what was written, beside the writer, and returns what is amiss. With
     /// `name` also stored chunks, where only their fingerprints can tell; an engine whose reads prove themselves leaves
-    /// that to reads.
+    /// that to reads. Lists [`FINDINGS_MAX`] at most; calls `goes_on` often, and ends with its error.
     ///
     /// # Errors
     /// A device failed. Damage is no error.
-    fn check(&self, name: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
-        let _ = name;
+    fn check(
+        &self,
+        name: Option<NameChunks<'_>>,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Finding>> {
+        let _ = (name, goes_on);
         Ok(Vec::new())
     }
 }
+
+/// Findings of a check at most: more say nothing new, and take RAM.
+pub const FINDINGS_MAX: usize = 1000;
 
 /// Fingerprints chunks with the depot's key.
 pub type NameChunks<'a> = &'a dyn Fn(&[&[u8]]) -> Vec<Fingerprint>;

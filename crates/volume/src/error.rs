@@ -6,7 +6,7 @@ use onefold_io::ErrorKind;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// No page is left for data. Nothing of the write was acknowledged.
-    #[error("the data device is full: {what}")]
+    #[error("no space is left for the depot: {what}")]
     NoSpace {
         /// Which space is used up, in words.
         what: String,

@@ -33,8 +33,8 @@ pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Suppo
 pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{
-    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, Finding,
-    FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
+    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, FINDINGS_MAX,
+    Finding, FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
 };
 pub use error::{Error, Result};
 /// Memory of a request: it begins at a page border, as direct I/O wants it.

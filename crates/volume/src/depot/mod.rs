@@ -24,7 +24,7 @@ use onefold_io::{
 };
 
 use self::backends::Parameters;
-pub use self::check::{CheckReport, DamagedStretch};
+pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{OpenDevice, system_devices};
 pub use self::dump::Structure;

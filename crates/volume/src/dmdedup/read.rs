@@ -65,11 +65,15 @@ impl ChunkReader for Shared {
         Ok(())
     }
 
-    fn check(&self, name: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
+    fn check(
+        &self,
+        name: Option<NameChunks<'_>>,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Finding>> {
         let mut findings = self.backend()?.check()?;
         // Where its own pages are damaged, the index cannot say which blocks to look at.
         if let (Some(name), true) = (name, findings.is_empty()) {
-            findings.extend(self.check_blocks(name)?);
+            findings.extend(self.check_blocks(name, goes_on)?);
         }
         Ok(findings)
     }

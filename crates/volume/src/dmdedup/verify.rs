@@ -2,12 +2,15 @@
 //! is not what was written. Blocks without deduplication have none, and are only read.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use onefold_chunk::Fingerprint;
 
 use super::{HASH_KEY_BYTES, Shared};
-use crate::{Finding, HeadId, Key, NameChunks, Pbn, Result, Supported};
+use crate::{FINDINGS_MAX, Finding, HeadId, Key, NameChunks, Pbn, Result, Supported};
 
+/// Blocks of which the hashes are in RAM at once, 24 bytes each: the table is gone through once for each pass.
+const BLOCKS_A_PASS: u64 = 1 << 20;
 /// Blocks that are read together.
 const BLOCKS_AT_ONCE: usize = 256;
 
@@ -18,28 +21,46 @@ impl Shared {
     ///
     /// # Errors
     /// The devices failed.
-    pub(super) fn check_blocks(&self, name: NameChunks<'_>) -> Result<Vec<Finding>> {
+    pub(super) fn check_blocks(
+        &self,
+        name: NameChunks<'_>,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Finding>> {
+        let mut wrong = Vec::new();
+        let mut first = 0;
+        while first < self.data.blocks() && wrong.len() < FINDINGS_MAX {
+            let end = first.saturating_add(BLOCKS_A_PASS);
+            let Some(named) = self.named(first..end)? else {
+                break;
+            };
+            for some in named.chunks(BLOCKS_AT_ONCE) {
+                goes_on()?;
+                for (key, pbn) in self.wrongly_named(some, name)? {
+                    let mut now = [None];
+                    self.backend()?
+                        .lookup(self.hashes, &[Key::Sparse(&key)], &mut now)?;
+                    wrong.extend((now == [Some(pbn)]).then_some(pbn));
+                }
+            }
+            first = end;
+        }
+        wrong.truncate(FINDINGS_MAX);
+        self.findings(&wrong)
+    }
+
+    /// Hashes and the blocks that they name, of blocks in a range, by block. `None`: the backend cannot tell.
+    fn named(&self, blocks: Range<u64>) -> Result<Option<Vec<Named>>> {
         let mut named: Vec<Named> = Vec::new();
         let supported = self.backend()?.iterate(self.hashes, &mut |key, pbn| {
-            if let Key::Sparse(key) = key {
+            if let Key::Sparse(key) = key
+                && blocks.contains(&pbn.0)
+            {
                 named.extend(key.first_chunk().map(|key| (*key, pbn)));
             }
             Ok(())
         })?;
-        if supported == Supported::No {
-            return Ok(Vec::new());
-        }
         named.sort_unstable_by_key(|(_, pbn)| *pbn);
-        let mut wrong = Vec::new();
-        for some in named.chunks(BLOCKS_AT_ONCE) {
-            for (key, pbn) in self.wrongly_named(some, name)? {
-                let mut now = [None];
-                self.backend()?
-                    .lookup(self.hashes, &[Key::Sparse(&key)], &mut now)?;
-                wrong.extend((now == [Some(pbn)]).then_some(pbn));
-            }
-        }
-        self.findings(&wrong)
+        Ok((supported == Supported::Yes).then_some(named))
     }
 
     /// With the chunks that are mapped to them.

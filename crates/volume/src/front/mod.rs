@@ -121,11 +121,32 @@ impl Front {
         self.shared.with_engine(|engine| engine.checkpoint())
     }
 
-    /// Collects garbage now.
+    /// Collects garbage now: all of it step by step, and writes go on between steps.
     ///
     /// # Errors
     /// A device failed.
     pub fn collect(&self, effort: Effort) -> Result<Collected> {
+        let mut all = Collected::default();
+        if effort == Effort::Whole {
+            let most = self.space().total;
+            loop {
+                let step = self.collect_once(Effort::Step)?;
+                all.pages_freed += step.pages_freed;
+                all.pages_copied += step.pages_copied;
+                if !step.is_more || all.pages_freed > most {
+                    break;
+                }
+            }
+        }
+        let last = self.collect_once(effort)?;
+        Ok(Collected {
+            pages_freed: all.pages_freed + last.pages_freed,
+            pages_copied: all.pages_copied + last.pages_copied,
+            is_more: last.is_more,
+        })
+    }
+
+    fn collect_once(&self, effort: Effort) -> Result<Collected> {
         let mut engine = self.shared.engine();
         let served = engine.as_mut().ok_or(Error::Closing)?;
         self.shared.collect(served, effort)

@@ -130,22 +130,24 @@ impl LogEngine {
         Ok(())
     }
 
-    /// Writes to the folder. Where its file system is full, the ballast makes room. Without any, nothing was changed, and
-    /// the engine goes on: the journal has everything.
+    /// Writes to the folder. Where its file system is full, the ballast makes room, and then free zones of the data file
+    /// do. Without any, nothing was changed, and the engine goes on: the journal has everything.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; a device failed, and the engine takes no writes from then on.
     fn in_folder(&mut self, mut write: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
-        for _ in 0..2 {
+        let mut has_given_back = false;
+        loop {
             match write(self) {
                 Err(Error::NoSpace { .. }) if self.host.ballast.release() => {}
+                Err(Error::NoSpace { .. }) if !has_given_back => {
+                    has_given_back = true;
+                    self.give_back_all_room()?;
+                }
                 Err(error @ Error::NoSpace { .. }) => return Err(error),
                 done => return self.fail(done),
             }
         }
-        Err(Error::NoSpace {
-            what: "the file system of the depot's folder".to_string(),
-        })
     }
 
     /// Makes runs of all memtables, and has runs merged where that is due.

@@ -126,8 +126,12 @@ impl LogEngine {
         let others = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
         let is_host_full = self.host.is_full || !self.host.takes_data();
         let free_zones = if is_host_full { ready } else { free };
-        let usable = free_zones.saturating_sub(others);
         let kept = Self::zones_kept(layout) - others;
+        let usable = match self.host.takes_data() {
+            true => free_zones.saturating_sub(others),
+            // Only metadata may be written.
+            false => free_zones.saturating_sub(others).min(kept),
+        };
         // What may be promised must have room on the host already.
         let metadata = ready.saturating_sub(others);
         let data = match self.host.takes_data() {

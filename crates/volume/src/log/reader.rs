@@ -100,8 +100,12 @@ impl ChunkReader for LogReader {
     }
 
     /// Pages have checks of their own, which each read proves.
-    fn check(&self, _: Option<NameChunks<'_>>) -> Result<Vec<Finding>> {
-        self.0.check_zones()
+    fn check(
+        &self,
+        _: Option<NameChunks<'_>>,
+        goes_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Vec<Finding>> {
+        self.0.check_zones(goes_on)
     }
 }
 

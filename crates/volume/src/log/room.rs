@@ -191,13 +191,25 @@ impl LogEngine {
     /// The data device failed.
     pub(super) fn give_back_room(&mut self) -> Result<bool> {
         self.check_usable()?;
-        let layout = self.shared.layout;
         let filled = self.totals.zones_opened - self.host.opened_before;
         self.host.opened_before = self.totals.zones_opened;
-        let kept = u64::from(ready_wanted(&layout)) + KEPT_TURNS * filled;
+        let kept = u64::from(ready_wanted(&self.shared.layout)) + KEPT_TURNS * filled;
+        self.give_back_room_but(u32::try_from(kept).unwrap_or(u32::MAX))
+    }
+
+    /// Gives all room of free zones back that nobody needs at once, so that maps and the manifest find some.
+    ///
+    /// # Errors
+    /// The data device failed.
+    pub(super) fn give_back_all_room(&mut self) -> Result<()> {
+        while self.give_back_room_but(ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL)? {}
+        Ok(())
+    }
+
+    fn give_back_room_but(&mut self, kept: u32) -> Result<bool> {
+        let layout = self.shared.layout;
         let mut places: Vec<ZoneNo> = {
             let zones = self.shared.zones.read();
-            let kept = u32::try_from(kept).unwrap_or(u32::MAX);
             zones.with_needless_room(kept).collect()
         };
         places.sort_unstable();

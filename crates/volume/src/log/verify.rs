@@ -7,17 +7,21 @@ use super::layout::PAGE_BYTES;
 use super::shared::Shared;
 use super::zone::ZoneHeader;
 use super::zone_list::ListedZone;
-use crate::{Error, Finding, Result};
+use crate::{Error, FINDINGS_MAX, Finding, Result};
 
 impl Shared {
-    /// What is amiss with the zones that are full.
+    /// What is amiss with the zones that are full: [`FINDINGS_MAX`] findings at most.
     ///
     /// # Errors
-    /// The device failed.
-    pub fn check_zones(&self) -> Result<Vec<Finding>> {
+    /// The device failed; those of `goes_on`.
+    pub fn check_zones(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<Vec<Finding>> {
         let listed = self.zones.read().listed(&[]);
         let mut findings = Vec::new();
         for zone in listed.into_iter().filter(|zone| zone.pages_used > 0) {
+            goes_on()?;
+            if findings.len() == FINDINGS_MAX {
+                break;
+            }
             match self.check_zone(&zone) {
                 Err(Error::Damaged { place, what }) => {
                     let is_there = self.zones.read().at(zone.no) == Some(zone.id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_io::{Dir, Disk, MemDir, MemDisk, Random};
 use onefold_volume::conformance::Caller;
 use onefold_volume::depot::config::{Backend, EngineKind};
-use onefold_volume::depot::{CreateOptions, OpenDevice, OpenOptions};
+use onefold_volume::depot::{CheckProgress, CreateOptions, OpenDevice, OpenOptions};
 use onefold_volume::front::Options;
 use onefold_volume::{Depot, Error, HeadId};
 
@@ -156,4 +156,35 @@ fn a_data_device_is_free_once_its_depot_is_deleted() {
     assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
     Depot::delete(&*folder, &devices).expect("it goes");
     Depot::create(&other, &options(2)).expect("the device is free");
+}
+
+/// A map of many stretches is gone through piece by piece, and nothing of it is left out; a check tells how far it is, and
+/// can be ended.
+#[test]
+fn a_check_reads_maps_of_many_stretches_tells_how_far_it_is_and_can_be_ended() {
+    for engine in [EngineKind::Log, EngineKind::Dmdedup(Backend::InRam)] {
+        let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+        let options = CreateOptions {
+            engine,
+            ..CreateOptions::new(64 << 20, [1; 16], [2; 32])
+        };
+        Depot::create(&folder, &options).expect("a depot");
+        let depot = open(&folder).expect("a depot");
+        let device = Caller(depot.device(HeadId(0)).expect("the volume"));
+        // Each chunk is a stretch of its own; one content many times.
+        for n in 0..5000 {
+            let content = Random(n % 50).bytes(CHUNK as usize);
+            device.write(2 * n * CHUNK, &content).expect("room");
+        }
+        device.flush().expect("a flush");
+        let progress = CheckProgress::default();
+        let report = depot.check_with(true, &progress).expect("no device failed");
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.chunks_read, 5000, "{engine:?}");
+        let (done, total) = progress.bytes();
+        assert!(done == total && done >= 5000 * CHUNK, "{done} of {total}");
+        progress.stop();
+        let ended = depot.check_with(true, &progress);
+        assert!(matches!(ended, Err(Error::Closing)), "{ended:?}");
+    }
 }

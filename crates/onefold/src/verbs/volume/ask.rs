@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use onefold_export::control;
 use onefold_volume::front::WhenFull;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::requests;
@@ -78,7 +77,7 @@ pub fn ask(folder: &Path, what: &str, request: Value) -> Result<Value> {
     if let Some(answer) = control::ask(&folder.join("control"), what, request.clone())? {
         return Ok(answer);
     }
-    let source = Source::Depot(Mutex::new(Some(open_depot(folder, None, WhenFull::Fail)?)));
+    let source = Source::depot(open_depot(folder, None, WhenFull::Fail)?);
     let unknown = || Err(Error::Failed(format!("there is no \"{what}\"")));
     let answer = requests::handle(&source, what, &request).unwrap_or_else(unknown);
     source.close()?;

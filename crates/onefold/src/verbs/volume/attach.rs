@@ -84,9 +84,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     let why = Via::from(args.via).choose()?;
     if !rustix::process::geteuid().is_root() {
-        return Err(Error::Failed(
-            "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into(),
-        ));
+        let what = "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into();
+        return Err(Error::Export(onefold_export::Error::Missing { what }));
     }
     let control = args.named.control()?;
     let fail = |error| Error::io("cannot start the device's process", error);

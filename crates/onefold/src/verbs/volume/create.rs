@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use onefold_export::attach;
 use onefold_io::{Dir, FileDir};
 use onefold_store::{Entropy, Error as StoreError};
 use onefold_volume::depot::config::{Backend, EngineKind};
@@ -59,6 +60,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    if let Some(data) = &args.data {
+        attach::confirm_unused(data, "create the depot")?;
+    }
     let folder: Arc<dyn Dir> = Arc::new(FileDir::create(&args.depot).map_err(VolumeError::from)?);
     let entropy = Entropy::system();
     let depot = entropy.try_bytes().map_err(StoreError::from)?;

@@ -19,6 +19,7 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let place = args.named.place()?;
+    attach::confirm_unused_in(&place)?;
     if let Some(detached) = control::ask(&args.named.control()?, "detach", json!({}))? {
         let device = detached["device"].as_str().unwrap_or_default();
         return told(device, "detached", out);

@@ -11,16 +11,20 @@ use crate::error::Result;
 /// Carries one out; `None`: there is no such request.
 pub fn handle(source: &Source, what: &str, request: &Value) -> Option<Result<Value>> {
     Some(match what {
-        "stats" => source.with_depot(|depot| Ok(stats(&depot.stats()?))),
-        "collect" => source.with_depot(|depot| {
+        "stats" => source.with_depot(|depot, _| Ok(stats(&depot.stats()?))),
+        "collect" => source.with_depot(|depot, _| {
             let done = depot.collect(Effort::Whole)?;
             Ok(json!({"pages_freed": done.pages_freed, "pages_copied": done.pages_copied}))
         }),
-        "check" => source.with_depot(|depot| {
-            let report = depot.check(request["read_data"] == true)?;
+        "check" => source.with_depot(|depot, progress| {
+            let report = depot.check_with(request["read_data"] == true, progress)?;
             Ok(check(&report, u64::from(depot.config().chunk_bytes)))
         }),
-        "save" => source.with_depot(|depot| depot.save().map(|()| json!({}))),
+        "check_progress" => source.with_depot(|_, progress| {
+            let (done, total) = progress.bytes();
+            Ok(json!({"bytes_done": done, "bytes_total": total}))
+        }),
+        "save" => source.with_depot(|depot, _| depot.save().map(|()| json!({}))),
         _ => return None,
     })
 }

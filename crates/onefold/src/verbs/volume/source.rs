@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onefold_export::RawDevice;
+use onefold_export::{RawDevice, attach};
 use onefold_io::FileDir;
-use onefold_volume::depot::OpenOptions;
+use onefold_volume::depot::{CheckProgress, OpenOptions};
 use onefold_volume::front::{Options, WhenFull};
 use onefold_volume::{BlockDevice, Depot, Error as VolumeError, FreeSpace};
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 
 use super::places;
 use crate::error::{Error, Result};
@@ -81,9 +81,12 @@ impl NamedVolume {
         match &self.depot {
             Some(folder) => {
                 let depot = open_depot(folder, ram_bytes, when_full)?;
-                Ok(Source::Depot(Mutex::new(Some(depot))))
+                Ok(Source::depot(depot))
             }
             None => {
+                if is_writable {
+                    attach::confirm_unused(self.path(), "try again")?;
+                }
                 let device = RawDevice::open(self.path(), name, is_writable)?;
                 Ok(Source::Raw(Arc::new(device)))
             }
@@ -115,7 +118,9 @@ pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) ->
         ..OpenOptions::default()
     };
     let opened = Depot::open(Arc::new(dir), options);
-    Ok(opened.map_err(|error| naming(error, folder))?)
+    let depot = opened.map_err(|error| naming(error, folder))?;
+    attach::confirm_unused(Path::new(&depot.config().data_path), "try again")?;
+    Ok(depot)
 }
 
 /// There is none in this folder.
@@ -139,17 +144,32 @@ pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
 pub enum Source {
     /// A raw file.
     Raw(Arc<RawDevice>),
-    /// A depot; `None` once it is closed.
-    Depot(Mutex<Option<Depot>>),
+    /// A depot.
+    Depot(OpenDepot),
+}
+
+/// A depot that is open until it is closed. Many work with it at once.
+pub struct OpenDepot {
+    depot: RwLock<Option<Depot>>,
+    /// The check that goes on, or the last one.
+    pub check: CheckProgress,
 }
 
 impl Source {
+    /// An open depot.
+    pub fn depot(depot: Depot) -> Self {
+        Self::Depot(OpenDepot {
+            depot: RwLock::new(Some(depot)),
+            check: CheckProgress::default(),
+        })
+    }
+
     /// Returns all devices.
     pub fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
         match self {
             Self::Raw(device) => vec![device.clone()],
-            Self::Depot(depot) => {
-                let depot = depot.lock();
+            Self::Depot(open) => {
+                let depot = open.depot.read();
                 let open = depot.iter();
                 open.flat_map(|depot| {
                     depot
@@ -162,26 +182,26 @@ impl Source {
         }
     }
 
-    /// Pages of the depot's data device; `None` of a raw file, and while something long is done with the depot.
+    /// Pages of the depot's data device; `None` of a raw file, and while the depot is being closed.
     pub fn space(&self) -> Option<FreeSpace> {
         match self {
             Self::Raw(_) => None,
-            Self::Depot(depot) => Some(depot.try_lock()?.as_ref()?.space()),
+            Self::Depot(open) => Some(open.depot.try_read()?.as_ref()?.space()),
         }
     }
 
-    /// Does something with the open depot.
+    /// Does something with the open depot, beside others.
     ///
     /// # Errors
     /// A raw file, or a closed depot; errors of `work`.
     pub fn with_depot<T>(
         &self,
-        work: impl FnOnce(&Depot) -> onefold_volume::Result<T>,
+        work: impl FnOnce(&Depot, &CheckProgress) -> onefold_volume::Result<T>,
     ) -> Result<T> {
         match self {
             Self::Raw(_) => Err(Error::Failed("a raw file is no depot".into())),
-            Self::Depot(depot) => match &*depot.lock() {
-                Some(depot) => Ok(work(depot)?),
+            Self::Depot(open) => match &*open.depot.read() {
+                Some(depot) => Ok(work(depot, &open.check)?),
                 None => Err(Error::Failed("the depot is closed".into())),
             },
         }
@@ -194,25 +214,29 @@ impl Source {
             return;
         }
         *last = Instant::now();
-        if let Self::Depot(depot) = self
-            && let Some(depot) = &*depot.lock()
+        if let Self::Depot(open) = self
+            && let Some(depot) = open.depot.try_read()
+            && let Some(depot) = &*depot
         {
             // Whoever flushes is told of a failure.
             let _ = depot.settle();
         }
     }
 
-    /// Makes everything durable, and closes the depot.
+    /// Makes everything durable, and closes the depot. A check that goes on is ended.
     ///
     /// # Errors
     /// Errors of the devices.
     pub fn close(&self) -> Result<()> {
         match self {
             Self::Raw(device) => Ok(onefold_export::flush(&**device)?),
-            Self::Depot(depot) => match depot.lock().take() {
-                Some(depot) => Ok(depot.close()?),
-                None => Ok(()),
-            },
+            Self::Depot(open) => {
+                open.check.stop();
+                match open.depot.write().take() {
+                    Some(depot) => Ok(depot.close()?),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }
