@@ -90,6 +90,7 @@ fn options(dir: &Arc<dyn Dir>, device_bytes: u64, ram_bytes: u64) -> Outcome<Log
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(Strata::open(dir.subdir("index")?, strata)?),
         sizes: budget.sizes,
+        is_inline: false,
     })
 }
 

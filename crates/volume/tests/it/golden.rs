@@ -145,6 +145,7 @@ fn golden_log() {
     data.set_len(4 << 20).expect("RAM");
     let layout = Layout::new(4 << 20, 4096).expect("large enough");
     let options = || LogOptions {
+        is_inline: true,
         depot: [0x1D; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(RamIndex::default()),
