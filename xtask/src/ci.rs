@@ -22,6 +22,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libarchive-tools", "bsdtar"),
     ("libnbd-bin", "nbdinfo"),
     ("libnbd-bin", "nbdcopy"),
+    ("libnbd-bin", "nbdfuse"),
+    ("nbdkit", "nbdkit"),
     ("qemu-utils", "qemu-io"),
     ("fio", "fio"),
 ];

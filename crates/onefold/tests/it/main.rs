@@ -73,5 +73,6 @@ mod untested;
 mod versitygw;
 mod volume;
 mod volume_care;
+mod volume_rigs;
 mod wait;
 mod with_lock;

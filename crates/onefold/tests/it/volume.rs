@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_served() {
 }
 
 /// Whether this host can have a loop device over FUSE.
-fn can_attach() -> bool {
+pub fn can_attach() -> bool {
     let is_there = |path: &&str| Path::new(path).exists();
     let all = is_root() && has("losetup") && has("mkfs.ext4") && has("mount");
     let missing = ["/dev/fuse", "/dev/loop-control"]
