@@ -8,12 +8,14 @@
 //! FOLDER lies on the disk to measure, `mib` is the size of the volume, the files of `tree` are written twice, `only` does
 //! one part.
 
+mod cpu;
 mod load;
 mod raw;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::cpu::Cpu;
 use crate::load::Volume;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -64,19 +66,28 @@ const fn row(above: &'static str, below: &'static str, goal: Option<f64>) -> Row
 }
 
 /// Bytes a second of each measurement, of all rounds.
-#[derive(Default)]
-pub struct Rates(BTreeMap<&'static str, Vec<f64>>);
+pub struct Rates(BTreeMap<&'static str, Vec<f64>>, Cpu);
 
 impl Rates {
-    /// Notes that `bytes` took `seconds`.
+    /// Notes that `bytes` took `seconds`, which end now. CPU is what this process took since the note before, and what
+    /// others took meanwhile.
     pub fn note(&mut self, what: &'static str, bytes: u64, seconds: f64) {
-        let rate = bytes as f64 / seconds;
+        let (rate, chunks) = (bytes as f64 / seconds, bytes as f64 / CHUNK as f64);
+        let now = Cpu::now();
         println!(
-            "  {what:<60} {:7.0} MB/s {:9.0} chunks/s",
+            "  {what:<58}{:6.0} MB/s{:9.0} chunks/s{:7.2} µs CPU a chunk, others {:2.0} %",
             rate / 1e6,
-            rate / CHUNK as f64
+            chunks / seconds,
+            now.own_seconds(&self.1) * 1e6 / chunks,
+            now.others_percent(&self.1)
         );
         self.0.entry(what).or_default().push(rate);
+        self.1 = now;
+    }
+
+    /// What follows is measured by itself.
+    pub fn begin(&mut self) {
+        self.1 = Cpu::now();
     }
 
     fn median(&self, what: &str) -> Option<f64> {
@@ -96,7 +107,7 @@ fn main() -> Outcome<()> {
     let mib: u64 = given("mib").unwrap_or("1024").parse()?;
     let rounds: u64 = given("rounds").unwrap_or("3").parse()?;
     let is_wanted = |part| given("only").is_none_or(|only| only == part);
-    let mut rates = Rates::default();
+    let mut rates = Rates(BTreeMap::new(), Cpu::now());
     for round in 0..rounds {
         println!("round {} of {rounds}", round + 1);
         if is_wanted("raw") {
@@ -132,6 +143,7 @@ fn main() -> Outcome<()> {
 fn fresh(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
     let mut volume = Volume::create(path, mib * MIB, 3 * mib * MIB, seed)?;
     let mut timed = |what, volume: &mut Volume, is_unique, is_random| {
+        rates.begin();
         let (count, bytes) = if is_random {
             (RANDOM_WRITES, CHUNK)
         } else {
@@ -183,6 +195,7 @@ fn overwritten(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<(
         println!("    overwrite {n}: {:.0} chunks/s", count as f64 / seconds);
     }
     let before = volume.counter("pages copied");
+    rates.begin();
     let seconds = volume.write(RANDOM_WRITES, CHUNK, true, true)?;
     rates.note(OVERWRITTEN, RANDOM_WRITES * CHUNK, seconds);
     println!("    {}", volume.told());
@@ -199,6 +212,7 @@ fn overwritten(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<(
 fn twice(rates: &mut Rates, path: &Path, tree: &Path) -> Outcome<()> {
     let content = load::tree(tree, 512 * MIB)?;
     let bytes = content.len() as u64;
+    rates.begin();
     let volume = Volume::create(path, 2 * bytes + MIB, 3 * bytes + 64 * MIB, 0)?;
     rates.note("a tree", bytes, volume.copy(0, &content)?);
     rates.note("the tree once more", bytes, volume.copy(bytes, &content)?);
