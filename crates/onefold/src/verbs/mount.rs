@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -72,23 +73,39 @@ pub struct Args {
 /// Set for the process that another `mount` has started.
 const SERVES: &str = "_ONEFOLD_SERVES_MOUNT";
 
+/// The GNU C library's limit of heaps. It reads the variable when a process starts, and gives each thread a heap of its own
+/// otherwise, in which freed chunks stay: 295 instead of 183 MiB after 512 MiB were read and 290,000 entries listed twice.
+const HEAPS: &str = "MALLOC_ARENA_MAX";
+
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if let Some(why) = onefold_mount::why_not() {
         return Err(Error::Failed(why.into()));
     }
     let is_started = std::env::var_os(SERVES).is_some();
-    match args.foreground || is_started {
-        true => serve(args, global, is_started, out),
+    let has_few_heaps = std::env::var_os(HEAPS).is_some();
+    match args.foreground {
+        _ if is_started => serve(args, global, is_started, out),
+        true if has_few_heaps => serve(args, global, is_started, out),
+        true => Err(Error::io("start the process anew", again()?.exec())),
         false => start(out),
     }
+}
+
+/// Returns a command that is this process's own, with few heaps.
+fn again() -> Result<Command> {
+    let own = std::env::current_exe().map_err(|e| Error::io("find the program", e))?;
+    let mut command = Command::new(own);
+    command.args(std::env::args_os().skip(1));
+    if std::env::var_os(HEAPS).is_none() {
+        command.env(HEAPS, "2");
+    }
+    Ok(command)
 }
 
 /// Starts the process that serves, and returns when the folder is there. It asks for the password itself.
 fn start(out: &Out) -> Result<Exit> {
     let fail = |error| Error::io("start the process that serves the folder", error);
-    let own = std::env::current_exe().map_err(fail)?;
-    let mut child = Command::new(own)
-        .args(std::env::args_os().skip(1))
+    let mut child = again()?
         .env(SERVES, "1")
         .stdout(Stdio::piped())
         .spawn()
