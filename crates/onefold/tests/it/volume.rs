@@ -214,7 +214,7 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     std::fs::write(rig.path("mnt/kept"), "hello".repeat(10_000)).expect("write");
 
     // In use, a second one, and the list of what there is.
-    let refused = rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
+    let refused = rig.run(["volume", "detach", "--raw", "disk.img"]).ends(11);
     assert!(refused.err.contains("unmount it"), "{}", refused.err);
     let second = rig.run(["volume", "attach", "--raw", "disk.img"]).ends(11);
     assert!(second.err.contains(&device), "{}", second.err);
