@@ -51,7 +51,7 @@ impl HostRoom {
             opened_before: 0,
             zones_given_back: 0,
         };
-        host.keep(shared, ready_wanted(&shared.layout))?;
+        host.keep(shared, host.wanted(&shared.layout))?;
         let least = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
         if shared.zones.read().ready() < least && host.ballast.release() {
             host.keep(shared, least)?;
@@ -71,6 +71,14 @@ impl HostRoom {
     /// Whether new data may be taken: the folder has its ballast.
     pub fn takes_data(&self) -> bool {
         self.ballast.is_held()
+    }
+
+    /// Zones that are to be ready. Without ballast no data is taken, and the folder needs the room more than it does.
+    fn wanted(&self, layout: &Layout) -> u32 {
+        match self.takes_data() {
+            true => ready_wanted(layout),
+            false => ready_least(layout),
+        }
     }
 
     /// Has the host keep room until `wanted` zones are ready, or it is full.
@@ -112,10 +120,13 @@ pub(super) fn reserve_ready(layout: &Layout, reserve: u32) -> u32 {
 /// Zones that are to be ready.
 fn ready_wanted(layout: &Layout) -> u32 {
     let ahead = u64::from(layout.zones / 8).min(AHEAD_BYTES_MAX / layout.zone_bytes());
-    let ahead = u32::try_from(ahead.max(AHEAD_ZONES_MIN)).unwrap_or(u32::MAX);
+    ready_least(layout) + u32::try_from(ahead.max(AHEAD_ZONES_MIN)).unwrap_or(u32::MAX)
+}
+
+/// Zones that are to be ready in any case: for cleaning, the journal, and metadata of file systems.
+fn ready_least(layout: &Layout) -> u32 {
     let others = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
-    let reserve = LogEngine::zones_kept(layout) - others;
-    others + reserve_ready(layout, reserve) + ahead
+    others + reserve_ready(layout, LogEngine::zones_kept(layout) - others)
 }
 
 /// Places that follow each other, by their numbers; `most` together.
@@ -165,7 +176,8 @@ impl LogEngine {
     /// A device failed.
     pub(super) fn keep_room(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let kept = (self.host).keep(&shared, ready_wanted(&shared.layout));
+        let wanted = self.host.wanted(&shared.layout);
+        let kept = self.host.keep(&shared, wanted);
         self.fail(kept)
     }
 
@@ -202,7 +214,7 @@ impl LogEngine {
     /// # Errors
     /// The data device failed.
     pub(super) fn give_back_all_room(&mut self) -> Result<()> {
-        while self.give_back_room_but(ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL)? {}
+        while self.give_back_room_but(ready_least(&self.shared.layout))? {}
         Ok(())
     }
 
