@@ -129,12 +129,9 @@ fn readings_that_break_off_are_read_again() {
         assert_eq!(tail, (vec![7; 100], 10_000), "{fault:?}");
         fake.fail([Some(fault)]);
         assert_eq!(
-            place
-                .objects
-                .list("containers")
-                .err()
-                .map(|e| e.is_unavailable()),
-            Some(false)
+            place.objects.list("containers").unwrap(),
+            [NAME],
+            "{fault:?}"
         );
     }
 }
