@@ -105,7 +105,7 @@ pub fn parse(text: &str) -> Result<(EngineKind, Parameters)> {
 /// The folder's device failed, or has no room.
 pub(super) fn create(folder: &dyn Dir, config: &Config, backend: Backend) -> Result<()> {
     match backend {
-        Backend::InRam | Backend::InRamSaved => Ok(()),
+        Backend::InRam | Backend::InRamSaved => InRam::create_file(folder, config.blocks()),
         Backend::Dtb => Dtb::create(folder, config.blocks()),
         Backend::Cbt => Cbt::create(folder, config.blocks()),
     }
@@ -135,6 +135,7 @@ pub(super) fn open(
                 true => SaveAt::Close,
                 false => SaveAt::Flush,
             };
+            InRam::require_file(&**folder)?;
             let inram = InRam::open(Arc::clone(folder), blocks, save_at)?;
             (Box::new(inram), 0)
         }

@@ -109,6 +109,22 @@ impl InRam {
         })
     }
 
+    /// Makes the file of a folder in which nothing was saved yet.
+    ///
+    /// # Errors
+    /// The folder's device failed, or has no room; the memory cannot be had.
+    pub fn create_file(folder: &dyn Dir, blocks: u64) -> Result<()> {
+        saved::save(folder, &Content::new(blocks)?)
+    }
+
+    /// The file is there.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: it is gone.
+    pub fn require_file(folder: &dyn Dir) -> Result<()> {
+        saved::require(folder)
+    }
+
     /// The next store, where the n-th is there already and of this shape; otherwise a new one.
     fn create(
         &mut self,

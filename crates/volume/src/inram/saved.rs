@@ -56,15 +56,7 @@ impl File {
 
     /// Puts `content` in the place of what was saved before; durable when it returns.
     pub fn save(&self, content: &Content) -> Result<()> {
-        rename_over::<Error>(&*self.folder, FILE_NEW, FILE, |disk| {
-            Writer {
-                disk: &**disk,
-                offset: 0,
-                payload: Vec::new(),
-            }
-            .all(content)
-        })?;
-        Ok(self.folder.sync()?)
+        save(&*self.folder, content)
     }
 
     /// What was saved; `None` where nothing was.
@@ -85,6 +77,30 @@ impl File {
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Puts `content` in the place of the file in `folder`; durable when it returns.
+pub(super) fn save(folder: &dyn Dir, content: &Content) -> Result<()> {
+    rename_over::<Error>(folder, FILE_NEW, FILE, |disk| {
+        Writer {
+            disk: &**disk,
+            offset: 0,
+            payload: Vec::new(),
+        }
+        .all(content)
+    })?;
+    Ok(folder.sync()?)
+}
+
+/// A depot's file is there from its creation on.
+pub(super) fn require(folder: &dyn Dir) -> Result<()> {
+    match folder.open(FILE) {
+        Err(error) if error.kind == ErrorKind::NotFound => Err(Error::Damaged {
+            place: FILE.into(),
+            what: "the file is gone, expected the depot's metadata in it".into(),
+        }),
+        other => Ok(other.map(drop)?),
     }
 }
 
