@@ -336,7 +336,7 @@ fn copied_twice(backend: &str) {
         mapped >= 16 << 20 && stored < 9 << 20,
         "{mapped} mapped, {stored} stored"
     );
-    let refused = rig.run(["volume", "detach", "depot"]).ends(1);
+    let refused = rig.run(["volume", "detach", "depot"]).ends(11);
     assert!(refused.err.contains("unmount it"), "{}", refused.err);
     depot.unmount();
     rig.run(["volume", "detach", "depot"]).ends(0);
