@@ -113,7 +113,8 @@ pub fn encode(catalog: &Catalog, keys: &Keys, entropy: &Entropy) -> Result<Vec<u
 /// From the stored bytes of the catalog `object`.
 ///
 /// # Errors
-/// Damage of `object` ([`is_damage`](crate::Error::is_damage)); another version's catalog ([`is_other_version`](crate::Error::is_other_version)).
+/// Damage of `object` ([`is_damage`](crate::Error::is_damage)); another version's catalog
+/// ([`is_other_version`](crate::Error::is_other_version)).
 pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Catalog> {
     let sealed = frame::decode_whole(CATALOG, bytes, object, 0)?;
     let payload = keys.open_object(&CATALOG.magic, sealed, object)?;
