@@ -32,7 +32,7 @@ impl RawDevice {
     /// A device over the file or block device at `path`, past the page cache where the file system allows it.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The device cannot be opened.
     pub fn open(path: &Path, name: &str, is_writable: bool) -> Result<Self> {
         let disk = match is_writable {
             true => FileDisk::open_write(path)?,

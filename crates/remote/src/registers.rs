@@ -103,7 +103,7 @@ impl Registers for Client {
 }
 
 impl Client {
-    /// What one request finds.
+    /// The register as one request finds it, whether its version and its bytes fit or not.
     pub(crate) fn read_once(&self, name: &str) -> Result<Option<Register>> {
         let (bytes, about) = match Client::get(self, name, None, OBJECT_BYTES_MAX) {
             Err(error) if error.is_not_found() => return Ok(None),
@@ -119,8 +119,8 @@ impl Client {
     }
 }
 
-/// What a store's tags are made of: the MD5 of the bytes, or something that tells nothing of them, as where the store
-/// encrypts by keys of its own.
+/// The kind of a store's tags: the MD5 of the bytes, or something that tells nothing of them, as where the store encrypts
+/// by keys of its own.
 #[derive(Default, Debug)]
 pub(crate) struct Tags {
     /// Not set again once it is: all tags of a store are of one kind, and a reading that mixes versions proves nothing.

@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 /// Containers that are still to be learned.
 #[derive(Default)]
 pub(crate) struct Hooked {
-    state: Mutex<State>,
+    state: Mutex<StreamOrder>,
     /// How many there are, so that where there is none nobody waits for the lock.
     left: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct StreamOrder {
     /// In the order of the streams that stored them.
     order: Vec<ContainerId>,
     /// Places in `order`, in order of name.
@@ -32,7 +32,7 @@ impl Hooked {
         by_name.sort_unstable_by_key(|at| order[*at as usize]);
         Self {
             left: AtomicUsize::new(order.len()),
-            state: Mutex::new(State {
+            state: Mutex::new(StreamOrder {
                 is_learned: vec![false; order.len()],
                 by_name,
                 order,
@@ -72,7 +72,7 @@ impl Hooked {
     }
 }
 
-impl State {
+impl StreamOrder {
     fn place(&self, id: ContainerId) -> Option<usize> {
         let key = |at: &u32| self.order[*at as usize];
         let found = self.by_name.binary_search_by_key(&id, key);

@@ -27,6 +27,7 @@ pub mod hints;
 pub mod inram;
 pub mod log;
 mod page_cache;
+mod probing;
 mod store_shape;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};

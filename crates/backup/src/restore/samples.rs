@@ -60,10 +60,10 @@ fn time_range(time: Time) -> usize {
 
 /// Entries of a restore that were read back so far.
 #[derive(Default)]
-pub struct Samples(Mutex<State>);
+pub struct Samples(Mutex<ReadBack>);
 
 #[derive(Default)]
-struct State {
+struct ReadBack {
     entries: u64,
     readings: u64,
     known: HashSet<Class>,

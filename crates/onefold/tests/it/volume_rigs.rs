@@ -121,7 +121,7 @@ fn what_was_synced_survives_a_power_cut_below_everything() {
     );
 }
 
-/// What the package installs for systemd is a unit that systemd takes.
+/// Systemd takes the unit that the package installs.
 #[test]
 fn systemd_takes_the_unit_and_its_lines_for_fstab() {
     let packaging = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");

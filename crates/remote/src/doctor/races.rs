@@ -17,9 +17,9 @@ const ROUNDS: usize = 8;
 /// Who takes part in a race.
 const RACERS: usize = 16;
 
-/// Writes while others read.
+/// Number of writes while others read.
 const SWAPS: usize = 64;
-/// Who reads meanwhile.
+/// Number of threads that read meanwhile.
 const READERS: usize = 4;
 
 const TORN: &str = "use another store, or another way to keep tags: versitygw does so with --sidecar, and not with extended \

@@ -85,7 +85,7 @@ impl Rates {
         self.1 = now;
     }
 
-    /// What follows is measured by itself.
+    /// Begins a measurement: the CPU used before counts no more.
     pub fn begin(&mut self) {
         self.1 = Cpu::now();
     }
@@ -182,7 +182,7 @@ fn fresh(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
 
 /// Overwrites all of a volume three times at random, in a depot that it fills to 85 %, and goes on.
 fn overwritten(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
-    // What a depot cannot use, above all the reserve, comes on top.
+    // The room that a depot cannot use, above all the reserve, comes on top.
     let wanted = mib * MIB * 100 / 85;
     let trial = Volume::create(path, mib * MIB, wanted, seed)?;
     let unusable = wanted.saturating_sub(trial.usable_bytes());

@@ -4,10 +4,9 @@
 //! Always holds: between a key's own slot and the slot where it lies, every slot is taken. So a search ends at the first
 //! empty slot and never earlier. A removal moves later keys of the cluster back instead of leaving a mark.
 
-use onefold_io::mix64;
-
 use super::Cache;
 use crate::page_cache::PAGE_BYTES;
+use crate::probing::Ring;
 use crate::{Error, Key, Pbn, Result};
 
 /// Slots for each 10 keys: 10 % more than keys (report §3.6.1).
@@ -66,15 +65,15 @@ impl HashTable {
         }
         let (mut hole, mut slot) = (found.slot, found.slot);
         for _ in 0..self.slots {
-            slot = self.after(slot);
+            slot = self.ring().after(slot);
             let moved = self.slot(cache, slot)?.to_vec();
             if value_of(&moved) == 0 {
                 self.change(cache, hole)?.fill(0);
                 return Ok(true);
             }
-            let home = self.home(&moved[..self.key_bytes]);
+            let home = self.ring().home(&moved[..self.key_bytes]);
             // The key may lie in the hole unless its own slot comes behind the hole.
-            if self.distance(home, hole) < self.distance(home, slot) {
+            if self.ring().distance(home, hole) < self.ring().distance(home, slot) {
                 self.change(cache, hole)?.copy_from_slice(&moved);
                 hole = slot;
             }
@@ -102,37 +101,20 @@ impl HashTable {
 
     /// Where the key lies, or the empty slot that ends its cluster.
     fn find(&self, cache: &mut Cache, key: &[u8]) -> Result<Search> {
-        let mut slot = self.home(key);
+        let mut slot = self.ring().home(key);
         for _ in 0..self.slots {
             let bytes = self.slot(cache, slot)?;
             let is_there = value_of(bytes) != 0 && bytes.starts_with(key);
             if is_there || value_of(bytes) == 0 {
                 return Ok(Search { slot, is_there });
             }
-            slot = self.after(slot);
+            slot = self.ring().after(slot);
         }
         Err(no_empty_slot())
     }
 
-    fn home(&self, key: &[u8]) -> u64 {
-        let mut first = [0; 8];
-        let bytes = key.len().min(8);
-        first[..bytes].copy_from_slice(&key[..bytes]);
-        let spread = mix64(u64::from_le_bytes(first));
-        ((u128::from(spread) * u128::from(self.slots)) >> 64) as u64
-    }
-
-    fn after(&self, slot: u64) -> u64 {
-        if slot + 1 == self.slots { 0 } else { slot + 1 }
-    }
-
-    /// Steps from one slot to another.
-    fn distance(&self, from: u64, to: u64) -> u64 {
-        if to >= from {
-            to - from
-        } else {
-            to + self.slots - from
-        }
+    fn ring(&self) -> Ring {
+        Ring(self.slots)
     }
 
     fn stride(&self) -> usize {

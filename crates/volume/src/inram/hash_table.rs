@@ -4,8 +4,7 @@
 //! empty slot and never earlier, however long the cluster is. A removal moves later keys of the cluster back instead of
 //! leaving a mark: there is nothing to be swept, and searches do not grow longer with age.
 
-use onefold_io::mix64;
-
+use crate::probing::Ring;
 use crate::{Error, Pbn, Result};
 
 /// Slots for each 10 keys: 10 % more than keys, so that a successful search takes six probes on average when all keys
@@ -78,13 +77,13 @@ impl HashTable {
         self.entries -= 1;
         let mut slot = hole;
         loop {
-            slot = self.after(slot);
+            slot = self.ring().after(slot);
             if self.value(slot) == 0 {
                 break;
             }
-            let home = self.home(self.key(slot));
+            let home = self.ring().home(self.key(slot));
             // The key may lie in the hole unless its own slot comes behind the hole.
-            if self.distance(home, hole) < self.distance(home, slot) {
+            if self.ring().distance(home, hole) < self.ring().distance(home, slot) {
                 self.copy(slot, hole);
                 hole = slot;
             }
@@ -104,35 +103,18 @@ impl HashTable {
 
     /// Where the key lies, or the empty slot that ends its cluster.
     fn find(&self, key: &[u8]) -> (u64, bool) {
-        let mut slot = self.home(key);
+        let mut slot = self.ring().home(key);
         while self.value(slot) != 0 {
             if self.key(slot) == key {
                 return (slot, true);
             }
-            slot = self.after(slot);
+            slot = self.ring().after(slot);
         }
         (slot, false)
     }
 
-    fn home(&self, key: &[u8]) -> u64 {
-        let mut first = [0; 8];
-        let bytes = key.len().min(8);
-        first[..bytes].copy_from_slice(&key[..bytes]);
-        let spread = mix64(u64::from_le_bytes(first));
-        ((u128::from(spread) * u128::from(self.slots)) >> 64) as u64
-    }
-
-    fn after(&self, slot: u64) -> u64 {
-        if slot + 1 == self.slots { 0 } else { slot + 1 }
-    }
-
-    /// Steps from one slot to another.
-    fn distance(&self, from: u64, to: u64) -> u64 {
-        if to >= from {
-            to - from
-        } else {
-            to + self.slots - from
-        }
+    fn ring(&self) -> Ring {
+        Ring(self.slots)
     }
 
     fn stride(&self) -> usize {

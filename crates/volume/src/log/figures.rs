@@ -132,7 +132,7 @@ impl LogEngine {
             // Only metadata may be written.
             false => free_zones.saturating_sub(others).min(kept),
         };
-        // What may be promised must have room on the host already.
+        // Room that is promised must be there on the host already.
         let metadata = ready.saturating_sub(others);
         let data = match self.host.takes_data() {
             true => metadata.saturating_sub(reserve_ready(layout, kept)),

@@ -41,27 +41,27 @@ struct Job {
 
 enum Work {
     Thread(JoinHandle<Result<Merged>>),
-    /// It is done, and counts as going on for some more questions, as a thread would.
+    /// The merge is done, and counts as going on for some more questions, as a thread would.
     Done(Box<Result<Merged>>, u64),
 }
 
-/// What a merge gives.
+/// The result of a merge.
 struct Merged {
     levels: Levels,
     overwritten: u64,
     discarded: u64,
 }
 
-/// What a merge is to do.
+/// The aim of a merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
-    /// What is due.
+    /// Merge the levels that are due.
     Settle,
-    /// Everything: then no zone that was freed is named.
+    /// Merge everything: then no zone that was freed is named.
     Rewrite,
 }
 
-/// What a merge works with.
+/// Everything that a merge works with.
 struct Task {
     folder: MapFolder,
     shared: Arc<Shared>,

@@ -7,7 +7,7 @@ use onefold_io::{CountedDir, Counters, Dir, MemDir, Random};
 use onefold_volume::cbt::{Cbt, CbtOptions};
 use onefold_volume::{Error, Key, MetadataBackend, Pbn, Result};
 
-use crate::tables::{BLOCKS, State, Tables, hash};
+use crate::tables::{BLOCKS, TableContents, Tables, hash};
 
 /// Four entries a node, so that a few keys make high trees, and the smallest cache, so that shadows are written early.
 const SMALL: CbtOptions = CbtOptions {
@@ -23,7 +23,7 @@ fn open(folder: &dyn Dir) -> Result<Tables<Cbt>> {
 struct Run {
     device: SimDir,
     /// The states that flushes left, with the points where each flush began and ended.
-    flushes: Vec<(u64, u64, State)>,
+    flushes: Vec<(u64, u64, TableContents)>,
 }
 
 fn run(seed: u64, changes: u64) -> Run {
@@ -31,8 +31,8 @@ fn run(seed: u64, changes: u64) -> Run {
     Cbt::create(&device, BLOCKS).expect("simulated");
     device.keep_history();
     let mut tables = open(&device).expect("simulated");
-    let (mut twin, mut random) = (State::default(), Random(seed));
-    let mut flushes = vec![(0, 0, State::default())];
+    let (mut twin, mut random) = (TableContents::default(), Random(seed));
+    let mut flushes = vec![(0, 0, TableContents::default())];
     for _ in 0..changes {
         tables.change(&mut twin, &mut random).expect("simulated");
         if random.one_in(20) {
@@ -76,7 +76,7 @@ fn a_crash_leaves_the_last_transaction_whole() {
 }
 
 /// Changes after a crash are kept as those before it were.
-fn go_on(image: &SimDir, mut twin: State, seed: u64) {
+fn go_on(image: &SimDir, mut twin: TableContents, seed: u64) {
     let mut tables = open(image).expect("it was whole");
     let mut random = Random(seed);
     for _ in 0..30 {
@@ -98,7 +98,7 @@ fn failed_superblock_fails_the_flush() {
             let device = SimDir::new(failing);
             Cbt::create(&device, BLOCKS).expect("simulated");
             let mut tables = open(&device).expect("simulated");
-            let (mut twin, mut random) = (State::default(), Random(failing));
+            let (mut twin, mut random) = (TableContents::default(), Random(failing));
             for _ in 0..40 {
                 tables.change(&mut twin, &mut random).expect("simulated");
             }

@@ -7,7 +7,7 @@ use onefold_io::{CountedDir, Counters, Dir, MemDir, Random};
 use onefold_volume::dtb::Dtb;
 use onefold_volume::{Error, Key, MetadataBackend, Pbn, Result};
 
-use crate::tables::{BLOCKS, State, Tables, hash};
+use crate::tables::{BLOCKS, TableContents, Tables, hash};
 
 const CACHE_BYTES: u64 = 64 << 10;
 
@@ -24,9 +24,9 @@ fn a_crash_is_refused_unless_all_was_saved() {
         Dtb::create(&device, BLOCKS).expect("simulated");
         let mut tables = open(&device).expect("simulated");
         device.keep_history();
-        let (mut twin, mut random) = (State::default(), Random(seed));
+        let (mut twin, mut random) = (TableContents::default(), Random(seed));
         // The states that saves left, with the points where each began.
-        let mut saves = vec![(0, State::default())];
+        let mut saves = vec![(0, TableContents::default())];
         for _ in 0..12 {
             for _ in 0..random.below(60) {
                 tables.change(&mut twin, &mut random).expect("simulated");
@@ -75,7 +75,7 @@ fn a_failed_change_is_never_saved() {
     let device = SimDir::new(1);
     Dtb::create(&device, BLOCKS).expect("simulated");
     let mut tables = open(&device).expect("simulated");
-    let (mut twin, mut random) = (State::default(), Random(1));
+    let (mut twin, mut random) = (TableContents::default(), Random(1));
     tables.change(&mut twin, &mut random).expect("simulated");
     device.inject(Faults {
         write_error: When::From(0),

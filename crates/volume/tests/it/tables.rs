@@ -10,7 +10,7 @@ pub const LBNS: u64 = 500;
 
 /// All that a backend holds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct State {
+pub struct TableContents {
     pub lbns: BTreeMap<u64, u64>,
     pub hashes: BTreeMap<[u8; 16], u64>,
     pub counts: BTreeMap<u64, u32>,
@@ -56,7 +56,7 @@ impl<B: MetadataBackend> Tables<B> {
     }
 
     /// One random change, here and in the twin.
-    pub fn change(&mut self, twin: &mut State, random: &mut Random) -> Result<()> {
+    pub fn change(&mut self, twin: &mut TableContents, random: &mut Random) -> Result<()> {
         let backend = &mut self.backend;
         let (lbn, block) = (random.below(LBNS), random.below(BLOCKS));
         let mut hash = [random.below(3) as u8; 16];
@@ -99,8 +99,8 @@ impl<B: MetadataBackend> Tables<B> {
     }
 
     /// Everything that it holds. References are raised for it: only of a backend that is not used afterwards.
-    pub fn state(&mut self) -> Result<State> {
-        let mut state = State::default();
+    pub fn state(&mut self) -> Result<TableContents> {
+        let mut state = TableContents::default();
         self.backend.iterate(self.lbns, &mut |key, pbn| {
             if let Key::Linear(lbn) = key {
                 state.lbns.insert(lbn, pbn.0);

@@ -132,7 +132,7 @@ impl RunFile {
     /// The open file; opened where it is not among those that were used last.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn disk(&self) -> Result<Arc<dyn Disk>> {
         if let Some(disk) = self.files.open.lock().get(self.id) {
             return Ok(disk);
