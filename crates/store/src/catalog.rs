@@ -173,9 +173,9 @@ pub(crate) fn merge(shared: &Shared) -> Result<()> {
     let (mut entries, mut merged) = (Vec::new(), Vec::new());
     for (object, _) in &small {
         match decode(&objects.get(object)?, &shared.keys, object) {
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                tracing::warn!("{error}");
-            }
+            // A later version's catalog is its own to merge.
+            Err(error) if error.is_other_version() => continue,
+            Err(error) if error.is_loss() => tracing::warn!("{error}"),
             // The entries of a sweep stay beside their sources.
             Ok(Catalog { sources, .. }) if !sources.is_empty() => continue,
             decoded => entries.extend(decoded?.entries),
@@ -231,8 +231,8 @@ pub(crate) struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// Gives each catalog to `visit`. Copies of catalogs that the store has no longer are removed. What is
-    /// damaged is passed over.
+    /// Gives each catalog to `visit`. Copies of catalogs that the store has no longer are removed. Damaged catalogs are
+    /// passed over.
     ///
     /// # Errors
     /// Failures of the store; those of `visit`.
