@@ -35,15 +35,25 @@ const FILES: &[(&str, &str, u32)] = &[
         "usr/share/doc/onefold/volume.fstab",
         0o644,
     ),
-    ("docs/volume.md", "usr/share/doc/onefold/volume.md", 0o644),
-    (
-        "docs/schedule.md",
-        "usr/share/doc/onefold/schedule.md",
-        0o644,
-    ),
     ("README.md", "usr/share/doc/onefold/README.md", 0o644),
     ("CHANGELOG.md", "usr/share/doc/onefold/changelog.md", 0o644),
     ("LICENSE-MIT", "usr/share/doc/onefold/copyright", 0o644),
+];
+
+/// Pages of `docs/` for users. They lie beside each other in the package, as they do here, so that their links work.
+const PAGES: &[&str] = &[
+    "backup",
+    "copies",
+    "estimate",
+    "limits",
+    "mount",
+    "object-storage",
+    "repository",
+    "restic",
+    "restore",
+    "schedule",
+    "scripts",
+    "volume",
 ];
 
 /// Shells, and the file where each looks for completions.
@@ -114,6 +124,14 @@ fn debian_package(root: &Path, out: &Path, program: &Path) -> Result<PathBuf, St
     copy(program, &staged.join("usr/bin/onefold"), 0o755)?;
     for (from, to, mode) in FILES {
         copy(&root.join(from), &staged.join(to), *mode)?;
+    }
+    for page in PAGES {
+        let to = format!("usr/share/doc/onefold/{page}.md");
+        copy(
+            &root.join(format!("docs/{page}.md")),
+            &staged.join(to),
+            0o644,
+        )?;
     }
     manual_pages(program, &staged.join("usr/share/man/man1"))?;
     for (shell, to) in COMPLETIONS {

@@ -1,4 +1,4 @@
-//! Exit codes. They are part of the interface: scripts branch on them, and README.md lists them.
+//! Exit codes. They are part of the interface: scripts branch on them, and docs/scripts.md lists them.
 
 /// The way in which the program ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

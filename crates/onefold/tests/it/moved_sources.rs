@@ -147,11 +147,11 @@ fn with_restic(rig: &Rig, command: &mut Command) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Runs the loop of README.md that moves snapshots from restic.
+/// Runs the loop of docs/restic.md that moves snapshots from restic.
 fn run_the_loop(rig: &Rig) {
-    let readme = include_str!("../../../../README.md");
-    let from = readme.find("restic snapshots --json |").expect("the loop");
-    let script = &readme[from..];
+    let page = include_str!("../../../../docs/restic.md");
+    let from = page.find("restic snapshots --json |").expect("the loop");
+    let script = &page[from..];
     let script = &script[..script.find("```").expect("its end")];
     let script = script.replace("/tmp/move", &path(rig, "place"));
     let program = PathBuf::from(env!("CARGO_BIN_EXE_onefold"));
@@ -166,9 +166,9 @@ fn run_the_loop(rig: &Rig) {
     with_restic(rig, &mut command);
 }
 
-/// The loop of README.md, with restic where it is installed.
+/// The loop of docs/restic.md, with restic where it is installed.
 #[test]
-fn the_readme_moves_a_history_from_restic_and_its_series_go_on() {
+fn the_page_moves_a_history_from_restic_and_its_series_go_on() {
     for program in ["restic", "jq", "bash"] {
         let version = Command::new(program).arg("--version").output();
         if version.is_err() && Command::new(program).arg("version").output().is_err() {
