@@ -1,4 +1,4 @@
-//! Manifests: a crate depends on the crates that its sources name, ARCHITECTURE.md gives a reason for each, and the
+//! Manifests: a crate depends on the crates that its sources name, docs/dependencies.md gives a reason for each, and the
 //! workspace lists only used ones.
 
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn check(root: &Path, amiss: &mut Vec<String>) {
             .map(|entry| entry.path()),
     );
     packages.sort();
-    let architecture = read(&root.join("ARCHITECTURE.md"));
+    let reasons = read(&root.join("docs/dependencies.md"));
     let mut taken = Vec::new();
     for package in &packages {
         let shown = package.strip_prefix(root).unwrap_or(package).display();
@@ -31,12 +31,9 @@ pub fn check(root: &Path, amiss: &mut Vec<String>) {
                 ));
             }
             let is_foreign = !for_tests && !name.starts_with("onefold-");
-            if package.starts_with(root.join("crates"))
-                && is_foreign
-                && !says_why(&architecture, name)
-            {
+            if package.starts_with(root.join("crates")) && is_foreign && !says_why(&reasons, name) {
                 amiss.push(format!(
-                    "ARCHITECTURE.md does not say why {shown} takes {name}"
+                    "docs/dependencies.md does not say why {shown} takes {name}"
                 ));
             }
             taken.push(dependency.name);
@@ -76,10 +73,8 @@ fn dependencies(manifest: &str) -> Vec<Dependency> {
 }
 
 /// Whether the first cell of some row of a table lists the name.
-fn says_why(architecture: &str, name: &str) -> bool {
-    let rows = architecture
-        .lines()
-        .filter_map(|line| line.strip_prefix("| "));
+fn says_why(reasons: &str, name: &str) -> bool {
+    let rows = reasons.lines().filter_map(|line| line.strip_prefix("| "));
     rows.filter_map(|row| row.split(" |").next())
         .any(|cell| cell.split(", ").any(|listed| listed == name))
 }
