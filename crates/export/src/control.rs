@@ -18,7 +18,7 @@ pub const LINE_BYTES_MAX: u64 = 64 << 10;
 /// A client that is silent for so long is left.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// What a daemon answers: `Err` holds why not, in words.
+/// A daemon's answer: `Err` holds the reason of a refusal, in words.
 pub type Answer = std::result::Result<Value, String>;
 
 /// Carries out requests.

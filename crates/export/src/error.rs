@@ -11,7 +11,7 @@ pub enum Error {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the certificate or key.
         what: String,
     },
     /// No clients can be taken at this address.
@@ -19,7 +19,7 @@ pub enum Error {
     Listen {
         /// Path of a Unix socket, or address and port.
         address: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// Somebody else listens at this address.
@@ -49,9 +49,9 @@ pub enum Error {
     /// A program or system call of the host failed.
     #[error("{what}")]
     Host {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The device failed.

@@ -1,4 +1,4 @@
-//! What a daemon needs that serves a device to its own host.
+//! Precautions of a daemon that serves a device to its own host.
 //!
 //! The kernel may write to the device in order to free memory. If the daemon then waited for memory, it would wait for
 //! itself. So its memory stays in RAM, and its own requests for memory start no writes.

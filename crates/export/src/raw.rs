@@ -89,7 +89,7 @@ impl RawDevice {
             .collect();
         let all = self.disk.read_many_at(&mut reads);
         for mut request in requests {
-            // Of a batch that failed, each read learns by itself whether it was the one.
+            // The batch failed: each read is tried alone, to find the one that fails.
             let done = match &all {
                 Ok(()) => Ok(()),
                 Err(_) => self.disk.read_at(&mut request.buffer, request.offset),
@@ -156,7 +156,7 @@ impl BlockDevice for RawDevice {
             if !matches!(request.op, Op::Read | Op::Flush) {
                 let range = request.offset..request.offset + request.bytes;
                 let meets = |other: &Range<u64>| range.start < other.end && other.start < range.end;
-                // Of two changes of one place the later one wins.
+                // The later of two changes of one place wins, so these two must not run side by side.
                 if changed.iter().any(meets) {
                     self.side_by_side(std::mem::take(&mut together));
                     changed.clear();

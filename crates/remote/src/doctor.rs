@@ -19,12 +19,12 @@ use crate::{Location, Options, service};
 /// The folder of a trial's objects.
 pub(crate) const DOCTOR_FOLDER: &str = "doctor";
 
-/// What a trial came to.
+/// Outcome of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// As it must be.
     Good,
-    /// It does not matter for what is stored, but is worth knowing.
+    /// No stored data is at risk, but the user should know of it.
     Note,
     /// Several machines, or a prune beside a backup, would lose data.
     Unshared,
@@ -35,20 +35,20 @@ pub enum Verdict {
 /// A trial, and what it came to.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was tried, in a few words.
+    /// Name of the trial, in a few words.
     pub trial: &'static str,
-    /// What it came to.
+    /// Outcome of the trial.
     pub verdict: Verdict,
-    /// What was seen.
+    /// Observation that led to the verdict, in words.
     pub seen: String,
-    /// What to do about it, where there is something.
+    /// Advice to the user, if there is any.
     pub remedy: Option<String>,
 }
 
 /// How much is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// What must hold before a repository is made: races and readings.
+    /// Only trials that must succeed before a repository is made: races and readings.
     Quick,
     /// All of it: a list of more than one page and how fast the store is, too.
     Full,
@@ -142,7 +142,7 @@ impl Trials<'_> {
         self.found.push(finding);
     }
 
-    /// That something can be written and read at all. Its errors are the user's to read: they name what is wrong.
+    /// Tries that something can be written and read at all. Its errors are the user's to read: they name what is wrong.
     fn reach(&mut self) -> Result<()> {
         let name = self.name("reach");
         self.connections[0].put_anyhow(&name, b"onefold")?;

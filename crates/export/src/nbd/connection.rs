@@ -263,7 +263,7 @@ impl Batch {
     }
 }
 
-/// What ends a connection without a word: it is broken.
+/// The error of a broken connection, which ends without a message to the client.
 pub(super) fn broken() -> io::Error {
     io::ErrorKind::ConnectionReset.into()
 }

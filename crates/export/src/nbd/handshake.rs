@@ -20,7 +20,7 @@ const SKIPPED_BYTES_MAX: u32 = 1 << 20;
 pub const OPTIONS_MAX: u32 = 1024;
 const OPTION_HEADER_BYTES: usize = 16;
 
-/// What a client was promised when the handshake ended.
+/// Promises to a client at the end of the handshake.
 #[derive(Clone)]
 pub struct Agreement {
     /// The chosen device.
@@ -44,7 +44,7 @@ pub enum TlsPolicy {
     Established,
 }
 
-/// What comes next.
+/// The next step of a handshake.
 pub enum Step {
     /// More bytes of the client's are needed.
     More,

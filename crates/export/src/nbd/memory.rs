@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 /// Idle buffers kept, in bytes.
 const IDLE_BYTES_MAX: usize = 32 << 20;
 
-/// What all connections share.
+/// Memory of requests, shared by all connections.
 pub struct Memory {
     state: Mutex<State>,
     returned: Condvar,
@@ -24,7 +24,7 @@ struct State {
     idle_bytes: usize,
 }
 
-/// What one connection has borrowed, in bytes.
+/// Memory that one connection has borrowed, in bytes.
 #[derive(Default)]
 pub struct Share(AtomicUsize);
 

@@ -14,10 +14,10 @@ pub fn decode_go(data: &[u8]) -> Option<(&str, bool)> {
     fields.0.is_empty().then_some((name, wants_name))
 }
 
-/// What a client asks for among metadata contexts.
+/// The metadata contexts that a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub enum Query {
-    /// It sent no query.
+    /// The client sent no query.
     Nothing,
     /// Contexts that are not there.
     Unknown,

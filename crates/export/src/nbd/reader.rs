@@ -17,7 +17,7 @@ const INPUT_BYTES: usize = 256 << 10;
 /// Requests of a batch, at most.
 const BATCH_MAX: usize = 64;
 
-/// What is to be done for one request.
+/// The work for one request.
 pub(super) enum Job {
     /// The device does it; the request's completion is still to be made.
     Device {

@@ -79,7 +79,7 @@ impl Form {
         Reply { head, data: None }
     }
 
-    /// What was read.
+    /// The reply to a read: the bytes of `buffer`.
     pub fn data(&self, buffer: Buffer) -> Reply {
         let head = match self.is_structured && !buffer.is_empty() {
             true => {

@@ -61,16 +61,16 @@ impl Header {
     }
 }
 
-/// What is to be done for a request.
+/// The work for a request, as decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     /// The device does it.
     Device {
-        /// What it does.
+        /// The device's operation.
         op: Op,
         /// Bytes of the buffer that it needs.
         buffer_bytes: usize,
-        /// What the client knows of the data.
+        /// Hints of the client about the data.
         hints: Hints,
     },
     /// Nothing has to be done.

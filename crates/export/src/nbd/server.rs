@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::stream::{Socket, Stream};
 use crate::listen::Listener;
 
-/// What a server may use.
+/// Limits of a server's connections, memory, threads and patience.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Clients at once; more are turned away.

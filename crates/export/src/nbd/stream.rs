@@ -17,7 +17,7 @@ use rustls::{ServerConfig, ServerConnection};
 const STALL_MAX: Duration = Duration::from_secs(30);
 /// A client has a second more for each of these bytes that it sends or takes.
 const BYTES_A_SECOND_MIN: u64 = 64 << 10;
-/// So often a thread that waits looks at the clock.
+/// A thread that waits looks at the clock after each of these times.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Plain bytes that are encrypted and sent at once.
 const TLS_PIECE_BYTES: usize = 256 << 10;
@@ -42,9 +42,9 @@ impl Deadline {
 
 /// The socket of a client.
 pub enum Socket {
-    /// Of this host.
+    /// A client of this host.
     Unix(UnixStream),
-    /// Of any host.
+    /// A client of any host.
     Tcp(TcpStream),
 }
 

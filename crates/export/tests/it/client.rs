@@ -104,7 +104,7 @@ pub struct Client {
     pub is_extended: bool,
 }
 
-/// What came back for a request.
+/// The server's reply to a request.
 #[derive(Debug, PartialEq)]
 pub struct Replied {
     pub cookie: u64,

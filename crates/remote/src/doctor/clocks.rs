@@ -42,7 +42,7 @@ pub(super) fn speed(trials: &mut Trials<'_>) -> Result<()> {
     let name = trials.name("speed");
     let [one, _] = trials.connections;
     let mut bytes = vec![0; BYTES];
-    // What a store might compress tells nothing.
+    // Random bytes, since a store might compress others: that speed would tell nothing.
     for eight in bytes.chunks_mut(8) {
         eight.copy_from_slice(&one.entropy.u64().to_le_bytes());
     }

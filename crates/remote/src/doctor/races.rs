@@ -14,7 +14,7 @@ use crate::client::Client;
 
 /// Races of each kind.
 const ROUNDS: usize = 8;
-/// Who takes part in a race.
+/// Number of threads in a race.
 const RACERS: usize = 16;
 
 /// Number of writes while others read.
@@ -27,7 +27,7 @@ const TORN: &str = "use another store, or another way to keep tags: versitygw do
 const SHARED: &str = "use another store. Known to let several win: SeaweedFS before its change 8801, versitygw before 1.8.0; \
      Garage has no conditional writes as far as is known";
 
-/// That a condition that does not hold is refused, and one that holds is not.
+/// Tries that a write whose condition does not hold is refused, and one whose condition holds is not.
 pub(super) fn conditions(trials: &mut Trials<'_>) -> Result<()> {
     const TRIAL: &str = "conditional writes";
     let name = trials.name("condition");

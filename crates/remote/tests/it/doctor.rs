@@ -1,4 +1,4 @@
-//! What the doctor finds in stores that do as they must, and in those that do not.
+//! Findings of the doctor in stores that do as they must, and in those that do not.
 
 use onefold_remote::doctor::{self, Extent, Finding, Verdict};
 
