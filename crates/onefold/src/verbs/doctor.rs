@@ -8,10 +8,10 @@ use crate::repository;
 
 /// Try whether a bucket can hold a repository that several machines share
 ///
-/// What a store must do is tried over two connections: that of many who write one object at once exactly one wins, that
-/// what is written is read and listed at once, and that parts and long lists are right. It takes some 1,300 small
-/// requests. A trial can refute a store and not prove it. What it writes lies below "doctor/" and is removed at the end.
-/// It ends with 1 where the store cannot be shared. No repository need be there, and no password.
+/// Trials run over two connections. They try that exactly one wins of many who write one object at once, that what is
+/// written is read and listed at once, and that parts and long lists are right. They take some 1,300 small requests. A
+/// trial can refute a store and not prove it. Its objects lie below "doctor/" and are removed at the end. The exit code
+/// is 1 where the store cannot be shared. No repository need be there, and no password.
 #[derive(clap::Args, Debug)]
 pub struct Args {}
 
