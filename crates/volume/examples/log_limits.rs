@@ -91,6 +91,7 @@ fn options(dir: &Arc<dyn Dir>, device_bytes: u64, ram_bytes: u64) -> Outcome<Log
         index: Box::new(Strata::open(dir.subdir("index")?, strata)?),
         sizes: budget.sizes,
         is_inline: false,
+        clock: None,
     })
 }
 

@@ -3,6 +3,7 @@
 mod attached;
 mod fsync;
 mod full;
+mod full_host;
 mod fuse;
 mod nbd;
 mod power;
@@ -18,7 +19,7 @@ pub struct VolumeRig {
     /// Rigs, one or more; by default all.
     #[arg(long, value_name = "NAME")]
     rig: Vec<Rig>,
-    /// Rounds of fsync, power and full (default: 3, 3 and 10).
+    /// Rounds of fsync, power, full and full-host (default: 3, 3, 10 and 10).
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     /// The program; otherwise it is built.
@@ -39,6 +40,8 @@ enum Rig {
     Power,
     /// ext4 on a depot that holds less than its volume: filled and emptied in turns.
     Full,
+    /// ext4 on a depot whose host's file system is really full.
+    FullHost,
 }
 
 impl VolumeRig {
@@ -59,6 +62,7 @@ impl VolumeRig {
                 Rig::Fsync => fsync::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Power => power::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Full => full::run(&program, self.rounds.unwrap_or(10))?,
+                Rig::FullHost => full_host::run(&program, self.rounds.unwrap_or(10))?,
             };
         }
         match failed {

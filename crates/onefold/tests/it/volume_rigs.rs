@@ -70,6 +70,45 @@ fn a_file_system_that_runs_full_stays_writable_and_is_clean() {
     );
 }
 
+/// The host's file system is filled by others until it is really full, not only the depot.
+#[test]
+fn a_file_system_stays_writable_while_its_host_is_really_full() {
+    if !can_attach() || !has("fstrim") || !has("fallocate") || !has("python3") {
+        return;
+    }
+    let rig = Rig::empty();
+    let _cleanup = Cleanup(
+        &rig,
+        r#"umount -l mnt; "$ONEFOLD" volume detach "$PWD/host/depot"; umount -l host"#,
+    );
+    shell(
+        &rig,
+        r#"
+        truncate -s 200M image; mkfs.ext4 -qF image; mkdir host mnt; mount -o loop image host
+        "$ONEFOLD" -q volume create host/depot --size 256M
+        device=$(attach host/depot); mkfs.ext4 -qF "$device"; mount -o discard "$device" mnt
+        head -c 2M /dev/urandom >mnt/kept; sha256sum mnt/kept >sum; sync -f mnt
+        fallocate -l $(($(df --output=avail -B1 host | tail -n 1) - (40 << 20))) host/other
+        for round in 1 2; do
+            if dd if=/dev/urandom of=mnt/big bs=1M oflag=direct 2>said; then exit 1; fi
+            grep -qi space said
+            dd if=/dev/zero of=host/rest bs=4K conv=fsync 2>said || true
+            for n in $(seq 40); do head -c 9000 /dev/urandom >mnt/$n || true; done
+            if dd if=/dev/urandom of=mnt/cached bs=1M count=16 conv=fsync 2>said; then exit 1; fi
+            grep -qiE 'space|input/output' said
+            # The first sync tells once more of writes that failed.
+            rm mnt/big mnt/cached mnt/[0-9]*; sync -f mnt || sync -f mnt; fstrim mnt
+            grep " $PWD/mnt " /proc/mounts | grep -q ' rw,'
+            head -c 4M /dev/urandom >mnt/again; sync -f mnt; sha256sum --quiet -c sum; rm mnt/again host/rest
+        done
+        umount mnt; e2fsck -fn "$device"; "$ONEFOLD" volume check host/depot --read-data
+        "$ONEFOLD" volume detach host/depot
+        # Its process may still be ending.
+        for _ in $(seq 200); do if umount host 2>/dev/null; then break; fi; sleep .05; done
+        "#,
+    );
+}
+
 /// Below everything lies nbdkit's cache in writeback mode: what was not flushed is in a file of its own, and `kill -9`
 /// loses just that.
 #[test]

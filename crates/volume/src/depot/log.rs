@@ -7,6 +7,7 @@ use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::{Dir, Disk};
 
 use super::config::{Config, HEAD_BYTES};
+use crate::front::Options;
 use crate::log::{Budget, DiskPart, Layout, LogEngine, LogOptions};
 use crate::{Engine, Error, Result};
 
@@ -57,10 +58,11 @@ pub fn open(
     folder: &Arc<dyn Dir>,
     config: &Config,
     disk: Arc<dyn Disk>,
-    is_inline: bool,
+    front: &Options,
     ram_bytes: Option<u64>,
 ) -> Result<Box<dyn Engine>> {
-    let options = options(folder, config, is_inline, ram_bytes)?;
+    let mut options = options(folder, config, front.inline, ram_bytes)?;
+    options.clock = front.clock.clone();
     let engine = LogEngine::open(Arc::clone(folder), zones(config, disk), options)?;
     Ok(Box::new(engine))
 }
@@ -86,6 +88,7 @@ fn options(
         index: index(folder, budget.index_bytes, is_inline)?,
         sizes: budget.sizes,
         is_inline,
+        clock: None,
     })
 }
 

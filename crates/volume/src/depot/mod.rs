@@ -378,7 +378,7 @@ fn open_engine(
 ) -> Result<Box<dyn Engine>> {
     let (is_inline, ram_bytes) = (options.front.inline, options.ram_bytes);
     match config.engine {
-        EngineKind::Log => log::open(folder, config, disk, is_inline, ram_bytes),
+        EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes),
         EngineKind::Dmdedup(backend) => {
             backends::open(folder, config, backend, disk, is_inline, ram_bytes)
         }

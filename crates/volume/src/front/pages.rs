@@ -62,12 +62,23 @@ impl Pages {
         self.claimed -= count;
     }
 
-    /// Whether a collection would find something: there is garbage besides what the last one left.
-    pub fn has_garbage(&self) -> bool {
+    /// Whether a collection would find something: there is garbage besides what the last one left. After each one that
+    /// freed nothing it takes twice as much, so that writes that are refused do not have the map read again and again;
+    /// metadata of file systems is worth it all the same.
+    pub fn has_garbage(&self, is_metadata: bool) -> bool {
+        let more = match is_metadata {
+            true => MORE_GARBAGE,
+            false => MORE_GARBAGE << self.fruitless.saturating_sub(1).min(10),
+        };
         match self.worthless {
             0 => self.space.reclaimable > 0,
-            worthless => self.space.reclaimable > worthless + MORE_GARBAGE,
+            worthless => self.space.reclaimable > worthless + more,
         }
+    }
+
+    /// Something was deleted: the next collection may find more than the last ones did.
+    pub fn news(&mut self) {
+        self.fruitless = self.fruitless.min(1);
     }
 
     /// Whether the collector is behind what was written.
@@ -75,7 +86,7 @@ impl Pages {
         // After fruitless ones it is tried less often.
         let more = (self.step_pages() << self.fruitless.min(10)).min(self.space.total / 16);
         let is_more = self.fruitless == 0 || self.space.reclaimable > self.worthless + more;
-        self.owed_hundredths >= self.step_pages() * 100 && self.has_garbage() && is_more
+        self.owed_hundredths >= self.step_pages() * 100 && self.has_garbage(true) && is_more
     }
 
     /// Whether garbage is worth collecting while nothing else is to be done: pages get few, or there is as much of it as
@@ -193,14 +204,14 @@ mod tests {
     fn a_collection_that_freed_nothing_is_not_repeated_until_there_is_more_garbage() {
         let mut pages = Pages::default();
         pages.update(space(0, 500));
-        assert!(pages.has_garbage());
+        assert!(pages.has_garbage(false));
         pages.collected(space(0, 400));
-        assert!(!pages.has_garbage());
+        assert!(!pages.has_garbage(false));
         pages.update(space(0, 410));
-        assert!(!pages.has_garbage());
+        assert!(!pages.has_garbage(false));
         pages.update(space(0, 420));
-        assert!(pages.has_garbage());
+        assert!(pages.has_garbage(false));
         pages.update(space(0, 3));
-        assert!(!pages.has_garbage(), "fewer than were left");
+        assert!(!pages.has_garbage(false), "fewer than were left");
     }
 }

@@ -153,11 +153,17 @@ impl Shared {
         // What the chunks before overwrote is known to be garbage once they are written.
         served.engine.write_out()?;
         self.lock().pages.update(served.engine.free_space());
-        if self.lock().pages.has_garbage() {
-            self.collect(served, Effort::Whole)?;
+        let is_metadata = chunks.first().is_some_and(|chunk| self.is_metadata(chunk));
+        let mut count = self.claim_pages(chunks);
+        while count == 0 && self.lock().pages.has_garbage(is_metadata) {
+            let collected = self.collect(served, Effort::Step)?;
+            count = self.claim_pages(chunks);
+            if collected.pages_freed == 0 {
+                break;
+            }
         }
         // Without a page a chunk is stored if its content is known, or zeros.
-        Ok(self.claim_pages(chunks).max(1))
+        Ok(count.max(1))
     }
 
     /// How many of the first chunks have a page each. Metadata of file systems may use the reserve, also where only its
@@ -186,6 +192,7 @@ impl Shared {
         let mut answers = self.settle(served);
         let mut state = self.lock();
         state.held.news();
+        state.pages.news();
         state.partials.end_discard(discard.sequence);
         state.pages.update(served.engine.free_space());
         state.given = discard.sequence;

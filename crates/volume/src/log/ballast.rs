@@ -1,6 +1,9 @@
-//! Ballast: a file in the depot's folder that holds nothing but room. Where the folder's file system is full, it is
-//! emptied, so that maps and the manifest can still be written: discards, known chunks and cleaning go on. Until it is
-//! whole again, no new data is taken.
+//! Ballast: a file in the depot's folder that holds nothing but room. Where the folder's file system is full, it gives up
+//! a part at a time, so that maps and the manifest can still be written: discards, known chunks and cleaning go on. While
+//! more than half of it is gone, no new data is taken.
+//!
+//! Ballast gives up parts and never all of itself at once: what is given up and not used soon is lost to others, where
+//! they fill the host.
 
 use std::sync::Arc;
 
@@ -11,11 +14,15 @@ use crate::{Error, Result};
 /// Its name in the depot's folder.
 pub const NAME: &str = "ballast";
 
-/// The file, and whether it has its room.
+/// Parts in which it gives room up and takes it.
+const PARTS: u64 = 16;
+
+/// The file, and how much of its room it has.
 pub(super) struct Ballast {
     dir: Arc<dyn Dir>,
     bytes: u64,
-    is_held: bool,
+    /// Bytes that have their room: the file's length.
+    held: u64,
 }
 
 impl Ballast {
@@ -27,23 +34,37 @@ impl Ballast {
         let mut ballast = Self {
             dir,
             bytes,
-            is_held: bytes == 0,
+            held: 0,
         };
+        if let Some(disk) = if_there(ballast.dir.open_write(NAME))? {
+            // A crash may have left length without room.
+            let there = disk.len()?.min(bytes);
+            ballast.held = match allocated(&*disk, 0, there)? {
+                true => there,
+                false => 0,
+            };
+            disk.set_len(ballast.held)?;
+        }
         ballast.hold()?;
         Ok(ballast)
     }
 
-    /// Whether the file has its room.
+    /// Whether the file has all of its room.
     pub fn is_held(&self) -> bool {
-        self.is_held
+        self.held >= self.bytes
     }
 
-    /// Takes the room again, where it was released and the file system has it.
+    /// Whether enough is left for what the map needs while data is taken.
+    pub fn is_enough(&self) -> bool {
+        self.held >= self.bytes / 2
+    }
+
+    /// Takes room again that was given up, as far as the file system has it.
     ///
     /// # Errors
     /// The folder failed. A full file system is no error.
     pub fn hold(&mut self) -> Result<()> {
-        if self.is_held {
+        if self.is_held() {
             return Ok(());
         }
         let disk = match if_there(self.dir.open_write(NAME))? {
@@ -53,31 +74,45 @@ impl Ballast {
                 made => made?,
             },
         };
-        // Some file systems (XFS) find no room for what has room already: then it is given up, and taken at once.
-        for _ in 0..2 {
-            match self.fill(&*disk) {
-                Ok(()) => {
-                    self.is_held = true;
-                    return Ok(());
-                }
-                Err(Error::NoSpace { .. }) => disk.set_len(0)?,
+        while !self.is_held() {
+            let more = self.part().min(self.bytes - self.held);
+            // Only what is new is asked for: some file systems (XFS) find no room for what has room already.
+            let is_there = match disk.set_len(self.held + more).map_err(Error::from) {
+                Ok(()) => allocated(&*disk, self.held, more)?,
+                Err(Error::NoSpace { .. }) => false,
                 Err(error) => return Err(error),
+            };
+            if !is_there {
+                return Ok(disk.set_len(self.held)?);
             }
+            self.held += more;
         }
         Ok(())
     }
 
-    fn fill(&self, disk: &dyn Disk) -> Result<()> {
-        disk.set_len(self.bytes)?;
-        Ok(disk.allocate(0, self.bytes)?)
-    }
-
-    /// Gives the room up. Returns whether there was any.
+    /// Gives a part of the room up. Returns whether there was any.
     pub fn release(&mut self) -> bool {
-        if self.bytes == 0 || !std::mem::take(&mut self.is_held) {
+        if self.held == 0 {
             return false;
         }
-        let emptied = (self.dir.open_write(NAME)).and_then(|disk| disk.set_len(0));
-        emptied.is_ok()
+        let left = self.held.saturating_sub(self.part());
+        let cut = (self.dir.open_write(NAME)).and_then(|disk| disk.set_len(left));
+        if cut.is_ok() {
+            self.held = left;
+        }
+        cut.is_ok()
+    }
+
+    fn part(&self) -> u64 {
+        self.bytes.div_ceil(PARTS)
+    }
+}
+
+/// Has the file system keep room. `false`: it has not enough.
+fn allocated(disk: &dyn Disk, offset: u64, bytes: u64) -> Result<bool> {
+    match disk.allocate(offset, bytes).map_err(Error::from) {
+        Ok(()) => Ok(true),
+        Err(Error::NoSpace { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -124,7 +124,7 @@ impl LogEngine {
         self.in_folder(Self::write_memtables)?;
         self.limit_map_pages();
         self.in_folder(|engine| engine.replace_manifest(emptied))?;
-        self.host.ballast.hold()?;
+        self.host.hold_ballast()?;
         self.log_bytes = 0;
         self.totals.checkpoints += 1;
         Ok(())
@@ -138,7 +138,12 @@ impl LogEngine {
     fn in_folder(&mut self, mut write: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         let mut has_given_back = false;
         loop {
-            match write(self) {
+            let written = write(self);
+            if matches!(written, Err(Error::NoSpace { .. })) {
+                // Runs that were begun take the room that the next attempt needs.
+                self.map_folder.keep(&self.named_runs).ok();
+            }
+            match written {
                 Err(Error::NoSpace { .. }) if self.host.ballast.release() => {}
                 Err(Error::NoSpace { .. }) if !has_given_back => {
                     has_given_back = true;
@@ -258,17 +263,14 @@ impl LogEngine {
         if is_listed_anew {
             self.shared.zones.write().unchanged();
         }
-        self.remove_unnamed(&manifest, &runs);
+        self.named_runs = runs;
+        self.remove_unnamed(&manifest);
         Ok(())
     }
 
     /// What cannot be removed now is removed at the next opening.
-    fn remove_unnamed(
-        &mut self,
-        manifest: &Manifest,
-        runs: &BTreeSet<super::map::run_page::RunId>,
-    ) {
-        self.map_folder.keep(runs).ok();
+    fn remove_unnamed(&mut self, manifest: &Manifest) {
+        self.map_folder.keep(&self.named_runs).ok();
         if self.zone_list != manifest.zone_list {
             remove_if_there(&*self.dir, &zones_name(self.zone_list)).ok();
             self.zone_list = manifest.zone_list;

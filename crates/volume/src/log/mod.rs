@@ -73,6 +73,9 @@ pub use writer::LogEngine;
 /// Names chunks: the depot's hash with the depot's key.
 pub type Fingerprinter = Arc<dyn Fn(&[&[u8]]) -> Vec<Fingerprint> + Send + Sync>;
 
+/// Nanoseconds from any start.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// What an engine `log` is opened with.
 pub struct LogOptions {
     /// The depot's id: zones of another one are not taken for ours.
@@ -85,6 +88,8 @@ pub struct LogOptions {
     pub sizes: LogSizes,
     /// No threads: the same work gives the same I/O.
     pub is_inline: bool,
+    /// How often a full host is asked for room goes by it; without one, at each occasion.
+    pub clock: Option<Clock>,
 }
 
 impl LogEngine {

@@ -50,6 +50,7 @@ pub fn create(
         generation: 0,
         zone_list: 0,
         relocation_list: 0,
+        named_runs: none,
     };
     begin(dir, data, layout, found, options)
 }
@@ -108,6 +109,7 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         generation: manifest.generation,
         zone_list: manifest.zone_list,
         relocation_list: manifest.relocations,
+        named_runs: listed_runs(&manifest),
     };
     begin(dir, data, layout, found, options)
 }
@@ -144,10 +146,14 @@ fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
     Ok(zones)
 }
 
+fn listed_runs(manifest: &Manifest) -> BTreeSet<RunId> {
+    let listed = manifest.heads.iter().flat_map(|(_, levels)| levels.runs());
+    listed.map(|run| run.id).collect()
+}
+
 /// The maps as of the last checkpoint.
 fn open_maps(dir: &dyn Dir, manifest: &Manifest) -> Result<(MapFolder, HashMap<HeadId, HeadMap>)> {
-    let listed = manifest.heads.iter().flat_map(|(_, levels)| levels.runs());
-    let listed: BTreeSet<RunId> = listed.map(|run| run.id).collect();
+    let listed = listed_runs(manifest);
     let folder = MapFolder::open(dir, manifest.layout, manifest.next_run, &listed)?;
     let mut maps = HashMap::new();
     for (head, levels) in &manifest.heads {
@@ -169,6 +175,7 @@ struct Found {
     generation: u64,
     zone_list: u64,
     relocation_list: u64,
+    named_runs: BTreeSet<RunId>,
 }
 
 /// Writes the tables of what was replayed and a manifest with a new place for the log; then the engine may write.
@@ -208,7 +215,7 @@ fn begin(
         open_checks: RwLock::new(HashMap::new()),
         tables,
     };
-    let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared)?;
+    let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared, options.clock)?;
     let begin = {
         let mut zones = shared.zones.write();
         if zones.choose_next_journal().is_none() {
@@ -226,6 +233,7 @@ fn begin(
         map_folder: found.map_folder,
         zone_list: found.zone_list,
         relocation_list: found.relocation_list,
+        named_runs: found.named_runs,
         begin,
         sequence: found.sequence + 1,
         generation: found.generation,

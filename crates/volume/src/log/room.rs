@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 
+use super::Clock;
 use super::ballast::Ballast;
 use super::figures::{ZONES_FOR_CLEANING, ZONES_FOR_JOURNAL};
 use super::layout::{Layout, ZoneNo};
@@ -28,12 +29,18 @@ const ALLOCATED_AT_ONCE: u64 = 64 << 20;
 const GIVEN_BACK_AT_ONCE: usize = 64;
 /// Zones that were filled since room was given back last are kept this many times.
 const KEPT_TURNS: u64 = 4;
+/// A host that was full is asked again after this long. Each question that it refuses may cost it several commits of its
+/// own journal (ext4 frees what it can and tries three times).
+const ASKED_AGAIN_NANOSECONDS: u64 = 1_000_000_000;
 
 /// What is known of the host.
 pub(super) struct HostRoom {
     pub ballast: Ballast,
     /// The file system had no room for another zone when it was asked last.
     pub is_full: bool,
+    /// When it refused room last, for zones or for ballast, where there is a clock.
+    refused_at: Option<u64>,
+    clock: Option<Clock>,
     /// Zones that had been opened when room was given back last.
     opened_before: u64,
     pub zones_given_back: u64,
@@ -44,19 +51,26 @@ impl HostRoom {
     ///
     /// # Errors
     /// A device failed. A full host is no error.
-    pub fn open(dir: &Arc<dyn Dir>, ballast_bytes: u64, shared: &Shared) -> Result<Self> {
+    pub fn open(
+        dir: &Arc<dyn Dir>,
+        ballast_bytes: u64,
+        shared: &Shared,
+        clock: Option<Clock>,
+    ) -> Result<Self> {
         let mut host = Self {
             ballast: Ballast::open(Arc::clone(dir), ballast_bytes)?,
             is_full: false,
+            refused_at: None,
+            clock,
             opened_before: 0,
             zones_given_back: 0,
         };
         host.keep(shared, host.wanted(&shared.layout))?;
         let least = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
-        if shared.zones.read().ready() < least && host.ballast.release() {
+        while shared.zones.read().ready() < least && host.ballast.release() {
             host.keep(shared, least)?;
-            host.ballast.hold()?;
         }
+        host.ballast.hold()?;
         // A zone that was filled once has room though nobody says so. Were it wrong, a write would fail.
         let mut zones = shared.zones.write();
         while zones.ready() < least
@@ -68,9 +82,9 @@ impl HostRoom {
         Ok(host)
     }
 
-    /// Whether new data may be taken: the folder has its ballast.
+    /// Whether new data may be taken: the folder has enough ballast.
     pub fn takes_data(&self) -> bool {
-        self.ballast.is_held()
+        self.ballast.is_enough()
     }
 
     /// Zones that are to be ready. Without ballast no data is taken, and the folder needs the room more than it does.
@@ -81,11 +95,44 @@ impl HostRoom {
         }
     }
 
-    /// Has the host keep room until `wanted` zones are ready, or it is full.
+    /// Whether the host is worth a question: it refused none for a while. Without a clock it always is.
+    pub fn may_be_asked(&self) -> bool {
+        let now = self.clock.as_ref().map(|clock| clock());
+        match self.refused_at.zip(now) {
+            Some((refused, now)) => now.saturating_sub(refused) >= ASKED_AGAIN_NANOSECONDS,
+            None => true,
+        }
+    }
+
+    /// Notes that the host refused room just now.
+    fn note_refusal(&mut self) {
+        self.refused_at = self.clock.as_ref().map(|clock| clock());
+    }
+
+    /// Takes ballast again that was given up, where the host may have room for it.
+    ///
+    /// # Errors
+    /// The folder failed. A full file system is no error.
+    pub fn hold_ballast(&mut self) -> Result<()> {
+        if self.ballast.is_held() || !self.may_be_asked() {
+            return Ok(());
+        }
+        self.ballast.hold()?;
+        if !self.ballast.is_held() {
+            self.note_refusal();
+        }
+        Ok(())
+    }
+
+    /// Has the host keep room until `wanted` zones are ready, or it is full. One that refused room a moment ago is not
+    /// asked.
     ///
     /// # Errors
     /// The data device failed.
     pub fn keep(&mut self, shared: &Shared, wanted: u32) -> Result<()> {
+        if self.is_full && !self.may_be_asked() {
+            return Ok(());
+        }
         let places: Vec<ZoneNo> = {
             let zones = shared.zones.read();
             // A full host is asked for one more: there is no other way to learn that it has room by now.
@@ -93,22 +140,35 @@ impl HostRoom {
             let lacking = wanted.max(zones.ready() + more) - zones.ready();
             zones.without_room().take(lacking as usize).collect()
         };
-        self.is_full &= !places.is_empty();
+        // A full host is asked for one alone first: most of the time it refuses, and that is the cheapest refusal.
+        let (first, rest) = places.split_at(usize::from(self.is_full).min(places.len()));
         let at_once = (ALLOCATED_AT_ONCE / shared.layout.zone_bytes()).max(1);
-        for stretch in stretches(&places, at_once) {
-            self.is_full = !keep_stretch(shared, stretch.clone())?;
-            if self.is_full {
-                // The last zones that have room are worth it.
-                for no in stretch {
-                    if !keep_stretch(shared, no..no + 1)? {
-                        break;
-                    }
-                }
+        let all = stretches(first, 1)
+            .into_iter()
+            .chain(stretches(rest, at_once));
+        self.is_full = false;
+        for stretch in all {
+            if !keep_stretch(shared, stretch.clone())? {
+                self.is_full = true;
+                keep_one_by_one(shared, stretch)?;
+                self.note_refusal();
                 break;
             }
         }
         Ok(())
     }
+}
+
+/// Keeps the last zones that a host has room for, which refused all of the stretch.
+fn keep_one_by_one(shared: &Shared, stretch: Range<u32>) -> Result<()> {
+    if stretch.len() > 1 {
+        for no in stretch {
+            if !keep_stretch(shared, no..no + 1)? {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Zones of the reserve of file systems' metadata for which room is kept.
@@ -186,9 +246,7 @@ impl LogEngine {
     /// # Errors
     /// A device failed.
     pub(super) fn ask_for_room(&mut self) -> Result<()> {
-        if !self.host.takes_data() {
-            self.host.ballast.hold()?;
-        }
+        self.host.hold_ballast()?;
         match self.host.is_full {
             true => self.keep_room(),
             false => Ok(()),

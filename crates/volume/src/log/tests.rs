@@ -39,6 +39,7 @@ fn options(said: &EverSaid) -> LogOptions {
             merges: MergeSizes::SMALL,
         },
         is_inline: true,
+        clock: None,
     }
 }
 

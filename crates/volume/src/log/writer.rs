@@ -1,6 +1,6 @@
 //! The writer: chunks become groups, groups fill zones. One thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
 use super::map::folder::MapFolder;
+use super::map::run_page::RunId;
 use super::merging::Merging;
 use super::room::HostRoom;
 use super::shared::Shared;
@@ -32,6 +33,8 @@ pub struct LogEngine {
     /// Generations of the files of zones and of relocations that the manifest names; 0: none.
     pub(super) zone_list: u64,
     pub(super) relocation_list: u64,
+    /// Runs that the manifest names.
+    pub(super) named_runs: BTreeSet<RunId>,
     /// Whether relocations changed since their file was written.
     pub(super) relocations_changed: bool,
     /// Zones that cleaning is going to empty.
@@ -101,6 +104,7 @@ pub(super) struct Beginning {
     pub map_folder: MapFolder,
     pub zone_list: u64,
     pub relocation_list: u64,
+    pub named_runs: BTreeSet<RunId>,
     pub begin: ZoneId,
     pub sequence: u64,
     pub generation: u64,
@@ -119,6 +123,7 @@ impl LogEngine {
             map_folder: beginning.map_folder,
             zone_list: beginning.zone_list,
             relocation_list: beginning.relocation_list,
+            named_runs: beginning.named_runs,
             relocations_changed: false,
             plan: Plan::default(),
             mark_turn: ZoneNo(0),

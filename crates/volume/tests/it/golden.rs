@@ -146,6 +146,7 @@ fn golden_log() {
     let layout = Layout::new(4 << 20, 4096).expect("large enough");
     let options = || LogOptions {
         is_inline: true,
+        clock: None,
         depot: [0x1D; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(RamIndex::default()),

@@ -60,6 +60,7 @@ fn a_map_of_random_chunks_stays_within_its_budget() {
     let budget = Budget::divide(ram_bytes, &layout).expect("enough");
     let options = LogOptions {
         is_inline: true,
+        clock: None,
         depot: [7; 16],
         fingerprint: Arc::new(|_| Vec::new()),
         index: Box::new(RamIndex::default()),

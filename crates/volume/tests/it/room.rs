@@ -21,6 +21,8 @@ struct SparseFile {
     /// Which chunks have room.
     room: Mutex<Vec<bool>>,
     left: AtomicU64,
+    /// Requests for room that were refused.
+    refused: AtomicU64,
 }
 
 impl SparseFile {
@@ -30,6 +32,7 @@ impl SparseFile {
             disk: MemDisk::new(),
             room: Mutex::new(vec![false; chunks as usize]),
             left: AtomicU64::new(left),
+            refused: AtomicU64::new(0),
         };
         disk.set_len(chunks * CHUNK).expect("RAM");
         Arc::new(disk)
@@ -50,6 +53,7 @@ impl SparseFile {
             let has_room = &mut room[at as usize];
             if !*has_room {
                 if self.left.load(Ordering::Relaxed) == 0 {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
                     return Err(IoError::new(
                         "write",
                         "data",
@@ -239,6 +243,41 @@ fn a_full_host_is_told_by_the_log_before_the_acknowledgement() {
         drop(device);
         depot.close().expect("all is well");
     }
+}
+
+/// Each question costs a full file system several commits of its journal: writes that are refused ask once a second.
+#[test]
+fn a_full_host_is_asked_once_a_second() {
+    let disk = SparseFile::new(1025, 1025);
+    let (folder, mut options) = log_depot(&disk, true);
+    let left = disk.left.load(Ordering::Relaxed);
+    let taken_by_others = left.saturating_sub(20 * MIB / CHUNK);
+    disk.left.fetch_sub(taken_by_others, Ordering::Relaxed);
+    let now = Arc::new(AtomicU64::new(0));
+    let clock = Arc::clone(&now);
+    options.front.clock = Some(Arc::new(move || clock.load(Ordering::Relaxed)));
+    let depot = Depot::open(folder, options).expect("a depot");
+    let device = Caller(depot.device(HeadId(0)).expect("the volume"));
+    let mut number = 0;
+    let mut write = || {
+        number += 1;
+        device.write(number * PAGE, &page(number))
+    };
+    while write().is_ok() {}
+    let before = disk.refused.load(Ordering::Relaxed);
+    for second in 1..=5 {
+        for _ in 0..400 {
+            assert!(matches!(write(), Err(Error::NoSpace { .. })));
+        }
+        now.store(second * 1_000_000_001, Ordering::Relaxed);
+    }
+    let asked = disk.refused.load(Ordering::Relaxed) - before;
+    assert!((1..=10).contains(&asked), "{asked} times");
+    disk.left.fetch_add(taken_by_others, Ordering::Relaxed);
+    now.store(6_000_000_010, Ordering::Relaxed);
+    write().expect("the host has room, and was asked");
+    drop(device);
+    depot.close().expect("all is well");
 }
 
 /// What was deleted goes back to the host, but for what is about to be filled again.

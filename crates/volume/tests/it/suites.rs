@@ -165,6 +165,7 @@ fn log_is_an_engine() {
                     },
                 },
                 is_inline: false,
+                clock: None,
             };
             let (folder, disk) = (Arc::clone(&folder), Arc::clone(&disk));
             let opened = match std::mem::take(&mut is_new) {
