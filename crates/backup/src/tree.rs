@@ -327,8 +327,8 @@ impl Walk {
     }
 }
 
-/// Reads the items of a recipe chunk, which must have this depth and cover `span` bytes. Any number of entries may refer
-/// to one: it is decoded once.
+/// Reads the items of a recipe chunk, which must have this depth and cover `span` bytes. Any number of entries may
+/// refer to one: it is decoded once.
 pub(crate) fn read_recipe(
     chunk: &ChunkRef,
     span: u64,

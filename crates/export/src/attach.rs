@@ -3,8 +3,9 @@
 //! Always holds: no device outlives its daemon. A killed one takes writes with it that it has answered and not flushed;
 //! if the device went on working, a file system on it would never learn of the loss.
 //!
-//! The private folder holds `lock` (held by the daemon), `attached` (which device, for whoever cleans up, and the control
-//! socket, which is in a depot's own folder, or else here) and `mount`, where the file is that the loop device stands on.
+//! The private folder holds `lock` (held by the daemon), `attached` (the device, for a process that cleans up, and the
+//! control socket, which is in a depot's own folder, or else here) and `mount`, where the file is that the loop device
+//! stands on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Where clients come: a Unix socket or a TCP address. Closing one wakes whoever waits at it.
+//! Listeners for clients: a Unix socket or a TCP address. Closing one wakes the thread that waits at it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,13 +1,13 @@
 //! A repository in a bucket that one machine uses alone, since its store lets two writers win (`init --single-writer`).
 //!
 //! Sessions and locks are files of one folder of this machine, which all of its commands use: in a folder that is for
-//! locks, sticky and open to all (`/run/lock`). The repository's mark, the object `single-writer`, names machine, boot and
-//! folder, so whoever does not have that very folder before them is refused in words: another machine, another user,
-//! and a container or service that sees another `/run/lock`.
+//! locks, sticky and open to all (`/run/lock`). The repository's mark, the object `single-writer`, names machine, boot
+//! and folder, so whoever does not have that very folder before them is refused in words: another machine, another
+//! user, and a container or service that sees another `/run/lock`.
 //!
 //! Always holds: two processes that work in the repository have the same folder before them, or one of them said
-//! `--take-over`. A folder's name is random, and none is used again that a mark of before named, save after a restart of
-//! the machine, which no process survives.
+//! `--take-over`. A folder's name is random, and none is used again that a mark of before named, save after a restart
+//! of the machine, which no process survives.
 
 use std::fmt::Write;
 use std::io;

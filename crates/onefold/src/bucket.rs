@@ -101,8 +101,8 @@ impl Bucket {
         self.settled(self.remote.place(own), take_over)
     }
 
-    /// The `place` with the sessions and locks of the repository that is there: in the bucket, or where one machine uses
-    /// it alone, in a folder of this machine. To be asked once the repository is known to be there.
+    /// The `place` with the sessions and locks of the repository that is there: in the bucket, or where one machine
+    /// uses it alone, in a folder of this machine. To be asked once the repository is known to be there.
     ///
     /// # Errors
     /// Those of [`alone::registry`].

@@ -161,8 +161,8 @@ pub struct Global {
     #[arg(long, value_name = "RATE", value_parser = human::parse_rate, global = true)]
     pub limit_download: Option<u64>,
 
-    /// Trust the certificates in this file (PEM), too, where a bucket is reached by https; can be given several times, or
-    /// with commas between
+    /// Trust the certificates in this file (PEM), too, where a bucket is reached by https; can be given several times,
+    /// or with commas between
     #[arg(
         long,
         value_name = "FILE",
@@ -181,8 +181,8 @@ pub struct Global {
     #[arg(skip)]
     pub patience: Option<Duration>,
 
-    /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone. Two that
-    /// do so at once lose data: say it only where the other does so no more
+    /// Let this machine use a repository in a bucket alone (`init --single-writer`) that another has used alone. Two
+    /// that do so at once lose data: say it only where the other does so no more
     #[arg(long, global = true)]
     pub take_over: bool,
 

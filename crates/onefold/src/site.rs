@@ -105,8 +105,8 @@ impl Site {
     }
 
     /// The `place` of the repository that `config` is of, with the index where the user wants it: each repository has a
-    /// folder of its own there, so that several can have one `--index-dir`. Its group may do there what it may do in the
-    /// repository.
+    /// folder of its own there, so that several can have one `--index-dir`. Its group may do there what it may do in
+    /// the repository.
     ///
     /// # Errors
     /// Failures of that folder; none is known where a repository in a bucket could have one.

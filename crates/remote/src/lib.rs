@@ -84,18 +84,18 @@ pub struct Options {
     pub download_bytes_s_max: Option<u64>,
     /// Files with certificates that are trusted beside the system's, in PEM.
     pub cacert: Vec<PathBuf>,
-    /// After so many milliseconds in which a session or a lock has shown no life it is stale, where that is said.
+    /// Milliseconds without a sign of life after which a session or a lock is stale; `None`: the registry's own limit.
     pub stale_after_ms: Option<u64>,
-    /// A request in which no byte has moved for so long is given up.
+    /// Time without a moved byte after which a request is given up.
     pub stalled_after: Duration,
-    /// A request that fails is tried again for so long.
+    /// Time for which a failed request is tried again.
     pub patience: Duration,
     /// Whether the program is to end: then requests end within a second, those for sessions and locks within two.
     pub is_ending: IsEnding,
 }
 
-/// The time for which a request is tried again, unless it is said: a store that is restarted is back by then, and nobody
-/// wants to begin a long backup anew.
+/// The time for which a request is tried again, unless it is said: a store that is restarted is back by then, and
+/// nobody wants to begin a long backup anew.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 impl Default for Options {

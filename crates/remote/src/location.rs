@@ -1,7 +1,7 @@
 //! Where a bucket is, as people write it.
 //!
-//! `s3://BUCKET/PREFIX` is a bucket of the endpoint that the environment names, or of Amazon's. `s3:https://HOST/BUCKET/PREFIX`
-//! and `s3:HOST/BUCKET/PREFIX`, which is how restic writes it, name the endpoint, too.
+//! `s3://BUCKET/PREFIX` is a bucket of the endpoint that the environment names, or of Amazon's.
+//! `s3:https://HOST/BUCKET/PREFIX` and `s3:HOST/BUCKET/PREFIX`, which is how restic writes it, name the endpoint, too.
 
 /// A bucket, and the prefix of all names of a repository in it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -61,13 +61,13 @@ impl Client {
         Ok(found)
     }
 
-    /// Looks why a list that has objects in it lacks `made`, which comes before them: either that was deleted, as tools do
-    /// with empty objects, and is put again, or the list is not what is there.
+    /// Looks why a list that has objects in it lacks `made`, which comes before them: either that was deleted, as tools
+    /// do with empty objects, and is put again, or the list is not what is there.
     fn mend_made(&self, folder: &str, made: &str) -> Result<()> {
         match self.head(made) {
             Err(error) if error.is_not_found() => {
                 tracing::info!("{made} is missing, and {folder} is not empty: it is put again");
-                // Whoever may only read does without.
+                // A user who may only read does without.
                 let _ = ObjectStore::put(self, made, &[]);
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! How long a request is tried again: with pauses that double, each a random part of that, so that machines which failed
-//! together do not come back together.
+//! How long a request is tried again: with pauses that double, each a random part of that, so that machines which
+//! failed together do not come back together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,15 @@ use onefold_store::Entropy;
 
 use crate::http::Traffic;
 
-/// Waits for so many milliseconds; false where whoever waits should give up at once.
+/// Waits for this many milliseconds; false where the caller should give up at once.
 pub type Pause = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
 /// The first pause is at most so long, in milliseconds.
 const FIRST_MS: u64 = 200;
 /// No pause is longer, in milliseconds.
 const PAUSE_MS_MAX: u64 = 10_000;
-/// All pauses of a request together, in milliseconds, before the store has ever answered: who mistyped its name is to hear of it soon.
+/// All pauses of a request together, in milliseconds, before the store has ever answered: who mistyped its name is to
+/// hear of it soon.
 const FIRST_PATIENCE_MS: u64 = 5_000;
 
 /// The pauses of one request.

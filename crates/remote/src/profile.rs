@@ -1,5 +1,5 @@
-//! Profiles of `~/.aws/credentials` and `~/.aws/config`, which the crate below does not read: keys, a process that gives
-//! keys, region and address.
+//! Profiles of `~/.aws/credentials` and `~/.aws/config`, which the crate below does not read: keys, a process that
+//! gives keys, region and address.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

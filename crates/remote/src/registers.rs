@@ -1,8 +1,9 @@
 //! Registers as objects: a version is an object's entity tag, and a conditional request compares it.
 //!
-//! Always holds: the bytes and the version that a reading gives belong together. A server that keeps tags apart from bytes
-//! (versitygw with `--sidecar`) may answer with the tag of a write that is under way and the bytes before it; a swap on
-//! that tag would undo the write. Nearly all stores use the MD5 of the bytes as tag, which shows such an answer.
+//! Always holds: the bytes and the version that a reading gives belong together. A server that keeps tags apart from
+//! bytes (versitygw with `--sidecar`) may answer with the tag of a write that is under way and the bytes before it; a
+//! swap on that tag would undo the write. Nearly all stores use the MD5 of the bytes as tag, which shows such an
+//! answer.
 
 use std::sync::OnceLock;
 
@@ -119,8 +120,8 @@ impl Client {
     }
 }
 
-/// The kind of a store's tags: the MD5 of the bytes, or something that tells nothing of them, as where the store encrypts
-/// by keys of its own.
+/// The kind of a store's tags: the MD5 of the bytes, or something that tells nothing of them, as where the store
+/// encrypts by keys of its own.
 #[derive(Default, Debug)]
 pub(crate) struct Tags {
     /// Not set again once it is: all tags of a store are of one kind, and a reading that mixes versions proves nothing.

@@ -101,7 +101,8 @@ impl Config {
     /// Checks that a new repository may have this chunker with this mean.
     ///
     /// # Errors
-    /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`] or [`LONG_CUT_BYTES_MAX`].
+    /// [`Error::Option`]: there is none, or its chunks could be longer than [`CUT_BYTES_MAX`] or
+    /// [`LONG_CUT_BYTES_MAX`].
     pub fn check_chunker(&self) -> Result<()> {
         let chunker = self.chunker(None)?;
         let lengths = [

@@ -1,5 +1,5 @@
-//! Decoders of what lies in containers and catalogs, for the fuzz targets: as in a repository without encryption, where checksums
-//! alone stand before them.
+//! Decoders of what lies in containers and catalogs, for the fuzz targets: as in a repository without encryption, where
+//! checksums alone stand before them.
 
 use onefold_keys::{Entropy, Keys, SALT_BYTES, Sealer};
 

@@ -1,8 +1,8 @@
 //! Which containers the index was told of. Specified in FORMAT.md, "Ingested".
 //!
 //! There are two lists: of containers whose chunks are all in the index (`ingested`), and of those of which it has the
-//! hooks that a catalog names (`hooked`). A container that is listed is in the index durably. One that is not may be: telling the index twice does no
-//! harm, so a torn or lost end of this file costs time only.
+//! hooks that a catalog names (`hooked`). A container that is listed is in the index durably. One that is not may be:
+//! telling the index twice does no harm, so a torn or lost end of this file costs time only.
 
 use std::sync::Arc;
 

@@ -111,8 +111,8 @@ pub trait ObjectStore: Send + Sync {
         failed: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Vec<(String, u64)>>;
 
-    /// Names below the folder `prefix`, with the seconds since each object was put, by the store's own clock; `None` where
-    /// nobody knows.
+    /// Names below the folder `prefix`, with the seconds since each object was put, by the store's own clock; `None`
+    /// where nobody knows.
     ///
     /// # Errors
     /// Those of [`list`](Self::list).

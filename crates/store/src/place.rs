@@ -16,8 +16,8 @@ pub struct Place {
     pub objects: Arc<dyn ObjectStore>,
     /// Sessions and locks.
     pub registry: Arc<dyn Registry>,
-    /// The folder of this machine: the index, and the sweep's working file. All of it is advice or scratch, so it may be
-    /// deleted at any time.
+    /// The folder of this machine: the index, and the sweep's working file. All of it is advice or scratch, so it may
+    /// be deleted at any time.
     pub own: Arc<dyn Dir>,
     /// Limits and preferences of the storage, such as requests at once.
     pub ways: Ways,
@@ -32,8 +32,8 @@ pub struct Ways {
     pub gets_at_once: usize,
     /// Two ranges no further apart than this, in bytes, are read as one.
     pub gap_bytes: u64,
-    /// Bytes at a container's end that are read in one request, in the hope that its table is in them; 0 where a request
-    /// costs little.
+    /// Bytes at a container's end that are read in one request, in the hope that its table is in them; 0 where a
+    /// request costs little.
     pub tail_bytes: usize,
     /// How long a list of the condemned waits before anything on it is deleted, in seconds.
     pub grace_s: u64,

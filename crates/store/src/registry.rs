@@ -24,8 +24,8 @@ pub trait Registry: Send + Sync {
     fn init(&self) -> Result<()>;
 
     /// Makes a session visible, before this returns. `holds` names roots that a reader wants to keep reading, forgotten
-    /// or not: a session that writes holds none. A sweep does not wait for one that holds any: it keeps what these refer
-    /// to. So the reader looks, after this, which of them are still there.
+    /// or not: a session that writes holds none. A sweep does not wait for one that holds any: it keeps what these
+    /// refer to. So the reader looks, after this, which of them are still there.
     ///
     /// # Errors
     /// [`Error::Io`]: it cannot be made visible, of kind `Denied` in a place that is only read, or `NoSpace`.
@@ -98,8 +98,8 @@ pub trait Held: Send + Sync {
     fn confirm(&self) -> Result<()>;
 
     /// Decides, while the lock is held, that some roots come and others go, and does it: the new ones first. Whoever
-    /// takes the lock next finishes it if this process dies. For [`Lock::Snapshots`]. `steps`, which has chosen, is told
-    /// of each step.
+    /// takes the lock next finishes it if this process dies. For [`Lock::Snapshots`]. `steps`, which has chosen, is
+    /// told of each step.
     ///
     /// # Errors
     /// [`Error::Overtaken`], [`Error::PinLost`]: nothing is decided, and nothing has changed. Failures of the device:

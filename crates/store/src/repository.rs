@@ -42,7 +42,8 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Makes a repository in `place`, which must be empty, but for what one left that was interrupted while it was made.
+    /// Makes a repository in `place`, which must be empty, but for what one left that was interrupted while it was
+    /// made.
     ///
     /// # Errors
     /// [`Error::NotEmpty`]; [`Error::Locked`]; [`Error::Option`] for a missing password or an unknown name.
@@ -395,8 +396,8 @@ impl Repository {
     }
 }
 
-/// Makes sure that nothing is lost by making a repository in `place`, and that nobody else makes one meanwhile. Key slots
-/// that are left there open nothing: without a configuration there was no repository yet.
+/// Makes sure that nothing is lost by making a repository in `place`, and that nobody else makes one meanwhile. Key
+/// slots that are left there open nothing: without a configuration there was no repository yet.
 fn begin(place: &Place) -> Result<Box<dyn Held>> {
     let objects = &*place.objects;
     // Before anything is made there.

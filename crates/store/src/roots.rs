@@ -60,7 +60,8 @@ impl RootsLock {
         if !plan.put.is_empty() {
             self.shared.require_folder(ROOT_FOLDER)?;
         }
-        // Each change in one lock is a machine of its own: nobody comes in between, as if the lock were freed and taken.
+        // Each change in one lock is a machine of its own: nobody comes in between, as if the lock were freed and
+        // taken.
         let mut steps = Change::new(Rules::default());
         steps.locked();
         steps.chosen();
@@ -346,7 +347,8 @@ impl Repository {
     }
 
     /// Removes a root where nobody else chooses roots to remove; whoever does holds the [lock](Self::lock_roots), and
-    /// [replaces](RootsLock::replace) by it. One that is not there is no error. What only it kept alive goes with the next sweep.
+    /// [replaces](RootsLock::replace) by it. One that is not there is no error. What only it kept alive goes with the
+    /// next sweep.
     ///
     /// # Errors
     /// Those of [`ObjectStore::delete`].

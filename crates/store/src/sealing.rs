@@ -169,8 +169,8 @@ impl Sealing {
         Ok(sealing)
     }
 
-    /// Starts as many as the system has, up to `threads` and as many that store as the place takes at once; none where one of either kind
-    /// cannot be.
+    /// Starts as many as the system has, up to `threads` and as many that store as the place takes at once; none where
+    /// one of either kind cannot be.
     fn start_threads(&mut self, waiting: usize, threads: usize) -> Result<()> {
         let (job_sender, jobs) = bounded(waiting);
         let puts_at_once = self.session.ways().puts_at_once;

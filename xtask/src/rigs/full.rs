@@ -1,5 +1,5 @@
-//! Rig `full`: ext4 on a depot that holds less than its volume. It fills, its user deletes, it fills again; it never turns
-//! read-only, and is clean at the end.
+//! Rig `full`: ext4 on a depot that holds less than its volume. It fills, its user deletes, it fills again; it never
+//! turns read-only, and is clean at the end.
 //!
 //! Packages: fuse3 mount e2fsprogs. Needs root, `/dev/fuse` and loop devices.
 

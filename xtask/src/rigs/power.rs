@@ -1,5 +1,5 @@
-//! Rig `power`: power cuts of a disk with a volatile cache. Below everything lies nbdkit's cache in writeback mode, which
-//! keeps what was not flushed in a file of its own; `kill -9` of it loses just that.
+//! Rig `power`: power cuts of a disk with a volatile cache. Below everything lies nbdkit's cache in writeback mode,
+//! which keeps what was not flushed in a file of its own; `kill -9` of it loses just that.
 //!
 //! ```text
 //! disk.img ◀─ nbdkit cache ◀─ nbdfuse ◀─ loop ◀─ ext4 (folder and data of the depot) ◀─ onefold ◀─ ext4 ◀─ load
@@ -34,8 +34,8 @@ power_cut() {
 }
 "#;
 
-/// Writes files and syncs them, noting each outside of the disk with its digest, until the disk is gone; why it ended is
-/// in the file `ended`.
+/// Writes files and syncs them, noting each outside of the disk with its digest, until the disk is gone; why it ended
+/// is in the file `ended`.
 const WRITER: &str = r#"
 import errno, hashlib, os, random, sys, traceback
 work = sys.argv[1]; noted = open(work + '/noted', 'w'); n = 0

@@ -21,7 +21,7 @@ const RATCHETS: [Ratchet; 2] = [
     Ratchet {
         what: "of more than 120 columns",
         is_bad: is_wide,
-        lines_max: 500,
+        lines_max: 60,
     },
     Ratchet {
         what: "that begin with Of, So, What, Who, Whose, That or It",

@@ -1,5 +1,5 @@
-//! Manifests: a crate depends on the crates that its sources name, docs/dependencies.md gives a reason for each, and the
-//! workspace lists only used ones.
+//! Manifests: a crate depends on the crates that its sources name, docs/dependencies.md gives a reason for each, and
+//! the workspace lists only used ones.
 
 use std::path::Path;
 

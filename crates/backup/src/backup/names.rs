@@ -15,8 +15,8 @@ pub struct Names {
     pub to_come: u32,
 }
 
-/// Size and time of change of a file. Two names of one file have both in common, unless the inode was freed and given to
-/// another file in between.
+/// Size and time of change of a file. Two names of one file have both in common, unless the inode was freed and given
+/// to another file in between.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SizeAndTime {
     pub size: u64,

@@ -94,8 +94,8 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Carries out one window after another. A file that goes on in the next window is given up where no window follows, or
-    /// the file has failed. The rest is counted where the first window does not tell it all.
+    /// Carries out one window after another. A file that goes on in the next window is given up where no window
+    /// follows, or the file has failed. The rest is counted where the first window does not tell it all.
     fn each_window(
         &self,
         planner: &mut Planner<'_>,

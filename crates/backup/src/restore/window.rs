@@ -161,8 +161,8 @@ pub struct Link {
     /// First name; `None` where the name itself stays.
     pub first: Option<FirstName>,
     pub entry: Entry,
-    /// Result of setting the metadata, where the name could not be linked and got the content itself, or was linked to a
-    /// name that was there before.
+    /// Result of setting the metadata, where the name could not be linked and got the content itself, or was linked to
+    /// a name that was there before.
     pub metadata_outcome: MetadataOutcome,
 }
 

@@ -86,7 +86,8 @@ impl Chunks {
         chunks
     }
 
-    /// Ends the threads that read ahead, and waits for them: they keep the session. What they have not begun is given up.
+    /// Ends the threads that read ahead, and waits for them: they keep the session. What they have not begun is given
+    /// up.
     pub fn close(&self) {
         let mut queue = self.queue.lock();
         queue.is_closed = true;

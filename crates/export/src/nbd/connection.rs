@@ -31,7 +31,7 @@ pub struct Connection {
     pub(super) geometry: Geometry,
     pub(super) memory: Arc<Memory>,
     pub(super) share: Arc<Share>,
-    /// Held by whoever sends.
+    /// Held by the thread that sends.
     sending: Mutex<()>,
     late: Mutex<Late>,
     late_came: Condvar,

@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Plain bytes that are encrypted and sent at once.
 const TLS_PIECE_BYTES: usize = 256 << 10;
 
-/// A point in time by which so many bytes must have come or gone.
+/// A point in time by which a number of bytes must have come or gone.
 #[derive(Clone, Copy)]
 pub struct Deadline(Instant);
 

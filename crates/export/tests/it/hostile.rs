@@ -138,8 +138,8 @@ fn there_are_only_so_many_clients() {
     assert_eq!(ann.read(0, 1).len() + bob.read(0, 1).len(), 2);
 }
 
-/// A client that goes away in the middle of a request, without a word, is cut off; so is one whose host stands still for
-/// longer than is allowed. Others do not notice.
+/// A client that goes away in the middle of a request, without a word, is cut off; so is one whose host stands still
+/// for longer than is allowed. Others do not notice.
 #[test]
 fn a_client_that_stops_in_the_middle_is_cut_off() {
     let disk = Arc::new(onefold_io::MemDisk::default());

@@ -27,8 +27,8 @@ pub struct Args {
     #[command(flatten)]
     pub choices: Choices,
 
-    /// Cut and fingerprint as the repository in this folder does, under a password of its own: a copy from there then reads
-    /// only what is new here. Who has the key of one of the two can read both
+    /// Cut and fingerprint as the repository in this folder does, under a password of its own: a copy from there then
+    /// reads only what is new here. Who has the key of one of the two can read both
     #[arg(
         long,
         value_name = "FOLDER",
@@ -61,8 +61,8 @@ pub struct Choices {
     #[arg(long, conflicts_with = "group_writable")]
     pub group_readable: bool,
 
-    /// Let the members of the folder's group read the repository and back up into it. That is so without this flag where
-    /// the folder is there already with mode 2770 (or 2775)
+    /// Let the members of the folder's group read the repository and back up into it. That is so without this flag
+    /// where the folder is there already with mode 2770 (or 2775)
     #[arg(long)]
     pub group_writable: bool,
 

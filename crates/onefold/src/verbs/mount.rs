@@ -28,8 +28,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// A folder that is in use is unmounted again and again for so long, and then taken away all the same.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 
-/// Time after which a store that does not answer is an error of whoever reads a file; a request in which no byte moves is
-/// given up after the same time. A program that waits for a file cannot be interrupted.
+/// Time after which a store that does not answer is an error of whoever reads a file; a request in which no byte moves
+/// is given up after the same time. A program that waits for a file cannot be interrupted.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sets how long a mount waits for a store that does not answer.
@@ -73,8 +73,9 @@ pub struct Args {
 /// Set for the process that another `mount` has started.
 const SERVES: &str = "_ONEFOLD_SERVES_MOUNT";
 
-/// The GNU C library's limit of heaps. It reads the variable when a process starts, and gives each thread a heap of its own
-/// otherwise, in which freed chunks stay: 295 instead of 183 MiB after 512 MiB were read and 290,000 entries listed twice.
+/// The GNU C library's limit of heaps. It reads the variable when a process starts, and gives each thread a heap of its
+/// own otherwise, in which freed chunks stay: 295 instead of 183 MiB after 512 MiB were read and 290,000 entries listed
+/// twice.
 const HEAPS: &str = "MALLOC_ARENA_MAX";
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {

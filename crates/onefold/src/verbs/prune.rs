@@ -52,8 +52,8 @@ pub struct How {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub wait: u64,
 
-    /// Delete nothing that a prune of the last so long has condemned, by the store's clock; what is new waits for a later
-    /// prune. Default: 24h on object storage, else 0s
+    /// Delete nothing that a prune of the last so long has condemned, by the store's clock; what is new waits for a
+    /// later prune. Default: 24h on object storage, else 0s
     #[arg(long, value_name = "DURATION", value_parser = human::parse_duration)]
     pub grace: Option<Duration>,
 }

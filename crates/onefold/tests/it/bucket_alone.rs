@@ -1,5 +1,5 @@
-//! Repositories in buckets that one machine uses alone (`init --single-writer`): all of its commands have the same locks,
-//! and whoever does not have them is refused.
+//! Repositories in buckets that one machine uses alone (`init --single-writer`): all of its commands have the same
+//! locks, and whoever does not have them is refused.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Processes that sleep in the middle of their work, as on a laptop whose lid is closed, while others go on: SIGSTOP and
-//! SIGCONT. Nothing that was acknowledged is lost, and whoever meets a sleeper is told of it.
+//! Processes that sleep in the middle of their work, as on a laptop whose lid is closed, while others go on: SIGSTOP
+//! and SIGCONT. Nothing that was acknowledged is lost, and whoever meets a sleeper is told of it.
 
 use std::fs;
 use std::io::Write;
@@ -65,8 +65,8 @@ fn assert_holds(rig: &Rig, backup: Ran, bytes: &[u8]) {
     }
 }
 
-/// The sweep has put its list and waits for the backup, which does not know the list. Then it sleeps, the backup commits
-/// what refers to the condemned, and the sweep wakes up.
+/// The sweep has put its list and waits for the backup, which does not know the list. Then it sleeps, the backup
+/// commits what refers to the condemned, and the sweep wakes up.
 #[test]
 fn a_sweep_that_sleeps_before_it_deletes_while_a_backup_commits_deletes_nothing_of_it() {
     let rig = Rig::open();

@@ -1,5 +1,5 @@
-//! Light forms of the rigs of block devices (`cargo xtask test volume`): a file system that runs full, and a power cut of
-//! a disk with a volatile cache. Those of the rigs nbd, fuse and fsync are beside their features (`volume.rs`).
+//! Light forms of the rigs of block devices (`cargo xtask test volume`): a file system that runs full, and a power cut
+//! of a disk with a volatile cache. Those of the rigs nbd, fuse and fsync are beside their features (`volume.rs`).
 
 use std::process::Command;
 

@@ -39,7 +39,7 @@ pub struct Counts {
 }
 
 impl Traffic {
-    /// No more than so many bytes a second go up, and down.
+    /// Limits of traffic up and down, in bytes a second.
     pub fn new(up_bytes_s_max: Option<u64>, down_bytes_s_max: Option<u64>) -> Self {
         Self {
             reads: AtomicU64::new(0),

@@ -117,9 +117,9 @@ impl LeaseRegistry {
 }
 
 impl LeaseRegistry {
-    /// Takes back all sessions and locks of this process, as for one that ends now: whatever it still does for them fails
-    /// from then on. What is decided and not done is left to others, as is what another thread is just changing. `begin`
-    /// is called before the first request.
+    /// Takes back all sessions and locks of this process, as for one that ends now: whatever it still does for them
+    /// fails from then on. What is decided and not done is left to others, as is what another thread is just changing.
+    /// `begin` is called before the first request.
     pub fn leave(&self, begin: impl FnOnce()) {
         let own: Vec<_> = self
             .core

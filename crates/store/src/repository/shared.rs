@@ -262,8 +262,8 @@ impl Shared {
         Ok(forwarding)
     }
 
-    /// Tells the index the hooks of those of `missed`, sorted, that a catalog names, and makes that durable. Gives those
-    /// that none names.
+    /// Tells the index the hooks of those of `missed`, sorted, that a catalog names, and makes that durable. Gives
+    /// those that none names.
     pub(crate) fn tell_hooks(
         &self,
         index: &mut RepositoryIndex,

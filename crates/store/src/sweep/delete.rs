@@ -27,8 +27,8 @@ pub(super) struct AllRoots {
 }
 
 impl Sweep<'_> {
-    /// Condemns what is `going`, waits out the sessions that may refer to it, and deletes all that is condemned, but for
-    /// what new roots refer to and what was `not_rescued`. `session` wrote what takes the place of what goes.
+    /// Condemns what is `going`, waits out the sessions that may refer to it, and deletes all that is condemned, but
+    /// for what new roots refer to and what was `not_rescued`. `session` wrote what takes the place of what goes.
     ///
     /// # Errors
     /// [`Error::Overtaken`]: nothing was deleted.
@@ -114,8 +114,8 @@ impl Sweep<'_> {
         graced.flat_map(|(_, ids)| ids.iter().copied()).collect()
     }
 
-    /// A sweep that takes this session for dead removes its pin, then reads the lists: with the pin still there, it will
-    /// count on nothing that is on this one's.
+    /// A sweep that takes this session for dead removes its pin, then reads the lists: with the pin still there, it
+    /// will count on nothing that is on this one's.
     fn confirm(&mut self, session: &Session) -> Result<()> {
         let held = || self.lock.map_or(Ok(()), Held::confirm);
         let confirmed = session.confirm_not_overtaken().and_then(|()| held());
@@ -203,8 +203,8 @@ impl Sweep<'_> {
     }
 
     /// Lists roots while nobody changes them: a listing is no moment, and a root that is put in another's place could
-    /// be missed under both names. Where the lock is held the observer waits. What readers hold is asked for after that:
-    /// whoever is not seen to hold a root now looks later whether it is still there.
+    /// be missed under both names. Where the lock is held the observer waits. What readers hold is asked for after
+    /// that: whoever is not seen to hold a root now looks later whether it is still there.
     pub(super) fn list_roots(&self, observer: &mut dyn SweepObserver) -> Result<AllRoots> {
         let listed = self.listed_roots(observer)?;
         let mut held = self.repository.held_roots()?;

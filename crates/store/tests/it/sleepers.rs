@@ -141,8 +141,8 @@ fn stored() -> (Arc<dyn Dir>, Roots) {
     (dir, vec![(root, half)])
 }
 
-/// Others sweep, store what was dead or is moving, and sweep again. They rewrite what the sleeper rewrites, too, or take
-/// its copies for unused.
+/// Others sweep, store what was dead or is moving, and sweep again. They rewrite what the sleeper rewrites, too, or
+/// take its copies for unused.
 fn go_on(dir: &Arc<dyn Dir>, roots: &Arc<Mutex<Roots>>, rewrites: bool) {
     let repository = open(dir, 1, 20).unwrap();
     let sweep = |repository: &Repository| {

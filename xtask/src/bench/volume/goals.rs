@@ -1,5 +1,5 @@
-//! Everything that has a goal, as ratios in one run: in process, over NBD beside qemu-nbd and nbdkit memory, RAM of a map
-//! of random chunks, and opening after a kill.
+//! Everything that has a goal, as ratios in one run: in process, over NBD beside qemu-nbd and nbdkit memory, RAM of a
+//! map of random chunks, and opening after a kill.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -60,8 +60,8 @@ impl<'a> WantedEntry<'a> {
 
 impl Run<'_> {
     /// Makes a thing in a folder by calling `make` with a name, and reports it. Something in the way stays (`None`), as
-    /// the user asked; or the new thing is made beside it and replaces it when it is complete and [put](CurrentName::put)
-    /// there. A thing that takes a while to make has a temporary name until then in any case.
+    /// the user asked; or the new thing is made beside it and replaces it when it is complete and
+    /// [put](CurrentName::put) there. A thing that takes a while to make has a temporary name until then in any case.
     pub(super) fn make<T>(
         &self,
         (folder, dir): (u32, &OwnedFd),

@@ -33,8 +33,8 @@ pub struct Args {
     #[arg(long, requires = "raw")]
     pub read_only: bool,
 
-    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for each
-    /// 4 KiB of the data device, and 64 MiB at least)
+    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for
+    /// each 4 KiB of the data device, and 64 MiB at least)
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, conflicts_with = "raw")]
     pub ram: Option<u64>,
 

@@ -40,8 +40,8 @@ pub struct Args {
     #[arg(long, requires = "raw")]
     pub read_only: bool,
 
-    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for each
-    /// 4 KiB of the data device, and 64 MiB at least)
+    /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for
+    /// each 4 KiB of the data device, and 64 MiB at least)
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, conflicts_with = "raw")]
     pub ram: Option<u64>,
 
@@ -63,8 +63,8 @@ pub struct Args {
     #[command(flatten)]
     pub when_filling: WhenFilling,
 
-    /// Time that a client may be silent in the middle of a request, or take no replies, before it is cut off: a pause of
-    /// the network that is longer is an I/O error of the client
+    /// Time that a client may be silent in the middle of a request, or take no replies, before it is cut off: a pause
+    /// of the network that is longer is an I/O error of the client
     #[arg(long, value_name = "TIME", value_parser = human::parse_duration, default_value = "2m")]
     pub client_timeout: Duration,
 

@@ -207,8 +207,8 @@ impl Source {
         }
     }
 
-    /// Makes the next opening short, once a minute: what was written since stands in the journal alone. `last` is when it
-    /// was done last.
+    /// Makes the next opening short, once a minute: what was written since stands in the journal alone. `last` is when
+    /// it was done last.
     pub fn settle_each_minute(&self, last: &mut Instant) {
         if last.elapsed() < Duration::from_secs(60) {
             return;

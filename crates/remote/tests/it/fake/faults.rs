@@ -62,6 +62,7 @@ pub enum Dialect {
     LooksThenWrites,
     /// The server takes no notice of conditions.
     IgnoresConditions,
-    /// A tag, the MD5 of its bytes, is there a moment before the bytes: the next reading gives it with the bytes before.
+    /// A tag, the MD5 of its bytes, is there a moment before the bytes: the next reading gives it with the bytes
+    /// before.
     TagsBeforeBytes,
 }
