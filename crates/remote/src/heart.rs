@@ -1,7 +1,7 @@
 //! Sessions and locks of this process show each minute that they live.
 //!
 //! Another process that waits for a session takes it for dead when its register has not changed for fifteen minutes.
-//! That is politeness, and no safety: a session that could not show its life in time and was revoked puts no root.
+//! This is politeness, and no safety: a session that could not show its life in time and was revoked puts no root.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -1,10 +1,10 @@
 //! The catalog: what sessions stored, by samples of fingerprints. Specified in FORMAT.md, "Catalog".
 //!
 //! Where a request costs much, a machine that is new to a repository does not read the descriptors of all containers.
-//! It reads the catalogs, of which each session puts one, and tells its index the *hooks* that stand in them: some of
-//! each container's fingerprints. When a hook is looked up, the container's descriptors are read, and the index is told
-//! of all that the container holds, and of the one that was stored after it. This is the sampled index in RAM of
-//! Debnath et al. (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
+//! Such a machine reads the catalogs, of which each session puts one, and tells its index the *hooks* that stand in
+//! them: some of each container's fingerprints. When a hook is looked up, the container's descriptors are read, and the
+//! index is told of all that the container holds, and of the one that was stored after it. This is the sampled index in
+//! RAM of Debnath et al. (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
 //!
 //! Always holds: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
 //! refers to a chunk because of a hook before the container's own table was read. Catalogs are sealed as tables are, so
