@@ -15,7 +15,7 @@ use crate::{Error, Listener, Result};
 pub const VERSION: u64 = 1;
 /// A longer line is no request.
 pub const LINE_BYTES_MAX: u64 = 64 << 10;
-/// A client that is silent for so long is left.
+/// Time without a byte after which a client is cut off.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A daemon's answer: `Err` holds the reason of a refusal, in words.

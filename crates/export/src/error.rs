@@ -34,7 +34,7 @@ pub enum Error {
         /// In words.
         what: String,
     },
-    /// Somebody uses the device; `what` says who, and what to do.
+    /// Somebody uses the device; `what` names the user, and says what to do.
     #[error("{what}")]
     Busy {
         /// In words.

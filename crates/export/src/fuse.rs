@@ -1,8 +1,8 @@
 //! A device as one file of a FUSE file system, for a loop device to stand on: works on kernels without nbd and ublk.
 //!
 //! The file is opened past the page cache with parallel writes, so requests reach the device as they come: `fsync` is a
-//! flush, a punched hole is a discard. Each request is handed to the device at once and answered by whoever completes
-//! it, so none waits for another.
+//! flush, a punched hole is a discard. Each request is handed to the device at once and answered by the thread that
+//! completes it, so none waits for another.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,7 +25,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const IN_FLIGHT_MAX: u16 = 128;
 /// Threads that take requests.
 const THREADS: usize = 4;
-/// The kernel may believe what it was told for so long: nothing changes.
+/// Time for which the kernel may keep names and attributes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
 
 const FILE: INodeNo = INodeNo(2);

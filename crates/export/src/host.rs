@@ -1,4 +1,4 @@
-//! Programs and devices of the host: loop devices, mounts, and who uses them.
+//! Programs and devices of the host: loop devices, mounts, and their users.
 
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -74,7 +74,7 @@ impl RawDevice {
         let (reads, others): (Vec<_>, Vec<_>) = requests
             .into_iter()
             .partition(|request| request.op == Op::Read);
-        // Writes first: who waits for a read is the one who waits longest anyhow.
+        // Writes come first: a client that waits for a read waits longest anyhow.
         self.changes(others);
         self.reads(reads);
     }

@@ -83,7 +83,7 @@ pub(crate) enum Failure {
     Missing,
     /// The whole bucket is not there: nothing is known of what was in it.
     NoBucket,
-    /// Something else is not there, says somebody who may not be the store: nothing is known of the object.
+    /// Something else is not there, by an answer that may not be the store's: nothing is known of the object.
     NoPlace,
     /// Nothing gives credentials.
     NoCredentials,
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// As of a proxy that knows nothing of the store: only who asks by HEAD gets no body from the store, either.
+    /// An answer as of a proxy that knows nothing of the store: the store itself sends no body only in answer to HEAD.
     #[test]
     fn a_bare_404_for_anything_but_a_head_says_nothing_of_the_object() {
         let answer = Answer {

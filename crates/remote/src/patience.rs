@@ -11,12 +11,12 @@ use crate::http::Traffic;
 /// Waits for this many milliseconds; false where the caller should give up at once.
 pub type Pause = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
-/// The first pause is at most so long, in milliseconds.
+/// Longest first pause, in milliseconds.
 const FIRST_MS: u64 = 200;
 /// No pause is longer, in milliseconds.
 const PAUSE_MS_MAX: u64 = 10_000;
-/// All pauses of a request together, in milliseconds, before the store has ever answered: who mistyped its name is to
-/// hear of it soon.
+/// All pauses of a request together, in milliseconds, before the store has ever answered. A user who mistyped its name
+/// must hear of it soon.
 const FIRST_PATIENCE_MS: u64 = 5_000;
 
 /// The pauses of one request.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
-/// Devices by name. The first one is also served under the empty name, which clients send who were told none.
+/// Devices by name. The first one is also served under the empty name, which clients without a name send.
 #[derive(Clone)]
 pub struct Exports(Vec<Arc<dyn BlockDevice>>);
 

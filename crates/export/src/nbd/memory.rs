@@ -28,7 +28,7 @@ struct State {
 #[derive(Default)]
 pub struct Share(AtomicUsize);
 
-/// The right to so much memory, given back when it is dropped.
+/// The right to some memory, given back when it is dropped.
 pub struct Permit {
     memory: Arc<Memory>,
     share: Arc<Share>,
@@ -47,7 +47,7 @@ impl Memory {
         })
     }
 
-    /// Waits until there are `bytes` for this connection. Who waits holds nothing, so the wait ends when requests do.
+    /// Waits until there are `bytes` for this connection. A thread that waits holds nothing, so the wait ends when requests do.
     pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Permit {
         let mut state = self.state.lock();
         loop {

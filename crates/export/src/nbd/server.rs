@@ -39,9 +39,9 @@ impl Default for Limits {
     }
 }
 
-/// A client has so long for the handshake: as many bytes as it may send there, at the least rate.
+/// Bytes that a client may send in its handshake. Its time is the time of these bytes at the least rate.
 const HANDSHAKE_BYTES: u64 = 64 << 10;
-/// Clients that do not take their replies are cut off so long after the server was told to stop.
+/// Time after a stop of the server at which clients that do not take their replies are cut off.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
 /// A server of some exports.

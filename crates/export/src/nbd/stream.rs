@@ -119,7 +119,7 @@ pub struct Stream {
 
 struct Tls {
     connection: Mutex<ServerConnection>,
-    /// Bytes that were received and not yet decrypted. Only who receives touches them.
+    /// Bytes that were received and not yet decrypted. Only the thread that receives touches them.
     received: Mutex<Received>,
 }
 
