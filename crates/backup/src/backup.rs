@@ -1,8 +1,8 @@
 //! Backup: from a tree of files to a snapshot.
 //!
 //! ```text
-//! walk (threads, in order) ─▶ planner (beside the parent snapshot) ─▶ readers: read, cut, fingerprint ─▶ finisher, in walk order:
-//!                                                        store some hundred chunks at a time ─▶ recipes ─▶ leaves ─▶ root
+//! walk (threads, in order) ─▶ planner (beside the parent snapshot) ─▶ readers: read, cut, fingerprint
+//!   ─▶ finisher, in walk order: store some hundred chunks at a time ─▶ recipes ─▶ leaves ─▶ root
 //! ```
 //!
 //! Invariant: the finisher sees everything in walk order, so the snapshot does not depend on threads. Bytes in

@@ -47,7 +47,8 @@ impl Memory {
         })
     }
 
-    /// Waits until there are `bytes` for this connection. A thread that waits holds nothing, so the wait ends when requests do.
+    /// Waits until there are `bytes` for this connection. A thread that waits holds nothing, so the wait ends when
+    /// requests do.
     pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Permit {
         let mut state = self.state.lock();
         loop {
