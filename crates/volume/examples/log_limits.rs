@@ -17,7 +17,7 @@ use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::{Strata, StrataOptions};
 use onefold_io::{Dir, Disk, FileDir, Random};
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
-use onefold_volume::{ChunkContent, Engine, EngineStats, HashedChunk, HeadId, Lbn};
+use onefold_volume::{ChunkContent, Engine, EngineStats, HashedChunk, HeadId, HeadInfo, Lbn};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -86,6 +86,7 @@ fn options(dir: &Arc<dyn Dir>, device_bytes: u64, ram_bytes: u64) -> Outcome<Log
         lock_wait_ms_max: None,
     };
     Ok(LogOptions {
+        first: HeadInfo::first("main", 1 << 20),
         depot: [1; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(Strata::open(dir.subdir("index")?, strata)?),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 
-use crate::{ExtentKind, Result};
+use crate::{Error, ExtentKind, HeadChange, HeadInfo, Result};
 
 /// Logical block number: a chunk's place on a volume, in chunks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -75,6 +75,37 @@ pub trait Engine: Send {
     /// As of [`commit`](Engine::commit).
     fn close(self: Box<Self>) -> Result<()>;
 
+    /// The volumes and snapshots that it keeps by name. One that keeps none has the one volume of its depot.
+    fn heads(&self) -> Vec<HeadInfo> {
+        Vec::new()
+    }
+
+    /// Makes, copies, deletes or grows a volume or snapshot, and returns its number; commits everything that was
+    /// written before. Later writes to a deleted one are dropped.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: the engine keeps one volume alone. [`Error::Invalid`], [`Error::Exists`],
+    /// [`Error::NoSpace`]: nothing was changed. A device failed.
+    fn change_heads(&mut self, change: &HeadChange) -> Result<HeadId> {
+        let _ = change;
+        Err(Error::Unsupported {
+            what: "this backend keeps one volume and no snapshots: the backend log keeps more"
+                .into(),
+        })
+    }
+
+    /// Uses this many bytes of the data device, which is longer by now. Returns how many it uses then: whole zones.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: the engine's device cannot grow. [`Error::Invalid`]; [`Error::NoSpace`]: nothing was
+    /// changed. A device failed.
+    fn grow_device(&mut self, bytes: u64) -> Result<u64> {
+        let _ = bytes;
+        Err(Error::Unsupported {
+            what: "the data device of this backend cannot grow: that of the backend log can".into(),
+        })
+    }
+
     /// Reads beside the writer, by any number of threads.
     fn reader(&self) -> Arc<dyn ChunkReader>;
 
@@ -111,6 +142,29 @@ pub trait ChunkReader: Send + Sync {
         visit: &mut dyn FnMut(Range<u64>, ExtentKind) -> bool,
     ) -> Result<()>;
 
+    /// Tells for each stretch of `lbns`, in order and without gaps, how `head` differs from `base` there, until `visit`
+    /// gives `false`. Both are snapshots, or the base is none: then everything counts as changed.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`]: the engine keeps no snapshots to compare. The metadata cannot be read.
+    fn changes(
+        &self,
+        base: Option<HeadId>,
+        head: HeadId,
+        lbns: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, ChangeKind) -> bool,
+    ) -> Result<()> {
+        match base {
+            Some(_) => Err(Error::Unsupported {
+                what: "this backend keeps no snapshots to compare".into(),
+            }),
+            None => self.extents(head, lbns, &mut |lbns, kind| match kind {
+                ExtentKind::Data => visit(lbns, ChangeKind::Data),
+                ExtentKind::Hole => visit(lbns, ChangeKind::Hole),
+            }),
+        }
+    }
+
     /// Looks whether the engine's structures are what was written, beside the writer, and returns what is amiss. With
     /// `name` also stored chunks, where only their fingerprints can tell; an engine whose reads prove themselves leaves
     /// that to reads. Lists [`FINDINGS_MAX`] at most; calls `goes_on` often, and ends with its error.
@@ -125,6 +179,17 @@ pub trait ChunkReader: Send + Sync {
         let _ = (name, goes_on);
         Ok(Vec::new())
     }
+}
+
+/// How a stretch of one snapshot differs from another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangeKind {
+    /// Both hold the same.
+    Same,
+    /// The stretch holds chunks, which may be other ones.
+    Data,
+    /// The stretch is unmapped, whatever the other one holds.
+    Hole,
 }
 
 /// Findings of a check at most: more say nothing new, and take RAM.

@@ -23,6 +23,7 @@ mod engine;
 mod error;
 pub mod front;
 pub mod fullness;
+pub mod heads;
 pub mod hints;
 pub mod inram;
 pub mod log;
@@ -34,9 +35,10 @@ pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Suppo
 pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{
-    ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats, FINDINGS_MAX,
-    Finding, FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
+    ChangeKind, ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats,
+    FINDINGS_MAX, Finding, FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
 };
 pub use error::{Error, Result};
+pub use heads::{HeadChange, HeadInfo};
 /// Memory of a request: it begins at a page border, as direct I/O wants it.
 pub use onefold_io::PageBuffer as Buffer;

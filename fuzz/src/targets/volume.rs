@@ -65,7 +65,12 @@ pub fn targets() -> Vec<Target> {
         )
         .mended(mend::frame),
         log("map page", Format::MapPage, vec![example(Format::MapPage)]).mended(mend_map_page),
-        log("manifest", Format::Manifest, vec![golden("log-manifest-2")]).mended(mend::frame),
+        log(
+            "manifest",
+            Format::Manifest,
+            vec![golden("log-manifest-2"), golden("log-manifest-3")],
+        )
+        .mended(mend::frame),
         log("zones", Format::Zones, vec![example(Format::Zones)]).mended(mend::frame),
         log(
             "relocations",

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use onefold_chunk::Fingerprint;
 use onefold_io::Random;
 
-use crate::{ChunkContent, ChunkRead, Effort, Engine, ExtentKind, HashedChunk, HeadId, Lbn};
+use crate::{
+    ChunkContent, ChunkRead, Effort, Engine, ExtentKind, HashedChunk, HeadChange, HeadId, Lbn,
+};
 
 /// How much the suite does, and with which random numbers.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
         engine: open(),
         twin: vec![0; trial.lbns as usize],
         ever: BTreeSet::new(),
+        frozen: Vec::new(),
+        snapshots: 0,
     };
     let mut random = Random(trial.seed);
     for _ in 0..trial.steps {
@@ -42,10 +46,12 @@ pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
             27..29 => suite.collect(&mut random),
             29 => suite.check_extents(&mut random),
             30 => suite.check_space(),
-            _ if random.one_in(4) => {
+            _ if random.one_in(2) => suite.change_heads(&mut random),
+            _ if random.one_in(2) => {
                 suite.engine.close().expect("the engine can be closed");
                 suite.engine = open();
                 suite.check(0, trial.lbns);
+                suite.check_frozen();
             }
             _ => {}
         }
@@ -53,6 +59,7 @@ pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
     suite.check(0, trial.lbns);
     suite.collect(&mut random);
     suite.check(0, trial.lbns);
+    suite.check_frozen();
 }
 
 struct Suite {
@@ -62,7 +69,14 @@ struct Suite {
     twin: Vec<u64>,
     /// Contents that were stored once: they may be known.
     ever: BTreeSet<u64>,
+    /// Snapshots and clones, and what they hold.
+    frozen: Vec<(HeadId, Vec<u64>)>,
+    /// How many were made.
+    snapshots: u64,
 }
+
+/// Snapshots at once.
+const SNAPSHOTS_MAX: usize = 4;
 
 const HEAD: HeadId = HeadId(0);
 
@@ -122,6 +136,59 @@ impl Suite {
         }
         if random.one_in(3) {
             self.check(lbn, 1);
+        }
+    }
+
+    /// Makes or deletes a snapshot or clone, of engines that keep some, and looks at the others.
+    fn change_heads(&mut self, random: &mut Random) {
+        if self.engine.heads().is_empty() {
+            return;
+        }
+        if self.frozen.len() == SNAPSHOTS_MAX || !self.frozen.is_empty() && random.one_in(3) {
+            let at = random.below(self.frozen.len() as u64) as usize;
+            let (head, _) = self.frozen.swap_remove(at);
+            let deleted = self.engine.change_heads(&HeadChange::Delete { head });
+            assert_eq!(deleted.expect("it can be deleted"), head);
+        } else {
+            self.snapshots += 1;
+            let is_writable = random.one_in(3);
+            let name = match is_writable {
+                true => format!("clone{}", self.snapshots),
+                false => format!("main@{}", self.snapshots),
+            };
+            let copied = self.engine.change_heads(&HeadChange::Copy {
+                from: HEAD,
+                name,
+                is_writable,
+                created: self.snapshots,
+            });
+            let head = copied.expect("a copy");
+            self.frozen.push((head, self.twin.clone()));
+        }
+        self.check_frozen();
+    }
+
+    fn check_frozen(&mut self) {
+        self.engine.write_out().expect("the device takes it");
+        let reader = self.engine.reader();
+        for (head, contents) in &self.frozen {
+            let mut buffer = vec![0xEE; contents.len() * self.trial.chunk_bytes];
+            let lbn = Lbn(0);
+            let mut reads = [ChunkRead {
+                lbn,
+                buffer: &mut buffer,
+            }];
+            reader.read(*head, &mut reads).expect("a read");
+            for (found, (lbn, content)) in buffer
+                .chunks(self.trial.chunk_bytes)
+                .zip(contents.iter().enumerate())
+            {
+                assert!(
+                    found == self.bytes(*content),
+                    "{:?}: chunk {lbn} of {head:?} does not hold content {content}",
+                    self.trial
+                );
+            }
         }
     }
 
@@ -191,7 +258,9 @@ impl Suite {
         if effort == Effort::Whole {
             assert!(!done.is_more);
             // Now every engine has looked at all of its map.
-            let mapped = self.twin.iter().filter(|content| **content != 0).count() as u64;
+            let frozen = self.frozen.iter().flat_map(|(_, contents)| contents);
+            let all = self.twin.iter().chain(frozen);
+            let mapped = all.filter(|content| **content != 0).count() as u64;
             assert_eq!(self.engine.stats().mapped_lbns, mapped, "{:?}", self.trial);
         }
     }

@@ -125,3 +125,31 @@ pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Resu
     }
     Ok(disk)
 }
+
+/// Makes a data file long enough for so many bytes of chunks; a device must be.
+///
+/// # Errors
+/// [`Error::Invalid`]: the device is shorter. A device failed.
+pub(super) fn grow(
+    folder: &dyn Dir,
+    devices: &OpenDevice,
+    config: &Config,
+    capacity: u64,
+) -> Result<()> {
+    let disk = open(folder, devices, config)?;
+    let wanted = HEAD_BYTES + capacity;
+    match disk.len()? {
+        found if found >= wanted => Ok(()),
+        _ if config.data_path.is_empty() => {
+            disk.set_len(wanted)?;
+            Ok(disk.sync()?)
+        }
+        found => Err(Error::Invalid {
+            what: format!(
+                "{} has room for {} bytes of chunks, not for {capacity}: make it larger first",
+                config.data_path,
+                found.saturating_sub(HEAD_BYTES)
+            ),
+        }),
+    }
+}

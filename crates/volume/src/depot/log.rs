@@ -9,7 +9,7 @@ use onefold_io::{Dir, Disk};
 use super::config::{Config, HEAD_BYTES};
 use crate::front::Options;
 use crate::log::{Budget, DiskPart, Layout, LogEngine, LogOptions};
-use crate::{Engine, Error, Result};
+use crate::{Engine, Error, HeadInfo, Result};
 
 /// The hash index's folder in the depot's.
 const INDEX: &str = "index";
@@ -43,7 +43,7 @@ pub fn create(
     let options = options(folder, config, true, ram_bytes)?;
     LogEngine::create(
         Arc::clone(folder),
-        zones(config, disk),
+        Arc::new(DiskPart::new(disk, HEAD_BYTES, config.capacity_bytes)),
         config.chunk_bytes,
         options,
     )?;
@@ -67,9 +67,12 @@ pub fn open(
     Ok(Box::new(engine))
 }
 
-/// The part of the data device that holds zones.
+/// The part of the data device that holds zones. It may have grown since the depot was made; the manifest says how much
+/// of it is used.
 pub fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-    Arc::new(DiskPart::new(disk, HEAD_BYTES, config.capacity_bytes))
+    let found = disk.len().unwrap_or(0).saturating_sub(HEAD_BYTES);
+    let bytes = config.capacity_bytes.max(found);
+    Arc::new(DiskPart::new(disk, HEAD_BYTES, bytes))
 }
 
 fn options(
@@ -79,11 +82,16 @@ fn options(
     ram_bytes: Option<u64>,
 ) -> Result<LogOptions> {
     let key = config.hash_key;
-    let ram_bytes = ram_bytes.unwrap_or_else(|| Budget::default_bytes(config.capacity_bytes));
-    let layout = Layout::new(config.capacity_bytes, config.chunk_bytes)?;
+    let layout = match LogEngine::layout_in(&**folder)? {
+        Some(layout) => layout,
+        None => Layout::new(config.capacity_bytes, config.chunk_bytes)?,
+    };
+    let capacity_bytes = u64::from(layout.zones) * layout.zone_bytes();
+    let ram_bytes = ram_bytes.unwrap_or_else(|| Budget::default_bytes(capacity_bytes));
     let budget = Budget::divide(ram_bytes, &layout)?;
     Ok(LogOptions {
         depot: config.depot,
+        first: HeadInfo::first(&config.volume, config.lbns()),
         fingerprint: Arc::new(move |chunks| fingerprints(Some(&key), chunks.iter().copied())),
         index: index(folder, budget.index_bytes, is_inline)?,
         sizes: budget.sizes,

@@ -10,11 +10,13 @@
 //! ```
 
 pub mod backends;
+mod changes;
 mod check;
 pub mod config;
 mod data;
 mod delete;
 mod dump;
+mod heads;
 mod log;
 
 use std::sync::Arc;
@@ -23,7 +25,10 @@ use onefold_io::{
     Dir, Disk, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file,
 };
 
+use parking_lot::RwLock;
+
 use self::backends::Parameters;
+pub use self::changes::Piece;
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{OpenDevice, system_devices};
@@ -98,8 +103,10 @@ pub struct Head {
     pub name: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Whether it takes writes.
+    /// Whether it takes writes: a volume does, a snapshot does not.
     pub is_writable: bool,
+    /// Time at which it was made, in seconds since 1970; 0 where nobody said.
+    pub created: u64,
 }
 
 /// An open depot. Dropped without [`close`](Depot::close), it is as if the program had died.
@@ -107,6 +114,8 @@ pub struct Depot {
     folder: Arc<dyn Dir>,
     config: Box<Config>,
     front: Front,
+    heads: RwLock<Vec<Head>>,
+    devices: OpenDevice,
     lost_unsaved: bool,
     _lock: Box<dyn LockGuard>,
 }
@@ -194,7 +203,10 @@ impl Depot {
             folder.create(UNSAVED)?;
             folder.sync()?;
         }
+        let heads = heads::known_heads(engine.heads(), &config);
         Ok(Self {
+            heads: RwLock::new(heads),
+            devices: options.devices,
             front: Front::new(engine, config.chunk_bytes, config.hash_key, options.front),
             folder,
             config: Box::new(config),
@@ -211,16 +223,6 @@ impl Depot {
     /// Whether the depot was open when its process or the machine died, and holds what was saved before that alone.
     pub fn lost_unsaved(&self) -> bool {
         self.lost_unsaved
-    }
-
-    /// All volumes and snapshots.
-    pub fn heads(&self) -> Vec<Head> {
-        vec![Head {
-            id: HeadId(0),
-            name: self.config.volume.clone(),
-            bytes: self.config.volume_bytes,
-            is_writable: true,
-        }]
     }
 
     /// A head as a block device; `None` where there is no such head. All devices share one front.

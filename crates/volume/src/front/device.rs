@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::heads::HeadSize;
 use super::split::{self, Span};
 use super::state::Shared;
 use crate::{BlockDevice, Error, ExtentKind, Geometry, HeadId, Op, Request, Result, Visit};
@@ -11,15 +12,23 @@ use crate::{BlockDevice, Error, ExtentKind, Geometry, HeadId, Op, Request, Resul
 pub(super) struct Device {
     shared: Arc<Shared>,
     head: HeadId,
-    geometry: Geometry,
+    /// As it was when the device was made.
+    first_geometry: Geometry,
+    size: Arc<HeadSize>,
 }
 
 impl Device {
-    pub fn new(shared: Arc<Shared>, head: HeadId, geometry: Geometry) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        head: HeadId,
+        first_geometry: Geometry,
+        size: Arc<HeadSize>,
+    ) -> Self {
         Self {
             shared,
             head,
-            geometry,
+            first_geometry,
+            size,
         }
     }
 
@@ -43,22 +52,30 @@ impl Device {
         Span {
             offset: request.offset,
             bytes: request.bytes,
-            chunk_bytes: u64::from(self.geometry.chunk_bytes),
+            chunk_bytes: u64::from(self.first_geometry.chunk_bytes),
         }
     }
 }
 
 impl BlockDevice for Device {
     fn geometry(&self) -> Geometry {
-        self.geometry.clone()
+        Geometry {
+            bytes: self.size.bytes(),
+            ..self.first_geometry.clone()
+        }
     }
 
     /// What needs no waiting is begun first, then all reads go to the engine together, then the rest waits its turn.
     fn submit(&self, requests: &mut Vec<Request>) {
+        let geometry = self.geometry();
+        if self.size.is_gone() {
+            let gone = requests.drain(..).map(|request| request.completion);
+            return gone.for_each(|completion| completion.done(Err(Error::Closing)));
+        }
         let mut reads = Vec::new();
         let mut others = Vec::with_capacity(requests.len());
         for request in requests.drain(..) {
-            match split::check(&request, &self.geometry) {
+            match split::check(&request, &geometry) {
                 Err(error) => request.completion.done(Err(error)),
                 Ok(()) if request.op == Op::Read => reads.push(request),
                 Ok(()) => others.push(request),
@@ -75,18 +92,19 @@ impl BlockDevice for Device {
     }
 
     fn extents(&self, range: Range<u64>, visit: Visit<'_>) -> Result<()> {
-        if range.start > range.end || range.end > self.geometry.bytes {
+        let bytes = self.size.bytes();
+        if range.start > range.end || range.end > bytes {
             return Err(Error::Invalid {
                 what: format!(
-                    "bytes {} to {} lie beyond the device's {}",
-                    range.start, range.end, self.geometry.bytes
+                    "bytes {} to {} lie beyond the device's {bytes}",
+                    range.start, range.end
                 ),
             });
         }
         if range.is_empty() {
             return Ok(());
         }
-        let chunk_bytes = u64::from(self.geometry.chunk_bytes);
+        let chunk_bytes = u64::from(self.first_geometry.chunk_bytes);
         let touched = Span {
             offset: range.start,
             bytes: range.end - range.start,

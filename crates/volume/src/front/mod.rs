@@ -22,6 +22,7 @@ mod collect;
 mod device;
 mod failure;
 mod flush;
+mod heads;
 mod held;
 mod metadata;
 mod options;
@@ -84,6 +85,7 @@ impl Front {
         bytes: u64,
         is_writable: bool,
     ) -> Arc<dyn BlockDevice> {
+        let size = self.shared.sizes.of(head, bytes);
         let geometry = Geometry {
             bytes,
             chunk_bytes: self.shared.chunk_bytes,
@@ -95,6 +97,7 @@ impl Front {
             Arc::clone(&self.shared),
             head,
             geometry,
+            size,
         ))
     }
 

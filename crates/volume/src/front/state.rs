@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::ack::Answer;
 use super::batcher::{Batch, Task};
 use super::flush::Flushes;
+use super::heads::HeadSizes;
 use super::held::Held;
 use super::metadata::Metadata;
 use super::pages::Pages;
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub reader: Arc<dyn ChunkReader>,
     pub counters: Counters,
     pub metadata: Metadata,
+    /// Sizes of the heads that have devices.
+    pub sizes: HeadSizes,
     /// `None` once the front is closed. Taken before the state's lock, never while it is held.
     engine: Mutex<Option<Served>>,
     state: Mutex<State>,
@@ -104,6 +107,7 @@ impl Shared {
             reader: engine.reader(),
             counters: Counters::default(),
             metadata: Metadata::default(),
+            sizes: HeadSizes::default(),
             engine: Mutex::new(Some(Served::new(engine))),
             state: Mutex::new(state),
             work: Condvar::new(),

@@ -19,7 +19,7 @@ use super::layout::Layout;
 use super::map::memtable::ENTRY_RAM_BYTES;
 use super::map::settle::MergeSizes;
 use super::mark::mark_bytes;
-use super::sizes::LogSizes;
+use super::sizes::{LogSizes, RECENT_EXTENT_BYTES};
 use crate::{Error, Result};
 
 /// The smallest budget that is chosen without being asked for.
@@ -36,8 +36,6 @@ const RELOCATIONS_MIN: u64 = 256;
 const ZONE_BYTES: u64 = 65;
 /// RAM of a relocation, in bytes.
 const RELOCATION_BYTES: u64 = 256;
-/// RAM of an extent in each of the recent runs, in bytes: pages in RAM.
-const RECENT_EXTENT_BYTES: u64 = 10;
 /// Journal that recovery may have to read, in bytes.
 const CHECKPOINT_BYTES: u64 = 1 << 30;
 

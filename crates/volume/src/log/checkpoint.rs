@@ -14,13 +14,13 @@ use std::sync::atomic::AtomicBool;
 use onefold_io::{Dir, create_anew, remove_if_there};
 
 use super::faults::{self, Fault};
-use super::layout::ZoneId;
-use super::manifest::{Manifest, Position};
+use super::layout::{Layout, ZoneId};
+use super::manifest::{ListedHead, Manifest, Position};
 use super::map::memtable::Memtable;
 use super::map::settle::Merger;
 use super::writer::LogEngine;
 use super::zone_list::{ZoneChange, encode_zones};
-use crate::{Error, HeadId, Result};
+use crate::{Error, HeadId, HeadInfo, Result};
 
 /// Changes of zones that a manifest holds in any case. Tests write files of zones often.
 const ZONE_CHANGES_MIN: usize = if cfg!(test) { 4 } else { 256 };
@@ -135,7 +135,10 @@ impl LogEngine {
     ///
     /// # Errors
     /// [`Error::NoSpace`]; a device failed, and the engine takes no writes from then on.
-    fn in_folder(&mut self, mut write: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn in_folder(
+        &mut self,
+        mut write: impl FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
         let mut has_given_back = false;
         loop {
             let written = write(self);
@@ -169,7 +172,7 @@ impl LogEngine {
             if memtable.len() > 0 {
                 let added = self.merging_now(|merger| merger.push(&levels, &memtable))?;
                 let mut maps = self.shared.maps.write();
-                let map = maps.get_mut(&head).expect("heads are never removed");
+                let map = maps.get_mut(&head).expect("the writer alone removes heads");
                 map.levels = Arc::new(added);
                 map.memtable = Arc::new(Memtable::new(self.shared.layout.chunk_pages));
             }
@@ -178,29 +181,13 @@ impl LogEngine {
         Ok(())
     }
 
-    /// Fences of runs take RAM from the cache of map pages.
+    /// Fences of runs take RAM from the cache of map pages; recent runs keep as many pages as they may.
     fn limit_map_pages(&self) {
-        let maps = self.shared.maps.read();
-        let runs = maps
-            .values()
-            .flat_map(|map| map.levels.middle.iter().chain(&map.levels.base));
-        let fences: u64 = runs.map(|run| run.ram_bytes()).sum();
+        self.limit_pinned();
+        let runs = self.shared.distinct_runs();
+        let fences: u64 = runs.values().map(|run| run.fence_bytes()).sum();
         let left = self.sizes.map_page_bytes.saturating_sub(fences as usize);
         self.shared.map_pages.limit(left);
-    }
-
-    /// Rewrites all maps, so that they name no zone that was freed; then relocations can go.
-    pub(super) fn rewrite_maps(&mut self) -> Result<()> {
-        self.install_merged(true)?;
-        let heads: Vec<HeadId> = self.shared.maps.read().keys().copied().collect();
-        for head in heads {
-            let levels = Arc::clone(&self.shared.maps.read()[&head].levels);
-            let merged = self.merging_now(|merger| merger.merge_all(&levels))?;
-            let mut maps = self.shared.maps.write();
-            let map = maps.get_mut(&head).expect("heads are never removed");
-            map.levels = Arc::new(merged);
-        }
-        Ok(())
     }
 
     /// Merges while the caller waits.
@@ -231,13 +218,11 @@ impl LogEngine {
     }
 
     /// Writes what the manifest is to name, the manifest, and removes what it names no more.
-    fn replace_manifest(&mut self, emptied: &[ZoneId]) -> Result<()> {
+    pub(super) fn replace_manifest(&mut self, emptied: &[ZoneId]) -> Result<()> {
         let mut manifest = self.manifest(emptied);
         // No number is used twice: a file of this one may be there.
         self.generation = manifest.generation;
-        let runs: BTreeSet<_> = (manifest.heads.iter())
-            .flat_map(|(_, levels)| levels.runs().map(|run| run.id))
-            .collect();
+        let runs: BTreeSet<_> = manifest.runs().collect();
         let used = self.shared.zones.read().used();
         let is_listed_anew = manifest.zone_changes.len() > ZONE_CHANGES_MIN + used as usize / 8;
         if is_listed_anew {
@@ -309,12 +294,18 @@ impl LogEngine {
             }
         };
         let zone_changes: Vec<ZoneChange> = zones.changes(emptied);
-        let mut heads: Vec<_> = (self.shared.maps.read().iter())
-            .map(|(head, map)| (*head, map.levels.listed()))
-            .collect();
-        heads.sort_by_key(|(head, _)| *head);
+        let maps = self.shared.maps.read();
+        let listed = |info: &HeadInfo| ListedHead {
+            info: info.clone(),
+            levels: maps[&info.id].levels.listed(),
+        };
+        let heads = self.heads.iter().map(listed).collect();
+        drop(maps);
         Manifest {
-            layout: self.shared.layout,
+            layout: Layout {
+                zones: zones.count(),
+                ..self.shared.layout
+            },
             generation: self.generation + 1,
             sequence: self.sequence - 1,
             ids_reserved: zones.ids_reserved(),
@@ -323,6 +314,7 @@ impl LogEngine {
             zone_list: self.zone_list,
             zone_changes,
             relocations: self.relocation_list,
+            next_head: self.heads.next,
             heads,
         }
     }

@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use super::copy::{Copier, Victim};
 use super::faults::{self, Fault};
 use super::layout::{ZoneId, ZoneNo};
+use super::map::shared_parts::distinct_parts;
 use super::mark::{Marks, tracked_max};
 use super::writer::LogEngine;
 use crate::{Collected, Effort, Error, Result};
@@ -177,8 +178,9 @@ impl LogEngine {
             .map(|map| map.levels.clone())
             .collect();
         let mapped: u64 = levels.iter().map(|levels| levels.mapped()).sum();
-        for levels in levels {
-            marks.add(levels.merge(layout.chunk_pages)?, &self.shared.zones)?;
+        for part in distinct_parts(&levels) {
+            let map = part.levels.merge(part.lbns.clone(), layout.chunk_pages)?;
+            marks.add(map, part.heads, &self.shared.zones)?;
         }
         self.totals.hidden = mapped - marks.mapped;
         let mut zones = self.shared.zones.write();

@@ -4,7 +4,7 @@ use onefold_io::{Dir, Disk, PageBuffer};
 
 use super::group::{Entry, GroupHeader, decode_group};
 use super::layout::{Layout, PAGE_BYTES, ZoneNo};
-use super::manifest::Manifest;
+use super::manifest::{ListedHead, Manifest};
 use super::map::run::ListedRun;
 use super::recover::listed_zones;
 use super::zone::{NO_HASH, Stream, ZoneHeader, ZoneTable};
@@ -31,11 +31,15 @@ pub fn manifest(dir: &dyn Dir) -> Result<Dump> {
             ("pages", run.pages.into()),
         ])
     };
-    let head = |(head, levels): &(crate::HeadId, super::map::levels::ListedLevels)| {
+    let head = |ListedHead { info, levels }: &ListedHead| {
         let recent = levels.recent.iter();
         let recent = recent.map(|runs| runs.iter().map(run).collect::<Dump>());
         Dump::Fields(vec![
-            ("volume", head.0.into()),
+            ("volume", info.id.0.into()),
+            ("name", info.name.as_str().into()),
+            ("lbns", info.lbns.into()),
+            ("writable", u64::from(info.is_writable).into()),
+            ("created", info.created.into()),
             ("recent", recent.collect()),
             ("middle", levels.middle.iter().map(run).collect()),
             ("base", levels.base.iter().map(run).collect()),

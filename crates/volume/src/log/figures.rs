@@ -80,7 +80,8 @@ impl LogEngine {
                 break;
             }
             if !self.is_worth_cleaning() || self.clean(crate::Effort::Step)?.pages_freed == 0 {
-                let (total, free) = (self.shared.layout.zones, self.shared.zones.read().ready());
+                let zones = self.shared.zones.read();
+                let (total, free) = (zones.count(), zones.ready());
                 return Err(Error::NoSpace {
                     what: format!(
                         "{free} of {total} zones are free, and they are kept for discards, metadata and cleaning"
@@ -117,7 +118,7 @@ impl LogEngine {
     /// A chunk that is flushed alone takes a page for its group besides, so only half of what is free may be promised
     /// before it is written.
     pub(super) fn space(&self) -> FreeSpace {
-        let layout = &self.shared.layout;
+        let layout = &self.shared.layout_now();
         let a_zone = layout.chunks_a_zone();
         let (free, ready) = {
             let zones = self.shared.zones.read();

@@ -4,9 +4,9 @@
 //! ```text
 //! manifest := frame 1FVMANIF
 //! payload  := zone_pages:u32 zones:u32 chunk_pages:u32 generation:u64 sequence:u64 ids_reserved:u64 position
-//!             next_run:u64 zone_list:u64 changes relocations:u64 heads:varint head*
+//!             next_run:u64 zone_list:u64 changes relocations:u64 next_head:varint heads:varint head*
 //! position := no:u32 zone:u64 page:u32       page 0: the zone has no header yet, and the log begins there
-//! head     := head:varint recent:varint level{recent} level level
+//! head     := head:varint kind:u8 name:bytes lbns:varint created:varint recent:varint level{recent} level level
 //! level    := runs:varint run*
 //! run      := id:varint first:varint (difference to the end before) lbns:varint mapped:varint holes:varint
 //!             extents:varint pages:varint
@@ -14,11 +14,12 @@
 //!
 //! It names files and holds no map, so it stays small: some 15 bytes for each 4 MiB of map. `zone_list` and
 //! `relocations` are the generations in the names of `zones-<g>` and `relocations-<g>`, or 0 where there is no such file.
+//! Version 2 has neither `next_head` nor what lies between a head's number and its levels.
 
 use std::sync::Arc;
 
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
-use onefold_io::varint::{ByteReader, put_varint};
+use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_io::{Dir, rename_over};
 
 use super::layout::{Layout, ZoneId, ZoneNo};
@@ -26,12 +27,19 @@ use super::map::levels::ListedLevels;
 use super::map::run::ListedRun;
 use super::map::run_page::RunId;
 use super::zone_list::{ZoneChange, put_changes, take_changes};
-use crate::{Error, HeadId, Result};
+use crate::depot::config::BYTES_MAX;
+use crate::heads::{HEADS_MAX, check_full_name};
+use crate::{Error, HeadId, HeadInfo, Result};
 
 const KIND: FrameKind = FrameKind {
     magic: *b"1FVMANIF",
-    version: 2,
+    version: 3,
 };
+/// Knows no names of heads.
+const NAMELESS: FrameKind = FrameKind { version: 2, ..KIND };
+/// Codes of a volume and of a snapshot.
+const VOLUME: u8 = 1;
+const SNAPSHOT: u8 = 2;
 
 /// The manifest's name in the depot's folder.
 pub const NAME: &str = "manifest";
@@ -69,11 +77,28 @@ pub struct Manifest {
     pub zone_changes: Vec<ZoneChange>,
     /// Generation of the file of relocations; 0: there are none.
     pub relocations: u64,
-    /// The block maps.
-    pub heads: Vec<(HeadId, ListedLevels)>,
+    /// Number of the next head; 0: the manifest is of a version that knows no names.
+    pub next_head: u32,
+    /// Volumes and snapshots.
+    pub heads: Vec<ListedHead>,
+}
+
+/// A volume or snapshot and its block map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedHead {
+    /// Name and size; empty in a version that knows none.
+    pub info: HeadInfo,
+    /// The lists of its runs.
+    pub levels: ListedLevels,
 }
 
 impl Manifest {
+    /// The runs of all heads. Those that several share come several times.
+    pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        let levels = self.heads.iter().map(|head| &head.levels);
+        levels.flat_map(|levels| levels.runs().map(|run| run.id))
+    }
+
     /// Writes it in place of the one before, durably.
     ///
     /// # Errors
@@ -111,9 +136,10 @@ impl Manifest {
         }
         put_changes(&mut out, &self.zone_changes);
         out.extend_from_slice(&self.relocations.to_le_bytes());
+        put_varint(&mut out, u64::from(self.next_head));
         put_varint(&mut out, self.heads.len() as u64);
-        for (head, levels) in &self.heads {
-            put_varint(&mut out, u64::from(head.0));
+        for ListedHead { info, levels } in &self.heads {
+            put_info(&mut out, info);
             put_varint(&mut out, levels.recent.len() as u64);
             levels
                 .recent
@@ -130,7 +156,9 @@ impl Manifest {
     /// # Errors
     /// [`Damaged`](crate::Error::Damaged): they are not what was written, or say what cannot be.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = ByteReader::new(decode_whole(KIND, bytes, NAME, 0)?, NAME, 0);
+        let is_nameless = bytes.get(8..10) == Some(&NAMELESS.version.to_le_bytes());
+        let kind = if is_nameless { NAMELESS } else { KIND };
+        let mut reader = ByteReader::new(decode_whole(kind, bytes, NAME, 0)?, NAME, 0);
         let reader = &mut reader;
         let layout = Layout {
             zone_pages: reader.u32()?,
@@ -141,7 +169,7 @@ impl Manifest {
             let what = format!("{layout:?} is no layout of a device");
             return Err(reader.damaged(what).into());
         }
-        let manifest = Self {
+        let mut manifest = Self {
             layout,
             generation: reader.u64()?,
             sequence: reader.u64()?,
@@ -151,10 +179,21 @@ impl Manifest {
             zone_list: reader.u64()?,
             zone_changes: take_changes(reader, &layout)?,
             relocations: reader.u64()?,
-            heads: (0..reader.count(4)?)
-                .map(|_| take_head(reader))
-                .collect::<Result<_>>()?,
+            next_head: 0,
+            heads: Vec::new(),
         };
+        if !is_nameless {
+            manifest.next_head = reader.varint_max(u64::from(u32::MAX))? as u32;
+        }
+        for _ in 0..reader.count(4)? {
+            let head = take_head(reader, manifest.next_head)?;
+            let last = manifest.heads.last().map(|last| last.info.id);
+            if last >= Some(head.info.id) || manifest.heads.len() == HEADS_MAX {
+                let what = format!("head {} behind {last:?}", head.info.id.0);
+                return Err(reader.damaged(what).into());
+            }
+            manifest.heads.push(head);
+        }
         reader.end()?;
         Ok(manifest)
     }
@@ -203,8 +242,33 @@ fn put_level(out: &mut Vec<u8>, runs: &[ListedRun]) {
     }
 }
 
-fn take_head(reader: &mut ByteReader<'_>) -> Result<(HeadId, ListedLevels)> {
-    let head = HeadId(reader.varint_max(u64::from(u32::MAX))? as u32);
+fn put_info(out: &mut Vec<u8>, info: &HeadInfo) {
+    put_varint(out, u64::from(info.id.0));
+    out.push(if info.is_writable { VOLUME } else { SNAPSHOT });
+    put_bytes(out, info.name.as_bytes());
+    put_varint(out, info.lbns);
+    put_varint(out, info.created);
+}
+
+/// A head; `next_head` 0: of a version that knows no names.
+fn take_head(reader: &mut ByteReader<'_>, next_head: u32) -> Result<ListedHead> {
+    let mut info = HeadInfo::first("", 0);
+    info.id = HeadId(reader.varint_max(u64::from(u32::MAX))? as u32);
+    if next_head > 0 {
+        let kind = reader.u8()?;
+        info.is_writable = kind == VOLUME;
+        info.name = String::from_utf8_lossy(reader.bytes()?).into_owned();
+        info.lbns = reader.varint()?;
+        info.created = reader.varint()?;
+        let is_fine = check_full_name(&info.name, info.is_writable).is_ok()
+            && matches!(kind, VOLUME | SNAPSHOT)
+            && info.id.0 < next_head
+            && (1..=BYTES_MAX).contains(&info.lbns);
+        if !is_fine {
+            let what = format!("{info:?} of kind {kind}, where the next one is {next_head}");
+            return Err(reader.damaged(what).into());
+        }
+    }
     let levels = ListedLevels {
         recent: (0..reader.count(1)?)
             .map(|_| take_level(reader))
@@ -212,7 +276,7 @@ fn take_head(reader: &mut ByteReader<'_>) -> Result<(HeadId, ListedLevels)> {
         middle: take_level(reader)?,
         base: take_level(reader)?,
     };
-    Ok((head, levels))
+    Ok(ListedHead { info, levels })
 }
 
 fn take_level(reader: &mut ByteReader<'_>) -> Result<Vec<ListedRun>> {
@@ -300,7 +364,23 @@ mod tests {
                 })
                 .collect(),
             relocations: random.next(),
-            heads: vec![(HeadId(0), levels), (HeadId(9), ListedLevels::default())],
+            next_head: 10,
+            heads: vec![
+                ListedHead {
+                    info: HeadInfo::first("main", 1 << 30),
+                    levels: levels.clone(),
+                },
+                ListedHead {
+                    info: HeadInfo {
+                        id: HeadId(9),
+                        name: "main@monday".into(),
+                        lbns: 7,
+                        is_writable: false,
+                        created: random.next(),
+                    },
+                    levels,
+                },
+            ],
         }
     }
 

@@ -50,13 +50,14 @@ impl Marks {
         }
     }
 
-    /// Marks all chunks of a head. A chunk that a newer level hides is not marked: nobody reads it again.
+    /// Marks all chunks of a part that so many heads share. A chunk that a newer level hides is not marked: nobody
+    /// reads it again.
     ///
     /// # Errors
     /// A run cannot be read.
-    pub fn add(&mut self, mut map: Merge, zones: &RwLock<Zones>) -> Result<()> {
+    pub fn add(&mut self, mut map: Merge, heads: u64, zones: &RwLock<Zones>) -> Result<()> {
         while let Some(extent) = map.next()? {
-            self.mapped += extent.mapped();
+            self.mapped += extent.mapped() * heads;
             if let Some(target) = extent.target {
                 self.mark(&extent, target, zones);
             }

@@ -176,9 +176,10 @@ impl LogEngine {
             done => done?,
         };
         self.note_merged(merged.overwritten, merged.discarded);
-        let mut maps = self.shared.maps.write();
-        let map = maps.get_mut(&job.head).expect("heads are never removed");
-        map.levels = Arc::new(map.levels.with_merged(job.taken, &merged.levels));
+        // The head may have been deleted meanwhile.
+        if let Some(map) = self.shared.maps.write().get_mut(&job.head) {
+            map.levels = Arc::new(map.levels.with_merged(job.taken, &merged.levels));
+        }
         Ok(())
     }
 
@@ -190,17 +191,24 @@ impl LogEngine {
         let relocations = self.shared.zones.read().relocations.len();
         let is_much = relocations * 100 >= self.sizes.relocations_max * REWRITE_PERCENT;
         let due = (self.shared.maps.read().iter())
-            .find(|(_, map)| map.levels.is_merge_due(self.sizes.merges.recent_max))
+            .filter(|(_, map)| map.levels.is_merge_due(self.sizes.merges.recent_max))
+            .max_by_key(|(_, map)| map.levels.recent.len())
             .map(|(head, map)| (*head, Arc::clone(&map.levels)));
         let Some((head, levels)) = due else {
             return;
         };
+        // Written anew, a map shares nothing with those that were copied from it.
+        let is_alone = self.shared.maps.read().len() == 1;
         let task = Task {
             folder: self.map_folder.clone(),
             shared: Arc::clone(&self.shared),
             sizes: self.sizes.merges,
             levels,
-            goal: if is_much { Goal::Rewrite } else { Goal::Settle },
+            goal: if is_much && is_alone {
+                Goal::Rewrite
+            } else {
+                Goal::Settle
+            },
             stop: Arc::default(),
         };
         self.merging.start(head, task);
@@ -226,7 +234,7 @@ impl LogEngine {
             let levels = Arc::clone(&self.shared.maps.read()[&head].levels);
             let merged = self.merging_now(|merger| merger.settle(&levels))?;
             let mut maps = self.shared.maps.write();
-            let map = maps.get_mut(&head).expect("heads are never removed");
+            let map = maps.get_mut(&head).expect("the writer alone removes heads");
             map.levels = Arc::new(merged);
         }
         Ok(())

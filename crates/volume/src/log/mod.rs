@@ -6,6 +6,7 @@
 //! flush ─▶ close the group, one sync
 //! checkpoint ─▶ memtables become runs of the map, manifest
 //! open  ─▶ manifest ─▶ replay of the groups behind its position
+//! snap  ─▶ checkpoint, a head with the same runs, manifest
 //! clean ─▶ checkpoint, mark from the maps, copy what lives, sync, manifest with relocations, free
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 mod ballast;
 mod budget;
+mod changes;
 mod check;
 mod checkpoint;
 mod clean;
@@ -30,6 +32,7 @@ pub mod formats;
 mod group;
 mod group_buffer;
 mod hash_index;
+mod heads;
 mod layout;
 mod manifest;
 mod map;
@@ -39,6 +42,7 @@ mod part;
 mod reader;
 mod recover;
 mod relocations;
+mod rewrite;
 mod room;
 mod shared;
 mod sizes;
@@ -59,8 +63,8 @@ use onefold_index::ChunkIndex;
 use onefold_io::{Dir, Disk};
 
 use crate::{
-    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadId,
-    Result, Sequence,
+    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadChange,
+    HeadId, HeadInfo, Result, Sequence,
 };
 pub use budget::Budget;
 pub use layout::Layout;
@@ -82,6 +86,8 @@ pub struct LogOptions {
     pub depot: [u8; 16],
     /// Names chunks that recovery finds in groups without rows.
     pub fingerprint: Fingerprinter,
+    /// The volume of a new depot, and of one whose manifest knows no names.
+    pub first: HeadInfo,
     /// The hash index, perhaps empty: what it does not know is stored again.
     pub index: Box<dyn ChunkIndex>,
     /// How large its parts may become.
@@ -104,6 +110,17 @@ impl LogEngine {
         options: LogOptions,
     ) -> Result<Self> {
         recover::create(dir, data, chunk_bytes, options)
+    }
+
+    /// The layout that the manifest in `dir` says; `None`: there is no manifest.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::Error::Damaged); the folder cannot be read.
+    pub fn layout_in(dir: &dyn Dir) -> Result<Option<Layout>> {
+        match onefold_io::if_there(dir.open(manifest::NAME))? {
+            None => Ok(None),
+            Some(_) => Ok(Some(manifest::Manifest::read(dir)?.layout)),
+        }
     }
 
     /// The engine as the last commit left it, and whatever reached the device after that.
@@ -148,6 +165,18 @@ impl Engine for LogEngine {
             done => done?,
         }
         self.give_back_room().map(drop)
+    }
+
+    fn heads(&self) -> Vec<HeadInfo> {
+        self.heads.iter().cloned().collect()
+    }
+
+    fn grow_device(&mut self, bytes: u64) -> Result<u64> {
+        LogEngine::grow_device(self, bytes)
+    }
+
+    fn change_heads(&mut self, change: &HeadChange) -> Result<HeadId> {
+        LogEngine::change_heads(self, change)
     }
 
     fn reader(&self) -> Arc<dyn ChunkReader> {

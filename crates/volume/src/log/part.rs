@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use onefold_io::{Disk, ReadAt, Result};
 
-/// A stretch of a disk, as a disk of its own. Its length never changes.
+/// A stretch of a disk, as a disk of its own. Its length is that of the opening; what lies behind can be used all the
+/// same.
 pub struct DiskPart {
     disk: Arc<dyn Disk>,
     /// First byte of the stretch, a multiple of the page.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use onefold_io::ReadAt;
 
+use super::changes::VisitChanges;
 use super::check::page_check;
 use super::layout::{Address, PAGE_BYTES, ZoneNo};
 use super::map::extent::Extent;
 use super::map::levels::Levels;
 use super::shared::Shared;
-use crate::{ChunkRead, ChunkReader, Error, ExtentKind, Finding, HeadId, NameChunks, Result};
+use crate::{
+    ChangeKind, ChunkRead, ChunkReader, Error, ExtentKind, Finding, HeadId, NameChunks, Result,
+};
 
 /// How often an address is resolved and read before a wrong check counts as damage. Between resolving and reading, a
 /// group may have been written or a zone cleaned and filled anew; then the map has the new address.
@@ -97,6 +100,23 @@ impl ChunkReader for LogReader {
             visit(lbns, kind);
         }
         Ok(())
+    }
+
+    fn changes(
+        &self,
+        base: Option<HeadId>,
+        head: HeadId,
+        lbns: Range<u64>,
+        visit: VisitChanges<'_>,
+    ) -> Result<()> {
+        let levels = |head| Some(Arc::clone(&self.0.maps.read().get(&head)?.levels));
+        match base.map(|base| (levels(base), levels(head))) {
+            Some((Some(base), Some(head))) => self.0.changes(&base, &head, lbns, visit),
+            _ => self.extents(head, lbns, &mut |lbns, kind| match kind {
+                ExtentKind::Data => visit(lbns, ChangeKind::Data),
+                ExtentKind::Hole => visit(lbns, ChangeKind::Hole),
+            }),
+        }
     }
 
     /// Pages have checks of their own, which each read proves.

@@ -3,7 +3,7 @@
 //! After recovery the log begins in a new zone, never behind the last group that was found: what lies there may be the
 //! rest of groups that were written and not acknowledged, and must never look like the continuation of new ones.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, PageBuffer};
@@ -14,16 +14,18 @@ use super::checkpoint::{relocations_name, remove_left_over, zones_name};
 use super::faults::{self, Fault};
 use super::group::{GroupHeader, decode_group};
 use super::hash_index::HashIndex;
+use super::heads::Heads;
 use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
-use super::manifest::{Manifest, Position, read_file};
+use super::manifest::{ListedHead, Manifest, Position, read_file};
 use super::map::folder::MapFolder;
-use super::map::levels::Levels;
+use super::map::levels::Opening;
 use super::map::page_cache::PageCache;
 use super::map::run_page::RunId;
 use super::merging::Merging;
 use super::relocations::Relocations;
 use super::room::HostRoom;
 use super::shared::{HeadMap, OpenGroup, Shared};
+use super::sizes::LogSizes;
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
 use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
@@ -44,7 +46,8 @@ pub fn create(
     let found = Found {
         zones: Zones::new(&layout, &[], 1),
         map_folder: MapFolder::open(&*dir, layout, 1, &none)?,
-        maps: HashMap::new(),
+        maps: BTreeMap::from([(options.first.id, HeadMap::new(layout.chunk_pages))]),
+        heads: Heads::first(options.first.clone()),
         replayed: Vec::new(),
         sequence: 0,
         generation: 0,
@@ -70,7 +73,12 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
     }
     remove_left_over(&*dir, &manifest)?;
     let mut zones = open_zones(&*dir, &manifest)?;
-    let (map_folder, mut maps) = open_maps(&*dir, &manifest)?;
+    let heads = Heads::listed(&manifest, options.first.clone());
+    let (map_folder, mut maps) = open_maps(&*dir, &manifest, &options.sizes)?;
+    for head in heads.iter() {
+        maps.entry(head.id)
+            .or_insert_with(|| HeadMap::new(layout.chunk_pages));
+    }
     let mut replay = Replay {
         data: &*data,
         layout,
@@ -83,8 +91,17 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
     replay.run(&manifest.position)?;
     let (sequence, replayed, groups) = (replay.sequence, replay.zones, replay.groups);
     for entry in groups.iter().flat_map(|group| &group.entries) {
-        let map: &mut HeadMap =
-            (maps.entry(entry.head)).or_insert_with(|| HeadMap::new(layout.chunk_pages));
+        let Some(map) = maps.get_mut(&entry.head) else {
+            let what = format!(
+                "the journal writes to volume {}, which is not there",
+                entry.head.0
+            );
+            return Err(damaged(
+                "data",
+                layout.zone_offset(manifest.position.no),
+                what,
+            ));
+        };
         Arc::make_mut(&mut map.memtable).set(entry.lbn, entry.chunks, entry.target);
     }
     for (no, table) in &replayed {
@@ -104,12 +121,13 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         zones,
         map_folder,
         maps,
+        heads,
         replayed,
         sequence,
         generation: manifest.generation,
         zone_list: manifest.zone_list,
         relocation_list: manifest.relocations,
-        named_runs: listed_runs(&manifest),
+        named_runs: manifest.runs().collect(),
     };
     begin(dir, data, layout, found, options)
 }
@@ -146,20 +164,20 @@ fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
     Ok(zones)
 }
 
-fn listed_runs(manifest: &Manifest) -> BTreeSet<RunId> {
-    let listed = manifest.heads.iter().flat_map(|(_, levels)| levels.runs());
-    listed.map(|run| run.id).collect()
-}
-
 /// The maps as of the last checkpoint.
-fn open_maps(dir: &dyn Dir, manifest: &Manifest) -> Result<(MapFolder, HashMap<HeadId, HeadMap>)> {
-    let listed = listed_runs(manifest);
+fn open_maps(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    sizes: &LogSizes,
+) -> Result<(MapFolder, BTreeMap<HeadId, HeadMap>)> {
+    let listed: BTreeSet<RunId> = manifest.runs().collect();
     let folder = MapFolder::open(dir, manifest.layout, manifest.next_run, &listed)?;
-    let mut maps = HashMap::new();
-    for (head, levels) in &manifest.heads {
+    let mut maps = BTreeMap::new();
+    let mut opening = Opening::new(&folder, sizes.pinned_bytes_max());
+    for ListedHead { info, levels } in &manifest.heads {
         let mut map = HeadMap::new(manifest.layout.chunk_pages);
-        map.levels = Arc::new(Levels::open(&folder, levels)?);
-        maps.insert(*head, map);
+        map.levels = Arc::new(opening.levels(levels, info.is_writable)?);
+        maps.insert(info.id, map);
     }
     Ok((folder, maps))
 }
@@ -168,7 +186,8 @@ fn open_maps(dir: &dyn Dir, manifest: &Manifest) -> Result<(MapFolder, HashMap<H
 struct Found {
     zones: Zones,
     map_folder: MapFolder,
-    maps: HashMap<HeadId, HeadMap>,
+    maps: BTreeMap<HeadId, HeadMap>,
+    heads: Heads,
     /// Zones that the journal went through since the last checkpoint, with tables as they should be.
     replayed: Vec<(ZoneNo, ZoneTable)>,
     sequence: u64,
@@ -231,6 +250,7 @@ fn begin(
         index,
         sizes: options.sizes,
         map_folder: found.map_folder,
+        heads: found.heads,
         zone_list: found.zone_list,
         relocation_list: found.relocation_list,
         named_runs: found.named_runs,

@@ -65,7 +65,7 @@ impl HostRoom {
             opened_before: 0,
             zones_given_back: 0,
         };
-        host.keep(shared, host.wanted(&shared.layout))?;
+        host.keep(shared, host.wanted(&shared.layout_now()))?;
         let least = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
         while shared.zones.read().ready() < least && host.ballast.release() {
             host.keep(shared, least)?;
@@ -236,7 +236,7 @@ impl LogEngine {
     /// A device failed.
     pub(super) fn keep_room(&mut self) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let wanted = self.host.wanted(&shared.layout);
+        let wanted = self.host.wanted(&shared.layout_now());
         let kept = self.host.keep(&shared, wanted);
         self.fail(kept)
     }
@@ -263,7 +263,7 @@ impl LogEngine {
         self.check_usable()?;
         let filled = self.totals.zones_opened - self.host.opened_before;
         self.host.opened_before = self.totals.zones_opened;
-        let kept = u64::from(ready_wanted(&self.shared.layout)) + KEPT_TURNS * filled;
+        let kept = u64::from(ready_wanted(&self.shared.layout_now())) + KEPT_TURNS * filled;
         self.give_back_room_but(u32::try_from(kept).unwrap_or(u32::MAX))
     }
 
@@ -272,7 +272,7 @@ impl LogEngine {
     /// # Errors
     /// The data device failed.
     pub(super) fn give_back_all_room(&mut self) -> Result<()> {
-        while self.give_back_room_but(ready_least(&self.shared.layout))? {}
+        while self.give_back_room_but(ready_least(&self.shared.layout_now()))? {}
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Lock order: `open_group` → `maps` → `zones` → `open_checks`. No lock is held over I/O.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use onefold_io::Disk;
@@ -13,18 +13,20 @@ use super::layout::{Address, Layout, ZoneId};
 use super::map::levels::Levels;
 use super::map::memtable::Memtable;
 use super::map::page_cache::PageCache;
+use super::map::run::Run;
+use super::map::run_page::RunId;
 use super::tables::Tables;
 use super::zones::Zones;
 use crate::HeadId;
 
 /// Everything a reader needs to find and prove a chunk.
 pub struct Shared {
-    /// Sizes of zones and chunks.
+    /// Sizes of zones and chunks; how many zones there are, [`layout_now`](Self::layout_now) tells.
     pub layout: Layout,
     /// The data device.
     pub data: Arc<dyn Disk>,
     /// The block maps.
-    pub maps: RwLock<HashMap<HeadId, HeadMap>>,
+    pub maps: RwLock<BTreeMap<HeadId, HeadMap>>,
     /// Pages of their runs.
     pub map_pages: PageCache,
     /// The zones.
@@ -79,14 +81,28 @@ impl OpenGroup {
 }
 
 impl Shared {
+    /// The layout with the zones that there are now: a device may have grown since it was opened.
+    pub fn layout_now(&self) -> Layout {
+        Layout {
+            zones: self.zones.read().count(),
+            ..self.layout
+        }
+    }
+
     /// Maps chunks of a head, and returns how many of them are known to have been mapped before: the runs are not asked.
     pub fn map(&self, head: HeadId, lbn: u64, chunks: u64, target: Option<Address>) -> u64 {
         let mut maps = self.maps.write();
-        let chunk_pages = self.layout.chunk_pages;
         let map = maps
-            .entry(head)
-            .or_insert_with(|| HeadMap::new(chunk_pages));
+            .get_mut(&head)
+            .expect("the writer asked whether the head is there");
         Arc::make_mut(&mut map.memtable).set(lbn, chunks, target)
+    }
+
+    /// Every run of any head, once.
+    pub fn distinct_runs(&self) -> BTreeMap<RunId, Arc<Run>> {
+        let maps = self.maps.read();
+        let runs = maps.values().flat_map(|map| map.levels.runs());
+        runs.map(|run| (run.listed.id, Arc::clone(run))).collect()
     }
 
     /// Entries of all memtables.

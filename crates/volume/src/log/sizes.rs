@@ -22,3 +22,14 @@ pub struct LogSizes {
     /// When levels of the map are merged.
     pub merges: MergeSizes,
 }
+
+/// RAM of an extent in each of the recent runs, in bytes: pages in RAM.
+pub const RECENT_EXTENT_BYTES: u64 = 10;
+
+impl LogSizes {
+    /// RAM of recent runs' pages, in bytes: of one volume all, of many those that were written last.
+    pub fn pinned_bytes_max(&self) -> u64 {
+        let runs = 2 * self.merges.recent_max as u64 + 1;
+        self.memtable_entries as u64 * RECENT_EXTENT_BYTES * runs
+    }
+}

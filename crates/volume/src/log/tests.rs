@@ -1,8 +1,10 @@
 //! Engine `log` against a naive twin: random work, reopening, crashes at every point, an index that answers anything it
 //! was ever told, a full device, damage.
 
+mod acts;
 mod crashes;
 mod ever_said;
+mod snapshots;
 mod zone_ends;
 
 use std::collections::HashSet;
@@ -12,10 +14,12 @@ use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, Random};
 
+use self::acts::{Act, act};
 use self::ever_said::{AdversarialIndex, EverSaid, ever_said};
 use super::{LogEngine, LogOptions, LogSizes, MergeSizes};
 use crate::{
-    ChunkContent, ChunkRead, Effort, Engine, Error, ExtentKind, HashedChunk, HeadId, Lbn, Result,
+    ChunkContent, ChunkRead, Effort, Engine, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
+    Result,
 };
 
 const CHUNK: usize = 4096;
@@ -25,6 +29,7 @@ const LBNS: u64 = 600;
 
 fn options(said: &EverSaid) -> LogOptions {
     LogOptions {
+        first: HeadInfo::first("main", 1 << 20),
         depot: [9; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(AdversarialIndex(Arc::clone(said))),
@@ -68,13 +73,17 @@ fn bytes_of(content: u64) -> Vec<u8> {
 }
 
 fn write(engine: &mut LogEngine, writes: &[(u64, u64)]) -> Result<()> {
+    write_to(engine, HEAD, writes)
+}
+
+fn write_to(engine: &mut LogEngine, head: HeadId, writes: &[(u64, u64)]) -> Result<()> {
     let all: Vec<(u64, Vec<u8>)> = writes
         .iter()
         .map(|(lbn, content)| (*lbn, bytes_of(*content)))
         .collect();
     let chunks: Vec<HashedChunk<'_>> = (all.iter().zip(writes))
         .map(|((lbn, bytes), (_, content))| HashedChunk {
-            head: HEAD,
+            head,
             lbn: Lbn(*lbn),
             content: match content {
                 0 => ChunkContent::Zero,
@@ -91,12 +100,16 @@ fn write(engine: &mut LogEngine, writes: &[(u64, u64)]) -> Result<()> {
 }
 
 fn read(engine: &LogEngine, lbn: u64) -> Result<Vec<u8>> {
+    read_from(engine, HEAD, lbn)
+}
+
+fn read_from(engine: &LogEngine, head: HeadId, lbn: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![1; CHUNK];
     let mut reads = [ChunkRead {
         lbn: Lbn(lbn),
         buffer: &mut buffer,
     }];
-    engine.reader().read(HEAD, &mut reads)?;
+    engine.reader().read(head, &mut reads)?;
     Ok(buffer)
 }
 
@@ -104,12 +117,14 @@ fn read(engine: &LogEngine, lbn: u64) -> Result<Vec<u8>> {
 /// a crash.
 #[derive(Clone)]
 struct Twin {
+    head: HeadId,
     versions: Vec<Vec<u64>>,
 }
 
 impl Twin {
     fn new() -> Self {
         Self {
+            head: HEAD,
             versions: vec![vec![0]; LBNS as usize],
         }
     }
@@ -129,7 +144,7 @@ impl Twin {
         for (lbn, versions) in self.versions.iter().enumerate() {
             let expected = bytes_of(*versions.last().expect("never empty"));
             assert!(
-                read(engine, lbn as u64).expect("readable") == expected,
+                read_from(engine, self.head, lbn as u64).expect("readable") == expected,
                 "chunk {lbn}"
             );
         }
@@ -138,7 +153,7 @@ impl Twin {
     /// Asserts that each chunk is one of its versions since the last commit, and takes that for the newest.
     fn assert_possible(&mut self, engine: &LogEngine, why: &str) {
         for (lbn, versions) in self.versions.iter_mut().enumerate() {
-            let found = read(engine, lbn as u64)
+            let found = read_from(engine, self.head, lbn as u64)
                 .unwrap_or_else(|error| panic!("{why}: chunk {lbn}: {error}"));
             let version = versions
                 .iter()
@@ -149,49 +164,6 @@ impl Twin {
             *versions = vec![version];
         }
     }
-}
-
-/// What an act leaves of a twin's older versions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
-    /// They may come back after a crash.
-    Work,
-    /// They may not.
-    Commit,
-}
-
-/// One random thing that a front would do.
-fn act(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random, contents: u64) -> Result<Act> {
-    match random.below(20) {
-        0 | 1 => {
-            engine.commit()?;
-            twin.commit();
-            return Ok(Act::Commit);
-        }
-        2 => {
-            let (lbn, chunks) = (random.below(LBNS), random.below(40));
-            let end = (lbn + chunks).min(LBNS);
-            (lbn..end).for_each(|lbn| twin.set(lbn, 0));
-            engine.discard(HEAD, lbn..end)?;
-        }
-        3 => {
-            engine.write_out()?;
-        }
-        4 => {
-            engine.collect(Effort::Step)?;
-        }
-        _ => {
-            let start = random.below(LBNS);
-            let writes: Vec<(u64, u64)> = (0..1 + random.below(30))
-                .map(|ahead| ((start + ahead) % LBNS, random.below(contents)))
-                .collect();
-            writes
-                .iter()
-                .for_each(|(lbn, content)| twin.set(*lbn, *content));
-            write(engine, &writes)?;
-        }
-    }
-    Ok(Act::Work)
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::figures::Totals;
 use super::group::{Entry, GroupContent, encode_header, header_pages_max};
 use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
+use super::heads::Heads;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
 use super::map::folder::MapFolder;
 use super::map::run_page::RunId;
@@ -30,6 +31,7 @@ pub struct LogEngine {
     pub(super) index: HashIndex,
     pub(super) sizes: LogSizes,
     pub(super) map_folder: MapFolder,
+    pub(super) heads: Heads,
     /// Generations of the files of zones and of relocations that the manifest names; 0: none.
     pub(super) zone_list: u64,
     pub(super) relocation_list: u64,
@@ -102,6 +104,7 @@ pub(super) struct Beginning {
     pub index: HashIndex,
     pub sizes: LogSizes,
     pub map_folder: MapFolder,
+    pub heads: Heads,
     pub zone_list: u64,
     pub relocation_list: u64,
     pub named_runs: BTreeSet<RunId>,
@@ -121,6 +124,7 @@ impl LogEngine {
             index: beginning.index,
             sizes: beginning.sizes,
             map_folder: beginning.map_folder,
+            heads: beginning.heads,
             zone_list: beginning.zone_list,
             relocation_list: beginning.relocation_list,
             named_runs: beginning.named_runs,
@@ -218,6 +222,9 @@ impl LogEngine {
     }
 
     fn write_one(&mut self, chunk: &HashedChunk<'_>, answer: Option<ZoneId>) -> Result<()> {
+        if !self.takes_writes(chunk.head)? {
+            return Ok(());
+        }
         if !chunk.has_page {
             self.check_memtables()?;
         }
@@ -249,7 +256,7 @@ impl LogEngine {
 
     pub(super) fn unmap(&mut self, head: HeadId, lbns: Range<u64>) -> Result<()> {
         self.check_usable()?;
-        if lbns.is_empty() {
+        if lbns.is_empty() || !self.takes_writes(head)? {
             return Ok(());
         }
         self.check_memtables()?;

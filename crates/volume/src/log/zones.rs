@@ -86,6 +86,26 @@ impl Zones {
         zones
     }
 
+    /// The device has this many zones from now on, more than before.
+    pub fn grow(&mut self, zones: u32) {
+        let more = zones.saturating_sub(self.count());
+        self.by_no.resize((self.count() + more) as usize, None);
+        self.room.resize(self.by_no.len(), Room::Unknown);
+        self.free += more;
+    }
+
+    /// Takes a growth back, where nothing was filled since.
+    pub fn shrink(&mut self, zones: u32) {
+        self.free -= self.count() - zones;
+        self.by_no.truncate(zones as usize);
+        self.room.truncate(zones as usize);
+    }
+
+    /// Zones of the device.
+    pub fn count(&self) -> u32 {
+        self.by_no.len() as u32
+    }
+
     /// The filling, if the depot holds it.
     pub fn get(&self, id: ZoneId) -> Option<&ZoneInfo> {
         self.by_id.get(&id)

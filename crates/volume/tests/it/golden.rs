@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::RamIndex;
-use onefold_io::{Dir, MemDir};
+use onefold_io::{Dir, Disk, MemDir, replace_file};
 use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
@@ -13,7 +13,10 @@ use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
-use onefold_volume::{ChunkContent, Engine, Error, HashedChunk, HeadId, Key, Lbn, MetadataBackend};
+use onefold_volume::{
+    ChunkContent, ChunkRead, Engine, Error, HashedChunk, HeadId, HeadInfo, Key, Lbn,
+    MetadataBackend,
+};
 
 fn compare(name: &str, bytes: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -145,6 +148,7 @@ fn golden_log() {
     data.set_len(4 << 20).expect("RAM");
     let layout = Layout::new(4 << 20, 4096).expect("large enough");
     let options = || LogOptions {
+        first: HeadInfo::first("main", 1 << 20),
         is_inline: true,
         clock: None,
         depot: [0x1D; 16],
@@ -175,9 +179,10 @@ fn golden_log() {
     drop(LogEngine::open(Arc::clone(&folder), Arc::clone(&data), options()).expect("whole"));
     compare("log-zone-footer-1", &frame_in(&*data, (256 << 10) - 4096));
     compare(
-        "log-manifest-2",
+        "log-manifest-3",
         &frame_in(&*folder.open("manifest").expect("there"), 0),
     );
+    assert_nameless_is_read(&folder, &data, options());
     let map = folder.open_subdir("map").expect("there");
     let run = map.open("0000000000000001").expect("there");
     let mut page = vec![0; 4096];
@@ -187,6 +192,29 @@ fn golden_log() {
     compare("log-map-footer-1", &frame_in(&*run, 4096));
     compare("log-zones-1", &formats::example(Format::Zones));
     compare("log-relocations-1", &formats::example(Format::Relocations));
+}
+
+/// A manifest of version 2, which knows no names, is read: its one volume has the name that the depot was made with.
+fn assert_nameless_is_read(folder: &Arc<dyn Dir>, data: &Arc<dyn Disk>, options: LogOptions) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/log-manifest-2");
+    let bytes = std::fs::read(path).expect("the golden file is there");
+    let newest = frame_in(&*folder.open("manifest").expect("there"), 0);
+    let put = |bytes: &[u8]| {
+        replace_file(&**folder, "manifest.new", "manifest", bytes).expect("RAM");
+    };
+    put(&bytes);
+    let engine = LogEngine::open(Arc::clone(folder), Arc::clone(data), options).expect("known");
+    let heads: Vec<String> = engine.heads().into_iter().map(|head| head.name).collect();
+    assert_eq!(heads, ["main"]);
+    let mut buffer = vec![0; 4096];
+    let mut reads = [ChunkRead {
+        lbn: Lbn(7),
+        buffer: &mut buffer,
+    }];
+    engine.reader().read(HeadId(0), &mut reads).expect("a read");
+    assert_eq!(buffer, [1; 4096]);
+    drop(engine);
+    put(&newest);
 }
 
 /// A depot of the first program that had the engine `log` is refused in words.

@@ -10,7 +10,7 @@ use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::Options;
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
 use onefold_volume::{
-    ChunkContent, Depot, Engine, EngineStats, Error, ExtentKind, HashedChunk, HeadId, Lbn,
+    ChunkContent, Depot, Engine, EngineStats, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
 };
 
 const MIB: u64 = 1 << 20;
@@ -59,6 +59,7 @@ fn a_map_of_random_chunks_stays_within_its_budget() {
     let layout = Layout::new(device_bytes, 4096).expect("large enough");
     let budget = Budget::divide(ram_bytes, &layout).expect("enough");
     let options = LogOptions {
+        first: HeadInfo::first("main", 1 << 20),
         is_inline: true,
         clock: None,
         depot: [7; 16],

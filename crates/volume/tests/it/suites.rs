@@ -11,7 +11,7 @@ use onefold_volume::dmdedup::{DataArea, Dmdedup};
 use onefold_volume::dtb::Dtb;
 use onefold_volume::inram::{InRam, SaveAt};
 use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes};
-use onefold_volume::{Engine, MetadataBackend, Result};
+use onefold_volume::{Engine, HeadInfo, MetadataBackend, Result};
 
 #[test]
 fn inram_is_a_metadata_backend() {
@@ -146,6 +146,7 @@ fn log_is_an_engine() {
         let mut is_new = true;
         engine(trial, &mut || {
             let options = LogOptions {
+                first: HeadInfo::first("main", 1 << 20),
                 depot: [9; 16],
                 fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
                 index: Box::new(RamIndex::default()),

@@ -39,6 +39,27 @@ impl Cursor {
         }
     }
 
+    /// A cursor at `lbn`. Pages of the first run before that are not read.
+    ///
+    /// # Errors
+    /// The device failed, or a page is damaged.
+    pub fn from(
+        runs: impl IntoIterator<Item = Arc<Run>>,
+        lbn: u64,
+        chunk_pages: u32,
+    ) -> Result<Self> {
+        let mut cursor = Self::new(runs, chunk_pages);
+        while cursor.runs.front().is_some_and(|run| run.listed.end <= lbn) {
+            cursor.runs.pop_front();
+        }
+        if let Some(run) = cursor.runs.front().filter(|run| run.listed.first < lbn) {
+            cursor.page_no = run.page_of(lbn);
+            cursor.load()?;
+            cursor.pass(lbn)?;
+        }
+        Ok(cursor)
+    }
+
     /// The LBN at which the next extent begins.
     pub fn start(&self) -> Option<u64> {
         match self.next {

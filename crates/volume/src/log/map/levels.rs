@@ -1,5 +1,6 @@
 //! The levels of one head's map: lists of runs, replaced as a whole and never changed, so a reader keeps what it found.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use super::folder::MapFolder;
 use super::merge::Merge;
 use super::page_cache::PageCache;
 use super::run::{ListedRun, Pages, Run};
+use super::run_page::RunId;
 use crate::Result;
 
 /// Runs of one level, sorted by LBN, without overlap.
@@ -44,25 +46,62 @@ impl ListedLevels {
     }
 }
 
-impl Levels {
-    /// Opens what a manifest lists.
+/// Opens the lists of a manifest. A run that several heads share is opened once.
+pub struct Opening<'a> {
+    folder: &'a MapFolder,
+    opened: HashMap<RunId, Arc<Run>>,
+    /// Bytes of recent runs' pages that may still be kept in RAM.
+    pinned_bytes_left: u64,
+}
+
+impl<'a> Opening<'a> {
+    /// Opens runs in `folder`, and keeps this many bytes of recent ones in RAM.
+    pub fn new(folder: &'a MapFolder, pinned_bytes_max: u64) -> Self {
+        Self {
+            folder,
+            opened: HashMap::new(),
+            pinned_bytes_left: pinned_bytes_max,
+        }
+    }
+
+    /// Opens what a manifest lists of a head. Recent runs of a volume are kept in RAM as far as there is room.
     ///
     /// # Errors
     /// A file is missing or damaged, or the device failed.
-    pub fn open(folder: &MapFolder, listed: &ListedLevels) -> Result<Self> {
-        let open = |runs: &Vec<ListedRun>, pages| -> Result<Level> {
-            let opened = runs.iter().map(|run| Run::open(folder, *run, pages));
-            opened.collect()
+    pub fn levels(&mut self, listed: &ListedLevels, is_volume: bool) -> Result<Levels> {
+        let pages = match is_volume {
+            true => Pages::Pinned,
+            false => Pages::Cached,
         };
-        Ok(Self {
-            recent: (listed.recent.iter())
-                .map(|runs| open(runs, Pages::Pinned))
-                .collect::<Result<_>>()?,
-            middle: open(&listed.middle, Pages::Cached)?,
-            base: open(&listed.base, Pages::Cached)?,
+        let recent = listed.recent.iter().map(|runs| self.level(runs, pages));
+        Ok(Levels {
+            recent: recent.collect::<Result<_>>()?,
+            middle: self.level(&listed.middle, Pages::Cached)?,
+            base: self.level(&listed.base, Pages::Cached)?,
         })
     }
 
+    fn level(&mut self, runs: &[ListedRun], pages: Pages) -> Result<Level> {
+        runs.iter().map(|run| self.run(run, pages)).collect()
+    }
+
+    fn run(&mut self, listed: &ListedRun, mut pages: Pages) -> Result<Arc<Run>> {
+        if let Some(run) = self.opened.get(&listed.id) {
+            return Ok(Arc::clone(run));
+        }
+        if pages == Pages::Pinned {
+            match self.pinned_bytes_left.checked_sub(listed.bytes()) {
+                Some(left) => self.pinned_bytes_left = left,
+                None => pages = Pages::Cached,
+            }
+        }
+        let run = Run::open(self.folder, *listed, pages)?;
+        self.opened.insert(listed.id, Arc::clone(&run));
+        Ok(run)
+    }
+}
+
+impl Levels {
     /// The lists for a manifest.
     pub fn listed(&self) -> ListedLevels {
         let listed = |level: &Level| level.iter().map(|run| run.listed).collect();
@@ -111,14 +150,17 @@ impl Levels {
         self.runs().map(|run| run.listed.extents).sum()
     }
 
-    /// Goes through what all levels say together. Not through the cache: all pages are read once.
+    /// Goes through what all levels say together of some LBNs. Not through the cache: all pages are read once.
     ///
     /// # Errors
     /// The device failed, or a page is damaged.
-    pub fn merge(&self, chunk_pages: u32) -> Result<Merge> {
-        let cursor = |level: &Level| Cursor::new(level.iter().cloned(), chunk_pages);
-        let cursors = self.newest_first().map(cursor).collect();
-        Merge::new(cursors, 0..u64::MAX, chunk_pages)
+    pub fn merge(&self, lbns: Range<u64>, chunk_pages: u32) -> Result<Merge> {
+        let cursor = |level: &Level| {
+            let runs = level[overlapping(level, &lbns)].iter().cloned();
+            Cursor::from(runs, lbns.start, chunk_pages)
+        };
+        let cursors = self.newest_first().map(cursor);
+        Merge::new(cursors.collect::<Result<_>>()?, lbns.clone(), chunk_pages)
     }
 
     /// Calls `visit` for each part of `lbns` in order, without gaps, until it gives `false`: with the extent that counts
@@ -136,6 +178,13 @@ impl Levels {
         visit_levels(&levels, lbns, cache, visit)?;
         Ok(())
     }
+}
+
+/// Places of the runs that have an LBN in `span`.
+pub fn overlapping(level: &[Arc<Run>], span: &Range<u64>) -> Range<usize> {
+    let start = level.partition_point(|run| run.listed.end <= span.start);
+    let end = level.partition_point(|run| run.listed.first < span.end);
+    start..end.max(start)
 }
 
 /// What the first level says, and where it says nothing, what the others say. Returns whether `visit` never ended it.

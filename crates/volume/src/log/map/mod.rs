@@ -21,5 +21,6 @@ pub mod run;
 pub mod run_page;
 pub mod run_writer;
 pub mod settle;
+pub mod shared_parts;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ use onefold_io::PageBuffer;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
 
+use parking_lot::RwLock;
+
 use super::extent::Extent;
 use super::folder::{MapFolder, RunFile, file_name};
 use super::page_cache::PageCache;
@@ -67,7 +69,7 @@ pub struct Run {
     /// First LBN of each page.
     fences: Vec<u64>,
     /// All pages, where they are kept in RAM.
-    pinned: Vec<Arc<RunPage>>,
+    pinned: RwLock<Vec<Arc<RunPage>>>,
 }
 
 /// Whether a run's pages are kept in RAM.
@@ -110,16 +112,16 @@ impl Run {
         fences: Vec<u64>,
         pages: Pages,
     ) -> Result<Arc<Self>> {
-        let mut run = Self {
+        let run = Self {
             listed,
             layout: folder.layout,
             file,
             fences,
-            pinned: Vec::new(),
+            pinned: RwLock::default(),
         };
         if pages == Pages::Pinned {
             let read = run.read_pages(0..listed.pages)?;
-            run.pinned = read.into_iter().map(Arc::new).collect();
+            *run.pinned.write() = read.into_iter().map(Arc::new).collect();
         }
         Ok(Arc::new(run))
     }
@@ -152,8 +154,7 @@ impl Run {
         cache: &PageCache,
         visit: &mut dyn FnMut(Extent) -> Result<bool>,
     ) -> Result<bool> {
-        let first = self.fences.partition_point(|fence| *fence <= lbns.start);
-        for no in first.saturating_sub(1)..self.fences.len() {
+        for no in self.page_of(lbns.start) as usize..self.fences.len() {
             if self.fences[no] >= lbns.end {
                 break;
             }
@@ -171,8 +172,14 @@ impl Run {
         Ok(true)
     }
 
+    /// The page that an extent with this LBN would lie in.
+    pub fn page_of(&self, lbn: u64) -> u32 {
+        let behind = self.fences.partition_point(|fence| *fence <= lbn);
+        behind.saturating_sub(1) as u32
+    }
+
     fn page(&self, no: u32, cache: &PageCache) -> Result<Arc<RunPage>> {
-        if let Some(page) = self.pinned.get(no as usize) {
+        if let Some(page) = self.pinned.read().get(no as usize) {
             return Ok(Arc::clone(page));
         }
         cache.get(self.listed.id, no, || {
@@ -185,10 +192,22 @@ impl Run {
         })
     }
 
+    /// Keeps its pages in RAM no longer.
+    pub fn unpin(&self) {
+        if !self.pinned.read().is_empty() {
+            self.pinned.write().clear();
+        }
+    }
+
+    /// RAM of fences, in bytes.
+    pub fn fence_bytes(&self) -> u64 {
+        (self.fences.capacity() * 8 + size_of::<Self>()) as u64
+    }
+
     /// RAM of fences and of pages that are kept, in bytes.
     pub fn ram_bytes(&self) -> u64 {
-        let pinned = self.pinned.len() * (PAGE_BYTES + size_of::<RunPage>() + 16);
-        (self.fences.capacity() * 8 + pinned + size_of::<Self>()) as u64
+        let pinned = self.pinned.read().len() * (PAGE_BYTES + size_of::<RunPage>() + 16);
+        self.fence_bytes() + pinned as u64
     }
 }
 

@@ -10,14 +10,13 @@
 //!
 //! At a TiB of random single chunks an extent is written 1 + 12 + 20 times before it rests, 9 bytes each.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cursor::Cursor;
 use super::extent::Extent;
 use super::folder::MapFolder;
-use super::levels::{Level, Levels};
+use super::levels::{Level, Levels, overlapping};
 use super::memtable::Memtable;
 use super::merge::Merge;
 use super::run::{Pages, Run};
@@ -110,6 +109,38 @@ impl<'a> Merger<'a> {
         })
     }
 
+    /// A run with the addresses at which its chunks are now; `None` where it has them already. What newer levels hide
+    /// stays, so heads that share the run can share the new one.
+    ///
+    /// # Errors
+    /// As of [`push`](Self::push).
+    pub fn relocated(&mut self, run: &Arc<Run>, pages: Pages) -> Result<Option<Level>> {
+        if !self.names_moved(run)? {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::new([Arc::clone(run)], self.folder.layout.chunk_pages);
+        let mut writer = self.writer(Vec::new(), pages);
+        while let Some(extent) = cursor.peek()? {
+            (self.relocate)(extent, &mut |extent| writer.push(extent))?;
+            cursor.pass(extent.end())?;
+        }
+        writer.finish().map(Some)
+    }
+
+    fn names_moved(&mut self, run: &Arc<Run>) -> Result<bool> {
+        let mut cursor = Cursor::new([Arc::clone(run)], self.folder.layout.chunk_pages);
+        let mut is_moved = false;
+        while let Some(extent) = cursor.peek()?.filter(|_| !is_moved) {
+            (self.relocate)(extent, &mut |now| {
+                let old = extent.cut(&(now.lbn..now.end()), self.folder.layout.chunk_pages);
+                is_moved |= now.target != old.target;
+                Ok(())
+            })?;
+            cursor.pass(extent.end())?;
+        }
+        Ok(is_moved)
+    }
+
     /// Merges recent levels into the older ones, and those where that is due.
     ///
     /// # Errors
@@ -195,11 +226,4 @@ impl<'a> Merger<'a> {
         };
         RunWriter::new(self.folder, cuts)
     }
-}
-
-/// Places of the runs that have an LBN in `span`.
-fn overlapping(level: &[Arc<Run>], span: &Range<u64>) -> Range<usize> {
-    let start = level.partition_point(|run| run.listed.end <= span.start);
-    let end = level.partition_point(|run| run.listed.first < span.end);
-    start..end.max(start)
 }

@@ -7,7 +7,7 @@ use onefold_io::{MemDir, Random};
 
 use super::extent::Extent;
 use super::folder::MapFolder;
-use super::levels::Levels;
+use super::levels::{Levels, Opening};
 use super::memtable::Memtable;
 use super::page_cache::PageCache;
 use super::settle::{MergeSizes, Merger};
@@ -89,7 +89,9 @@ impl Trial {
         let ids: BTreeSet<_> = listed.runs().map(|run| run.id).collect();
         let next = self.folder.next();
         self.folder = MapFolder::open(&self.dir, self.folder.layout, next, &ids).expect("RAM");
-        self.levels = Levels::open(&self.folder, &listed).expect("whole");
+        self.levels = Opening::new(&self.folder, 1 << 20)
+            .levels(&listed, true)
+            .expect("whole");
     }
 
     fn check_order(&self) {
@@ -123,7 +125,10 @@ impl Trial {
 
     /// A merge of all levels says what is mapped, once and in order.
     fn check_merge(&self) {
-        let mut merge = self.levels.merge(self.chunk_pages).expect("RAM");
+        let mut merge = self
+            .levels
+            .merge(0..u64::MAX, self.chunk_pages)
+            .expect("RAM");
         let (mut at, mut mapped) = (0, 0);
         while let Some(extent) = merge.next().expect("RAM") {
             assert!(extent.lbn >= at);
