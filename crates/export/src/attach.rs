@@ -165,6 +165,20 @@ impl Place {
 }
 
 impl Attached {
+    /// Tells the kernel that the device may have grown.
+    ///
+    /// # Errors
+    /// [`Error::Host`].
+    pub fn grown(&self) -> Result<()> {
+        if let Some(mounted) = &self.mounted {
+            mounted.grown().map_err(|source| Error::Host {
+                what: "cannot tell the kernel of the new size".into(),
+                source,
+            })?;
+        }
+        host::look_at_size(&self.device)
+    }
+
     /// Takes the device away from the kernel. What was written before is answered by the device before this returns.
     ///
     /// # Errors

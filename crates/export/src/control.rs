@@ -18,6 +18,10 @@ pub const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Time without a byte after which a client is cut off.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
+/// Interval at which a stream that its client does not take looks whether it is to end. Such a client may wait for a store
+/// elsewhere.
+pub const STREAM_LOOK: Duration = Duration::from_secs(1);
+
 /// A daemon's answer: `Err` holds the reason of a refusal, in words.
 pub type Answer = std::result::Result<Value, String>;
 
@@ -28,6 +32,12 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// Why it was not done, in words.
     fn handle(&self, what: &str, request: &Value) -> Answer;
+
+    /// Sends what follows the answer to a request that was carried out: by default nothing. A write to `out` that its
+    /// client does not take ends with a timeout after [`STREAM_LOOK`], and may be tried again.
+    fn follow(&self, what: &str, request: &Value, out: &mut dyn Write) {
+        let _ = (what, request, out);
+    }
 }
 
 /// A control socket that is served.
@@ -88,9 +98,15 @@ fn attend(socket: &UnixStream, handler: &dyn Handler, answering: &RwLock<()>) ->
             return None;
         }
         let _until_sent = answering.read();
-        let mut answer = answer(&line, handler).to_string();
-        answer.push('\n');
-        (&*socket).write_all(answer.as_bytes()).ok()?;
+        let answer = answer(&line, handler);
+        writeln!(&*socket, "{answer}").ok()?;
+        if answer["ok"] == true {
+            let request: Value = serde_json::from_slice(&line).ok()?;
+            socket.set_write_timeout(Some(STREAM_LOOK)).ok()?;
+            let what = request["do"].as_str().unwrap_or_default();
+            handler.follow(what, &request, &mut &*socket);
+            socket.set_write_timeout(Some(SILENCE_MAX)).ok()?;
+        }
     }
 }
 
@@ -117,6 +133,19 @@ pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
 /// # Errors
 /// [`Error::Refused`] with the daemon's own words where it refuses; [`Error::Host`] where it does not answer.
 pub fn ask(path: &Path, what: &str, fields: Value) -> Result<Option<Value>> {
+    let answered = ask_for_stream(path, what, fields)?;
+    Ok(answered.map(|(answer, _)| answer))
+}
+
+/// Asks the daemon at `path` for something that a stream follows. `None`: no daemon listens there.
+///
+/// # Errors
+/// As of [`ask`].
+pub fn ask_for_stream(
+    path: &Path,
+    what: &str,
+    fields: Value,
+) -> Result<Option<(Value, BufReader<UnixStream>)>> {
     let Ok(socket) = UnixStream::connect(path) else {
         return Ok(None);
     };
@@ -129,11 +158,12 @@ pub fn ask(path: &Path, what: &str, fields: Value) -> Result<Option<Value>> {
     };
     writeln!(&socket, "{request}").map_err(fail)?;
     let mut line = String::new();
-    BufReader::new(&socket).read_line(&mut line).map_err(fail)?;
+    let mut stream = BufReader::new(socket);
+    stream.read_line(&mut line).map_err(fail)?;
     let answer: Value =
         serde_json::from_str(&line).map_err(|error| fail(io::Error::other(error)))?;
     match answer["ok"].as_bool() {
-        Some(true) => Ok(Some(answer["result"].clone())),
+        Some(true) => Ok(Some((answer["result"].clone(), stream))),
         _ => Err(Error::Refused {
             what: answer["error"]
                 .as_str()

@@ -25,7 +25,7 @@ const REQUEST_BYTES_MAX: u32 = 1 << 20;
 const IN_FLIGHT_MAX: u16 = 128;
 /// Threads that take requests.
 const THREADS: usize = 4;
-/// Time for which the kernel may keep names and attributes: they never change.
+/// Time for which the kernel may keep names and attributes: it is told where the size changes.
 const TTL: Duration = Duration::from_secs(3600);
 
 const FILE: INodeNo = INodeNo(2);
@@ -60,6 +60,15 @@ pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Res
 }
 
 impl Mounted {
+    /// Has the kernel ask for the size again.
+    ///
+    /// # Errors
+    /// The file system is gone.
+    pub fn grown(&self) -> io::Result<()> {
+        // A negative offset: the pages stay, and the attributes are asked for.
+        self.0.notifier().inval_inode(FILE, -1, 0)
+    }
+
     /// Unmounts, and ends when the last request is answered.
     ///
     /// # Errors

@@ -44,6 +44,18 @@ pub fn take_down_loop(device: &Path) -> Result<()> {
     .map(drop)
 }
 
+/// Has a loop device take the size of its file.
+///
+/// # Errors
+/// [`Error::Host`].
+pub fn look_at_size(device: &Path) -> Result<()> {
+    run(
+        program("losetup").arg("--set-capacity").arg(device),
+        "losetup (package mount)",
+    )
+    .map(drop)
+}
+
 /// Whether a loop device still stands on `file`.
 pub fn is_loop_over(device: &Path, file: &Path) -> bool {
     let name = device.file_name().unwrap_or_default();

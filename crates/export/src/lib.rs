@@ -16,6 +16,8 @@ pub use error::{Error, Result};
 pub use listen::Listener;
 pub use raw::RawDevice;
 
+use std::ops::Range;
+
 use onefold_volume::{BlockDevice, Buffer, Completion, Hints, Op, Request};
 
 /// Has everything that was answered survive a crash, and waits for that.
@@ -23,15 +25,28 @@ use onefold_volume::{BlockDevice, Buffer, Completion, Hints, Op, Request};
 /// # Errors
 /// The device failed.
 pub fn flush(device: &dyn BlockDevice) -> onefold_volume::Result<()> {
+    carry_out(device, Op::Flush, 0..0, Buffer::zeroed(0))
+}
+
+/// Has the device carry out one request, and waits for it.
+///
+/// # Errors
+/// The device refused it, or failed.
+pub fn carry_out(
+    device: &dyn BlockDevice,
+    op: Op,
+    range: Range<u64>,
+    buffer: Buffer,
+) -> onefold_volume::Result<()> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let completion = Completion::new(move |result| {
         let _ = sender.send(result.map(drop));
     });
     device.submit(&mut vec![Request {
-        op: Op::Flush,
-        offset: 0,
-        bytes: 0,
-        buffer: Buffer::zeroed(0),
+        op,
+        offset: range.start,
+        bytes: range.end - range.start,
+        buffer,
         fua: false,
         hints: Hints::default(),
         completion,

@@ -4,26 +4,55 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
-/// Devices by name. The first one is also served under the empty name, which clients without a name send.
+/// Knows the devices that there are at a moment: volumes and snapshots come and go while they are served.
+pub trait Catalog: Send + Sync {
+    /// The names of all. The first one is also served under the empty name, which clients without a name send.
+    fn names(&self) -> Vec<String>;
+
+    /// The device of this name; it is in use as long as somebody has it.
+    fn device(&self, name: &str) -> Option<Arc<dyn BlockDevice>>;
+}
+
+/// Devices by name.
 #[derive(Clone)]
-pub struct Exports(Vec<Arc<dyn BlockDevice>>);
+pub struct Exports(Arc<dyn Catalog>);
 
 impl Exports {
     /// `devices`, each under the name in its geometry.
     pub fn new(devices: Vec<Arc<dyn BlockDevice>>) -> Self {
-        Self(devices)
+        Self(Arc::new(Fixed(devices)))
+    }
+
+    /// The devices that a catalog has whenever a client asks.
+    pub fn of(catalog: Arc<dyn Catalog>) -> Self {
+        Self(catalog)
     }
 
     /// The device of this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<dyn BlockDevice>> {
+    pub fn find(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         match name {
-            "" => self.0.first(),
-            name => self.0.iter().find(|device| device.geometry().name == name),
+            "" => self.0.device(self.names().first()?),
+            name => self.0.device(name),
         }
     }
 
-    /// All devices.
-    pub fn all(&self) -> &[Arc<dyn BlockDevice>] {
-        &self.0
+    /// The names of all devices.
+    pub fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+}
+
+/// Devices that are always there.
+struct Fixed(Vec<Arc<dyn BlockDevice>>);
+
+impl Catalog for Fixed {
+    fn names(&self) -> Vec<String> {
+        let names = self.0.iter().map(|device| device.geometry().name);
+        names.collect()
+    }
+
+    fn device(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        let is_it = |device: &&Arc<dyn BlockDevice>| device.geometry().name == name;
+        self.0.iter().find(is_it).cloned()
     }
 }

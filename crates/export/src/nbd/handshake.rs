@@ -228,16 +228,15 @@ impl Handshake {
             return Step::End; // The option has no other way to say so.
         };
         out.extend(device.geometry().bytes.to_be_bytes());
-        out.extend(self.abilities(device).to_be_bytes());
+        out.extend(self.abilities(&device).to_be_bytes());
         if !self.no_zeroes {
             out.extend([0; 124]);
         }
-        Step::Transmit(self.agreement(name, device))
+        Step::Transmit(self.agreement(name, &device))
     }
 
     fn list(&self, out: &mut Vec<u8>) {
-        for device in self.exports.all() {
-            let name = device.geometry().name;
+        for name in self.exports.names() {
             let mut body = (name.len() as u32).to_be_bytes().to_vec();
             body.extend(name.as_bytes());
             reply(out, option::LIST, answer::SERVER, &body);
@@ -262,7 +261,7 @@ impl Handshake {
         let geometry = device.geometry();
         let mut export = info::EXPORT.to_be_bytes().to_vec();
         export.extend(geometry.bytes.to_be_bytes());
-        export.extend(self.abilities(device).to_be_bytes());
+        export.extend(self.abilities(&device).to_be_bytes());
         reply(out, option, answer::INFO, &export);
         if wants_name {
             let mut body = info::NAME.to_be_bytes().to_vec();
@@ -276,7 +275,7 @@ impl Handshake {
         reply(out, option, answer::INFO, &sizes);
         reply(out, option, answer::ACK, &[]);
         match option {
-            option::GO => Step::Transmit(self.agreement(name, device)),
+            option::GO => Step::Transmit(self.agreement(name, &device)),
             _ => Step::More,
         }
     }

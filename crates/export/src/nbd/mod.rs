@@ -22,7 +22,7 @@ mod stream;
 pub mod tls;
 mod wire;
 
-pub use exports::Exports;
+pub use exports::{Catalog, Exports};
 pub use handshake::{Agreement, Handshake, OPTION_BYTES_MAX, OPTIONS_MAX, Step, TlsPolicy};
 pub(crate) use memory::Memory;
 pub use request::{Header, Plan, header_bytes, plan};
