@@ -14,6 +14,7 @@ mod ahead;
 mod budget;
 mod buffers;
 mod cutting;
+mod device;
 mod finish;
 mod long_chunks;
 mod metadata;
@@ -47,12 +48,14 @@ use crate::snapshots::{self, Named};
 use crate::{Error, Events, Progress, Result};
 
 use cutting::Cutting;
+pub use device::{ChangedDevice, DeviceStream, Stretch};
 pub(crate) use metadata::MetadataStream;
 pub use names::SeenFiles;
 pub use options::{Input, Options, Parent};
 use pipeline::Pipeline;
 use sources::Sources;
 pub use sources::confirm_sources;
+use stream::StreamInput;
 use unchanged::nanos;
 
 /// Result of a backup.
@@ -101,7 +104,14 @@ pub fn run_if(
     let (stream, sources) = match input {
         Input::Paths(paths) => (None, Sources::find(paths, &options.excludes)?),
         Input::Moved(moved) => (None, Sources::find_moved(moved, &options.excludes)?),
-        Input::Stream(stream, path) => (Some(stream), Sources::of_stream(&path)),
+        Input::Stream(stream, path) => {
+            let stream = StreamInput::Pipe(stream);
+            (Some(stream), Sources::of_stream(&path))
+        }
+        Input::Device(device, path) => {
+            let stream = StreamInput::Device(device);
+            (Some(stream), Sources::of_stream(&path))
+        }
     };
     let missing_sources = sources.missing;
     let session = repository.session(SessionKind::Backup)?;

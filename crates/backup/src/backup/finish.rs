@@ -274,6 +274,10 @@ impl<'a> Finisher<'a> {
                     self.hole(Note::Hole(len), len);
                 }
                 LargePart::TracedHole(len) => self.hole(Note::Verified(len), len),
+                LargePart::Kept(items) => {
+                    self.kept(items);
+                    self.flush_if_full()?;
+                }
                 LargePart::Again => {
                     self.begin(&planned, worker);
                     self.batch.notes.push(Note::Again);
@@ -338,13 +342,6 @@ impl<'a> Finisher<'a> {
             (Some(digest), Some(part)) => digest.push(&part),
             (digest, _) => *digest = None,
         }
-    }
-
-    fn hole(&mut self, note: Note, len: u64) {
-        if let Some(digest) = &mut self.digest {
-            digest.hole(len);
-        }
-        self.batch.notes.push(note);
     }
 
     fn digested(&self) -> Option<Digest> {

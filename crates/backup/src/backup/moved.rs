@@ -49,7 +49,7 @@ pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) 
 }
 
 /// Updates the item to where its chunk is now; returns `false` where the chunk is found nowhere.
-fn relocate(session: &Session, item: &mut Item) -> bool {
+pub fn relocate(session: &Session, item: &mut Item) -> bool {
     let chunk: &mut ChunkRef = match item {
         Item::Hole { .. } => return true,
         Item::Chunk { chunk, .. } | Item::Slice(Slice { chunk, .. }) => chunk,

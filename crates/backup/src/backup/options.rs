@@ -7,6 +7,7 @@ use onefold_chunk::context::Rules;
 use onefold_chunk::tar::Tars;
 use onefold_store::RootId;
 
+use super::device::ChangedDevice;
 use crate::Time;
 use crate::exclude::Excludes;
 use crate::forget::GroupBy;
@@ -21,6 +22,8 @@ pub enum Input {
     Moved(Vec<Moved>),
     /// A stream that becomes one file at this path.
     Stream(OwnedFd, Vec<u8>),
+    /// A block device that becomes one file at this path. What did not change since the parent is not read.
+    Device(Box<dyn ChangedDevice>, Vec<u8>),
 }
 
 /// The choice of the snapshot that tells which files are unchanged.

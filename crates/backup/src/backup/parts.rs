@@ -12,6 +12,7 @@ use super::ahead::{LargeFileQueue, QueuePlace};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
 use super::segment::SegmentResult;
 use super::source::{Abandoned, FileEnd};
+use crate::Item;
 use rustix::io::Errno;
 
 /// Most bytes of large files in buffers between their readers and the store: as many segments as threads read, and a
@@ -36,6 +37,8 @@ pub enum LargePart {
     Hole(u64),
     /// A hole of this length, in bytes, where the trace has one, too.
     TracedHole(u64),
+    /// Items of the parent, whose chunks are stored.
+    Kept(Vec<Item>),
     /// The file changed and is read anew: all parts so far are to be forgotten.
     Again,
     /// The store is to answer ([`PartReceiver::settled`]) once all parts so far are taken: whether they are stored, and

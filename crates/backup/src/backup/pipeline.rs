@@ -1,6 +1,5 @@
 //! Puts the stages of a backup together: threads, channels and budgets.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::Scope;
 
@@ -23,9 +22,10 @@ use super::segment::{Cutter, Queues, Task, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
 use super::sources::Sources;
+use super::stream::{self, StreamInput};
 use super::traces::Traces;
 use super::turns::Turns;
-use super::{Earlier, Options, stream};
+use super::{Earlier, Options};
 use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::open_files;
@@ -93,7 +93,7 @@ impl<'a> Pipeline<'a> {
     /// of the stream.
     pub fn write(
         &self,
-        stream: Option<OwnedFd>,
+        stream: Option<StreamInput>,
         sources: &Sources,
         earlier: &Earlier,
     ) -> Result<(Table, Summary)> {
@@ -138,8 +138,11 @@ impl<'a> Pipeline<'a> {
                 Some(_) if sources.all()[0].is_empty() => {
                     return Err(Error::Usage("a stream needs a file name".into()));
                 }
-                Some(fd) => {
-                    start(scope, move || stream::steps(fd, &sources.all()[0], planner))?;
+                Some(input) => {
+                    let tree = trees.parent.as_deref();
+                    start(scope, move || {
+                        stream::steps(input, &sources.all()[0], tree, planner)
+                    })?;
                 }
             }
             let done = finisher.run(&steps, worker);

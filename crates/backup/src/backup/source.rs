@@ -21,6 +21,7 @@ use rustix::io::Errno;
 
 use super::ahead::LargeFileQueue;
 use super::buffers::{Buffers, SEGMENT_BYTES};
+use super::device::DeviceWork;
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
@@ -189,6 +190,11 @@ pub enum Work {
         stat: Stat,
         parts: PartSender,
     },
+    /// A block device that tells what changed.
+    Device {
+        work: Box<DeviceWork>,
+        parts: PartSender,
+    },
     /// A stream, read to its end; it becomes a file that looks like `stat`.
     Stream {
         fd: OwnedFd,
@@ -275,6 +281,10 @@ impl Reader<'_> {
                         Err(e) => parts.send(LargePart::End(Err(e))),
                     };
                 }
+                Work::Device { work, parts } => {
+                    self.begins(b"");
+                    let _ = self.device(*work, &parts);
+                }
                 Work::Stream {
                     fd,
                     name,
@@ -293,7 +303,7 @@ impl Reader<'_> {
         self.cutter.lock().begin(name);
     }
 
-    fn segments<'s>(&'s self, parts: &'s PartSender, maps: bool) -> Segments<'s> {
+    pub(super) fn segments<'s>(&'s self, parts: &'s PartSender, maps: bool) -> Segments<'s> {
         Segments {
             cutter: &self.cutter,
             buffers: self.buffers,

@@ -1,22 +1,38 @@
-//! Makes one file of a snapshot from a stream.
+//! Makes one file of a snapshot from a stream, or from a device that tells what changed.
 
 use std::os::fd::OwnedFd;
 
+use onefold_store::{ChunkReader, Session};
+use rustix::io::Errno;
+
 use super::ahead::LargeFileQueue;
-use super::parts::{FILE_BYTES_AHEAD, large_channel};
+use super::device::{ChangedDevice, DeviceWork};
+use super::moved::{self, Chunks};
+use super::parts::{FILE_BYTES_AHEAD, LargePart, large_channel};
 use super::plan::{ContentFrom, Entries, Job, PlanStep, Planned, Planner};
 use super::source::Work;
 use crate::meta::Stat;
-use crate::{Entry, Kind, path};
+use crate::tree::Tree;
+use crate::{Entry, Flags, Kind, path};
+
+/// The source of one file.
+pub enum StreamInput {
+    /// A stream, read to its end.
+    Pipe(OwnedFd),
+    /// A device that tells what changed.
+    Device(Box<dyn ChangedDevice>),
+}
 
 /// Sends the steps of a stream: the folders above its path, and one file. Waits where the finisher has many steps to
 /// take.
-pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
+pub fn steps(input: StreamInput, path: &[u8], parent: Option<&Tree>, planner: Planner<'_>) {
     let Planner {
         options,
+        session,
         work,
         steps,
         owners,
+        mut reader,
         ..
     } = planner;
     let (uid, gid) = (
@@ -64,12 +80,41 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
     }
     let (folder, name) = path::split(path);
     let (parts, receiver) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
-    let _ = work.send(Work::Stream {
-        fd,
-        name: name.to_vec(),
-        stat: stat(Kind::File, 0o644),
-        parts,
-    });
+    let file = stat(Kind::File, 0o644);
+    match input {
+        StreamInput::Pipe(fd) => {
+            let _ = work.send(Work::Stream {
+                fd,
+                name: name.to_vec(),
+                stat: file,
+                parts,
+            });
+        }
+        StreamInput::Device(device) => {
+            let before = parent
+                .filter(|_| !options.force_reread)
+                .and_then(|tree| base_of(tree, path, session, &mut reader));
+            let marks = before.as_ref().map(|before| &*before.xattrs);
+            match device.begin(marks) {
+                Ok(stream) => {
+                    let work_of = DeviceWork {
+                        stream,
+                        base: before.map(|before| before.content).unwrap_or_default(),
+                        reader,
+                        stat: file,
+                    };
+                    let _ = work.send(Work::Device {
+                        work: Box::new(work_of),
+                        parts,
+                    });
+                }
+                Err(error) => {
+                    let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    let _ = parts.send(LargePart::End(Err(error)));
+                }
+            }
+        }
+    }
     send(
         folder,
         stat(Kind::File, 0o644).entry(name.to_vec(), owners),
@@ -79,4 +124,12 @@ pub fn steps(fd: OwnedFd, path: &[u8], planner: Planner<'_>) {
             budget_bytes: 0,
         },
     );
+}
+
+/// The parent's entry of a device, where it can be read and all its chunks are there.
+fn base_of(tree: &Tree, path: &[u8], session: &Session, reader: &mut ChunkReader) -> Option<Entry> {
+    let mut entry = tree.entry(path, reader).ok()??;
+    let is_sound = entry.kind == Kind::File && entry.flags == Flags::default();
+    let is_there = is_sound && moved::look(session, reader, &mut entry.content) != Chunks::Missing;
+    is_there.then_some(entry)
 }

@@ -12,6 +12,27 @@ use crate::leaf::recipe::Builder;
 use crate::{Change, Content, Entry, Error, Flags, Item, Kind, Progress, Result, path};
 
 impl Finisher<'_> {
+    /// Takes items of the parent, whose chunks may have been moved since.
+    pub(super) fn kept(&mut self, items: Vec<Item>) {
+        self.digest(None);
+        for mut item in items {
+            self.long_chunks.pass_hole(item.span());
+            moved::relocate(self.long_chunks.session(), &mut item);
+            self.batch.notes.push(match item.data() {
+                Some(slice) => Note::Kept(slice),
+                None => Note::Hole(item.span()),
+            });
+        }
+    }
+
+    /// Takes a hole of the current file.
+    pub(super) fn hole(&mut self, note: Note, len: u64) {
+        if let Some(digest) = &mut self.digest {
+            digest.hole(len);
+        }
+        self.batch.notes.push(note);
+    }
+
     pub(super) fn note(
         &mut self,
         note: Note,
