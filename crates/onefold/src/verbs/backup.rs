@@ -174,7 +174,7 @@ fn listed_by_init(arg: Arg) -> Arg {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     onefold_io::os::tune_heap();
     let place = repository::place(global)?;
-    let (input, mut command) = sources::input(args, out)?;
+    let (input, mut command, volume) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes(out)?;
     let asked = Asked::of(args)?;
     // A mistyped source makes no repository either, nor does the repository's own folder.
@@ -209,6 +209,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             }
             let progress = &meter.progress;
             let ended_well = || {
+                if let Some(volume) = &volume {
+                    volume.ended_well()?;
+                }
                 if let Some(command) = &mut command {
                     command.ended_well(progress)?;
                 }
@@ -372,7 +375,7 @@ fn start_scan<'scope, 'env>(
     let walk = match input {
         Input::Paths(paths) => Walk::start(paths, &options),
         Input::Moved(moved) => Walk::start_moved(moved, &options),
-        Input::Stream(..) => return,
+        Input::Stream(..) | Input::Device(..) => return,
     };
     if let Ok(walk) = walk {
         scope.spawn(move || expected.count(walk, ended));

@@ -1,5 +1,6 @@
 //! `onefold restore`: restores files from a snapshot.
 
+mod device;
 mod own;
 
 use std::ffi::OsString;
@@ -36,7 +37,8 @@ pub struct Args {
     pub snapshot: OsString,
 
     /// The folder to restore into; where it is missing it is made, with the mode, owner and times of PATH if that is a
-    /// folder
+    /// folder. Onto a block device, or as volume:DEPOT:NAME into a volume, goes the snapshot's one file, or the file
+    /// PATH: the image of a device
     #[arg(short, long, value_name = "FOLDER")]
     pub target: OsString,
 
@@ -162,6 +164,9 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         .any(|pattern| pattern.is_empty())
     {
         return Err(Error::Usage("an empty pattern includes nothing".into()));
+    }
+    if device::is_one(&args.target) {
+        return device::run(args, &spec, global, out);
     }
     let place = repository::place(global)?;
     let target =

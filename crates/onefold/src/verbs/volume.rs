@@ -2,6 +2,8 @@
 
 mod ask;
 mod attach;
+pub mod backed_up;
+mod changes;
 mod check;
 mod create;
 mod daemon;
@@ -9,13 +11,21 @@ mod delete;
 mod detach;
 mod dump;
 mod filling;
+mod grow;
+mod head_name;
+mod heads;
 mod list;
 mod places;
 mod requests;
 mod serve;
+mod snapshot;
 mod source;
 
 use clap::Subcommand;
+
+pub use head_name::HeadName;
+pub use heads::now;
+pub use source::open_depot;
 
 use crate::error::Result;
 use crate::exit::Exit;
@@ -35,8 +45,10 @@ pub enum What {
     Attach(attach::Args),
     Detach(detach::Args),
     Serve(serve::Args),
-    /// List the devices that are attached to this host
-    List,
+    List(list::Args),
+    Snapshot(snapshot::SnapshotArgs),
+    Clone(snapshot::CloneArgs),
+    Grow(grow::Args),
     Stats(ask::StatsArgs),
     Check(check::Args),
     /// Collect garbage: blocks that no volume needs any more
@@ -53,7 +65,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         What::Attach(args) => attach::run(args, out),
         What::Detach(args) => detach::run(args, out),
         What::Serve(args) => serve::run(args, out),
-        What::List => list::run(out),
+        What::List(args) => list::run(args, out),
+        What::Snapshot(args) => snapshot::snapshot(args, out),
+        What::Clone(args) => snapshot::clone(args, out),
+        What::Grow(args) => grow::run(args, out),
         What::Stats(args) => ask::stats(args, out),
         What::Collect(args) => ask::collect(args, out),
         What::Check(args) => check::run(args, out),

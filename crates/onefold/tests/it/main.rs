@@ -74,5 +74,6 @@ mod versitygw;
 mod volume;
 mod volume_care;
 mod volume_rigs;
+mod volume_snapshots;
 mod wait;
 mod with_lock;

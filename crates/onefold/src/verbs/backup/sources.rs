@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::leave_out::read;
 use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
+use crate::verbs::volume::backed_up::{self, Reading};
 use crate::{human, named_file, paths};
 
 /// Intervals at which a command that has closed its output is looked at again, at first and later on.
@@ -87,15 +88,15 @@ impl Drop for Feed {
     }
 }
 
-/// Returns the sources, and the command that feeds them if there is one.
-pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
+/// Returns the sources, and the command or the volume that feeds them if there is one.
+pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>, Option<Reading>)> {
     let name = || paths::inside(&args.stdin_filename);
     if args.stdin_from_command {
         if name().is_empty() {
             return Err(Error::Usage("--stdin-filename is empty".into()));
         }
         let (feed, out) = start(&args.paths)?;
-        return Ok((Input::Stream(out, name()), Some(feed)));
+        return Ok((Input::Stream(out, name()), Some(feed), None));
     }
     if args.stdin {
         if !args.paths.is_empty() {
@@ -105,7 +106,12 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|e| Error::io("open standard input", e))?;
-        return Ok((Input::Stream(stdin, name()), None));
+        return Ok((Input::Stream(stdin, name()), None, None));
+    }
+    if let [source] = &args.paths[..]
+        && let Some((input, reading)) = backed_up::input(source)?
+    {
+        return Ok((input, None, Some(reading)));
     }
     let mut listed = Listed::new(out);
     let mut take = |path: &OsStr| listed.take(path);
@@ -128,7 +134,7 @@ pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>)> {
         [] => Input::Paths(listed.sources),
         belong => Input::Moved(moved(listed.sources, belong)?),
     };
-    Ok((input, None))
+    Ok((input, None, None))
 }
 
 /// Returns the places of the input's files and folders; none for a stream.
@@ -136,7 +142,7 @@ pub fn places(input: &Input) -> Cow<'_, [Vec<u8>]> {
     match input {
         Input::Paths(paths) => paths.into(),
         Input::Moved(moved) => moved.iter().map(|source| source.from.clone()).collect(),
-        Input::Stream(..) => Cow::default(),
+        Input::Stream(..) | Input::Device(..) => Cow::default(),
     }
 }
 

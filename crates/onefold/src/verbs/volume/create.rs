@@ -1,4 +1,4 @@
-//! `onefold volume create`: a new depot with one volume.
+//! `onefold volume create`: a new depot with one volume, or one more volume in a depot.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,28 +11,32 @@ use onefold_volume::depot::{CreateOptions, backends};
 use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::json;
 
+use super::ask::ask;
+use super::head_name::HeadName;
 use super::source::naming;
 use crate::cli::names;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
 use crate::out::Out;
 
-/// Make a depot: a folder in which volumes share every chunk
+/// Make a depot, a folder in which volumes share every chunk, or one more volume in it
+///
+/// DEPOT:NAME makes one more volume where the depot is there already.
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = names::backend_knobs_help())]
 pub struct Args {
-    /// Folder of the depot, made where it is missing
-    #[arg(value_name = "DEPOT")]
-    pub depot: PathBuf,
+    /// Folder of the depot, made where it is missing, and the volume's name
+    #[arg(value_name = "DEPOT[:VOLUME]")]
+    pub name: HeadName,
 
     /// Size of the volume, such as 40G
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub size: u64,
 
-    /// Name of the volume
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    pub volume: String,
+    /// Name of the volume (default: main)
+    #[arg(long, value_name = "NAME")]
+    pub volume: Option<String>,
 
     /// Block device or file for the chunks (default: a file in the folder)
     #[arg(long, value_name = "PATH")]
@@ -60,10 +64,15 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    let depot_path = &args.name.depot;
+    let volume = volume_name(args)?;
+    if args.name.volume.is_some() && depot_path.join("config").exists() {
+        return one_more(args, volume, out);
+    }
     if let Some(data) = &args.data {
         attach::confirm_unused(data, "create the depot")?;
     }
-    let folder: Arc<dyn Dir> = Arc::new(FileDir::create(&args.depot).map_err(VolumeError::from)?);
+    let folder: Arc<dyn Dir> = Arc::new(FileDir::create(depot_path).map_err(VolumeError::from)?);
     let entropy = Entropy::system();
     let depot = entropy.try_bytes().map_err(StoreError::from)?;
     let hash_key = entropy.try_bytes().map_err(StoreError::from)?;
@@ -76,18 +85,18 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         engine,
         parameters,
         chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
-        volume: args.volume.clone(),
+        volume: volume.to_owned(),
         capacity_bytes: args.capacity,
         data_path: data.map(|path| path.display().to_string()),
         overwrite: args.overwrite,
         ram_bytes: args.ram,
         ..CreateOptions::new(args.size, depot, hash_key)
     };
-    let config = Depot::create(&folder, &options).map_err(|error| naming(error, &args.depot))?;
+    let config = Depot::create(&folder, &options).map_err(|error| naming(error, depot_path))?;
     if out.json {
         out.json(&json!({
             "message_type": "created",
-            "depot": args.depot,
+            "depot": depot_path,
             "volume": config.volume,
             "bytes": config.volume_bytes,
             "capacity_bytes": config.capacity_bytes,
@@ -97,7 +106,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     out.say(format_args!(
         "created {} with volume {} of {}; it stores up to {}",
-        args.depot.display(),
+        depot_path.display(),
         config.volume,
         human::bytes(config.volume_bytes),
         human::bytes(config.capacity_bytes)
@@ -110,6 +119,31 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             "dtb keeps nothing that survives a crash: after a power cut or a kill while the volume is written to, all data in it is lost",
         ),
         _ => {}
+    }
+    Ok(Exit::Ok)
+}
+
+fn volume_name(args: &Args) -> Result<&str> {
+    match (&args.name.volume, &args.volume, &args.name.snapshot) {
+        (Some(_), Some(_), _) | (_, _, Some(_)) => Err(Error::Usage(format!(
+            "{} is no name for a new volume: give DEPOT:NAME, or DEPOT and --volume NAME",
+            args.name.shown()
+        ))),
+        (Some(name), None, None) | (None, Some(name), None) => Ok(name),
+        (None, None, None) => Ok("main"),
+    }
+}
+
+/// Makes a volume in a depot that is there.
+fn one_more(args: &Args, volume: &str, out: &Out) -> Result<Exit> {
+    let request = json!({"name": volume, "bytes": args.size});
+    let made = ask(&args.name.depot, "create", request)?;
+    match out.json {
+        true => out.json(&made)?,
+        false => out.say(format_args!(
+            "created volume {volume} of {}",
+            human::bytes(made["bytes"].as_u64().unwrap_or(0))
+        ))?,
     }
     Ok(Exit::Ok)
 }

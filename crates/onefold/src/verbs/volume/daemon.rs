@@ -1,6 +1,7 @@
 //! The process of an attached device: serves it to the kernel, and listens at its control socket. The process of
 //! `volume serve` listens there, too.
 
+use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use onefold_export::attach::{Attached, Place, Via};
 use onefold_export::control::{self, Answer, Control, Handler};
+use onefold_export::nbd::Catalog;
 use onefold_export::{Listener, process};
 use onefold_volume::BlockDevice;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::attach::Args;
+use super::changes;
 use super::filling::SpaceWatch;
 use super::requests;
 use super::source::{NamedVolume, Source};
@@ -42,7 +45,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         args.ram,
         args.when_filling.when_full.0,
     )?);
-    let device = chosen(&source, args.volume.as_deref())?;
+    let device = chosen(&source, args)?;
     let attached = place.attach(device.clone(), &args.named.control()?)?;
     let path = attached.device.clone();
     let attached = Arc::new(Shared {
@@ -77,17 +80,18 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     closed.map(|()| Exit::Ok)
 }
 
-fn chosen(source: &Source, volume: Option<&str>) -> Result<Arc<dyn BlockDevice>> {
-    let all = source.devices();
-    let found = match volume {
-        None => all.first(),
-        Some(name) => all.iter().find(|device| device.geometry().name == name),
+/// The device that is to be attached: a volume or snapshot by name, or the first one.
+fn chosen(source: &Source, args: &Args) -> Result<Arc<dyn BlockDevice>> {
+    let names = source.names();
+    let first = || names.first().cloned().unwrap_or_default();
+    let named = match (&args.named.depot, &args.volume) {
+        (Some(name), None) => name.head(|| Ok(first()))?,
+        (_, volume) => volume.clone(),
     };
-    let names: Vec<_> = all.iter().map(|device| device.geometry().name).collect();
-    found.cloned().ok_or_else(|| {
-        let volume = volume.unwrap_or_default();
+    let name = named.unwrap_or_else(first);
+    source.device(&name).ok_or_else(|| {
         Error::Usage(format!(
-            "there is no volume {volume}; there are {}",
+            "there is no volume or snapshot {name}; there are {}",
             names.join(", ")
         ))
     })
@@ -160,6 +164,14 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Tells the kernel the size of the attached device.
+    fn grown(&self) -> Result<(), String> {
+        match &*self.attached.lock() {
+            Some(device) => device.grown().map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+
     /// Detaches the device and closes what is behind it, so that the receiver of the answer can attach it again.
     fn detach(&self) -> Answer {
         let mut attached = self.attached.lock();
@@ -186,21 +198,24 @@ impl Daemon {
     fn status(&self) -> Value {
         let device = self.attached.as_ref().map(|shared| &shared.device);
         let via = if device.is_some() { "fuse" } else { "nbd" };
-        let volumes = self.source.devices().into_iter().map(|device| {
-            let geometry = device.geometry();
-            json!({"name": geometry.name, "bytes": geometry.bytes, "writable": geometry.is_writable})
-        });
         json!({
             "device": device,
             "process": std::process::id(),
             "source": self.shown,
-            "volumes": volumes.collect::<Vec<_>>(),
+            "volumes": self.source.volumes(),
             "via": via,
         })
     }
 }
 
 impl Handler for Daemon {
+    fn follow(&self, what: &str, request: &Value, out: &mut dyn Write) {
+        if what == "changes" {
+            // The client sees that the stream ends early.
+            let _ = changes::send(&self.source, request, out);
+        }
+    }
+
     fn handle(&self, what: &str, request: &Value) -> Answer {
         match (what, &self.attached) {
             ("status", _) => Ok(self.status()),
@@ -218,6 +233,12 @@ impl Handler for Daemon {
                 Some(Ok(mut stats)) if what == "stats" => {
                     self.watch.add_to(&mut stats, &self.source);
                     Ok(stats)
+                }
+                Some(Ok(done)) if what == "grow" => {
+                    if let Some(shared) = &self.attached {
+                        shared.grown()?;
+                    }
+                    Ok(done)
                 }
                 Some(done) => done.map_err(|error| error.chain()),
                 None => Err(format!("this daemon does not know \"{what}\"")),

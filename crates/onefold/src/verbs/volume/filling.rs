@@ -64,7 +64,7 @@ impl SpaceWatch {
     /// Watches the depot that is named; a raw file is never looked at.
     pub fn new(named: &NamedVolume, what: &WhenFilling) -> Self {
         Self {
-            depot: named.depot.clone().unwrap_or_default(),
+            depot: named.folder().map(PathBuf::from).unwrap_or_default(),
             command: what.on_threshold.clone(),
             started: Instant::now(),
             state: Mutex::new(WatchState {

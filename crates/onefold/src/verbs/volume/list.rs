@@ -1,17 +1,31 @@
-//! `onefold volume list`: lists devices that are attached to this host.
+//! `onefold volume list`: lists devices that are attached to this host, or what a depot holds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use onefold_backup::Time;
 use onefold_export::{attach, control};
 use serde_json::{Value, json};
 
+use super::ask::ask;
 use super::places;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::human;
 use crate::out::{self, Out};
+use crate::when;
 
-pub fn run(out: &Out) -> Result<Exit> {
+/// List the devices that are attached to this host, or the volumes and snapshots of a depot
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Folder of a depot: lists its volumes and snapshots
+    #[arg(value_name = "DEPOT")]
+    pub depot: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+    if let Some(depot) = &args.depot {
+        return volumes(depot, out);
+    }
     let all = attached();
     if out.json {
         out.json(&all)?;
@@ -25,6 +39,39 @@ pub fn run(out: &Out) -> Result<Exit> {
             text("device"),
             text("source")
         ))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Lists volumes and snapshots, each snapshot below its volume.
+fn volumes(depot: &Path, out: &Out) -> Result<Exit> {
+    let mut all = ask(depot, "volumes", json!({}))?;
+    if let Some(all) = all.as_array_mut() {
+        all.sort_by_key(|head| {
+            let name = head["name"].as_str().unwrap_or_default().to_owned();
+            let volume = name.split('@').next().unwrap_or_default().to_owned();
+            (volume, name.contains('@'), head["created"].as_u64())
+        });
+    }
+    if out.json {
+        out.json(&all)?;
+        return Ok(Exit::Ok);
+    }
+    for head in all.as_array().into_iter().flatten() {
+        let name = out::safe(head["name"].as_str().unwrap_or_default());
+        let bytes = human::bytes(head["bytes"].as_u64().unwrap_or(0));
+        let made = match head["created"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(seconds) => when::local(Time {
+                secs: i64::try_from(seconds).unwrap_or(i64::MAX),
+                nanos: 0,
+            }),
+        };
+        out.line(
+            format_args!("{name:<32}  {bytes:>10}  {made}")
+                .to_string()
+                .trim_end(),
+        )?;
     }
     Ok(Exit::Ok)
 }

@@ -5,6 +5,7 @@ use onefold_volume::depot::{CheckReport, DepotStats};
 use onefold_volume::front::Histogram;
 use serde_json::{Map, Value, json};
 
+use super::heads;
 use super::source::Source;
 use crate::error::Result;
 
@@ -25,7 +26,11 @@ pub fn handle(source: &Source, what: &str, request: &Value) -> Option<Result<Val
             Ok(json!({"bytes_done": done, "bytes_total": total}))
         }),
         "save" => source.with_depot(|depot, _| depot.save().map(|()| json!({}))),
-        _ => return None,
+        _ => {
+            let done =
+                source.with_depot(|depot, _| heads::handle(depot, what, request).transpose());
+            return done.transpose();
+        }
     })
 }
 

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use onefold_export::Listener;
 use onefold_export::control::Control;
 use onefold_export::nbd::{Exports, Limits, Server, tls};
-use onefold_volume::BlockDevice;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::daemon;
 use super::filling::{SpaceWatch, WhenFilling};
@@ -88,6 +87,14 @@ pub struct Places {
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
+    if let Some(name) = &args.named.depot
+        && name.volume.is_some() | name.snapshot.is_some()
+    {
+        return Err(Error::Usage(format!(
+            "all volumes and snapshots of a depot are served, each under its name: give {}",
+            name.depot.display()
+        )));
+    }
     if let Some(address) = args.places.tcp
         && args.tls_cert.is_none()
         && !address.ip().is_loopback()
@@ -109,13 +116,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         args.ram,
         args.when_filling.when_full.0,
     )?);
-    let devices = source.devices();
     let limits = Limits {
         connections_max: args.connections as usize,
         stall_max: args.client_timeout,
         ..Limits::default()
     };
-    let server = Server::new(Exports::new(devices.clone()), tls, limits);
+    let server = Server::new(Exports::of(source.clone()), tls, limits);
     let mut listeners = Vec::new();
     if let Some(path) = &args.places.unix {
         listeners.push(Arc::new(Listener::unix(path)?));
@@ -128,7 +134,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     for listener in &listeners {
         server.listen(listener)?;
     }
-    tell(args, &devices, &listeners, out)?;
+    tell(args, &source.volumes(), &listeners, out)?;
     let mut settled = Instant::now();
     while !signal::raised() {
         watch.look(&source, out);
@@ -145,27 +151,22 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 }
 
 /// Prints where clients find the server.
-fn tell(
-    args: &Args,
-    devices: &[Arc<dyn BlockDevice>],
-    listeners: &[Arc<Listener>],
-    out: &Out,
-) -> Result<()> {
+fn tell(args: &Args, volumes: &[Value], listeners: &[Arc<Listener>], out: &Out) -> Result<()> {
     let tcp = listeners.iter().find_map(|listener| listener.address());
     let has_tls = args.tls_cert.is_some();
     let scheme = if has_tls { "nbds" } else { "nbd" };
     let mut uris = Vec::new();
     let mut bytes = 0;
-    for device in devices {
-        let geometry = device.geometry();
-        bytes += geometry.bytes;
+    for volume in volumes {
+        let name = volume["name"].as_str().unwrap_or_default();
+        bytes += volume["bytes"].as_u64().unwrap_or(0);
         if let Some(path) = &args.places.unix {
             // A relative path means nothing to a client elsewhere.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             let path = path.display();
-            uris.push(format!("{scheme}+unix:///{}?socket={path}", geometry.name));
+            uris.push(format!("{scheme}+unix:///{name}?socket={path}"));
         }
-        uris.extend(tcp.map(|address| format!("{scheme}://{address}/{}", geometry.name)));
+        uris.extend(tcp.map(|address| format!("{scheme}://{address}/{name}")));
     }
     if out.json {
         return out.json(&json!({"message_type": "serving", "uris": uris, "bytes": bytes}));

@@ -4,13 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use onefold_export::nbd::Catalog;
 use onefold_export::{RawDevice, attach};
 use onefold_io::FileDir;
-use onefold_volume::depot::{CheckProgress, OpenOptions};
+use onefold_volume::depot::{CheckProgress, Head, OpenOptions};
 use onefold_volume::front::{Options, WhenFull};
 use onefold_volume::{BlockDevice, Depot, Error as VolumeError, FreeSpace};
 use parking_lot::RwLock;
+use serde_json::{Value, json};
 
+use super::head_name::HeadName;
+use super::heads;
 use super::places;
 use crate::error::{Error, Result};
 
@@ -18,9 +22,9 @@ use crate::error::{Error, Result};
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 pub struct NamedVolume {
-    /// Folder of the depot
-    #[arg(value_name = "DEPOT")]
-    pub depot: Option<PathBuf>,
+    /// Folder of the depot; attach takes one of its volumes and snapshots
+    #[arg(value_name = "DEPOT[:VOLUME][@SNAPSHOT]")]
+    pub depot: Option<HeadName>,
 
     /// In place of a depot, a file or block device as it is
     #[arg(long, value_name = "FILE")]
@@ -29,10 +33,13 @@ pub struct NamedVolume {
 
 impl NamedVolume {
     fn path(&self) -> &Path {
-        self.depot
-            .as_deref()
-            .or(self.raw.as_deref())
-            .unwrap_or(Path::new(""))
+        let folder = self.folder();
+        folder.or(self.raw.as_deref()).unwrap_or(Path::new(""))
+    }
+
+    /// Returns the folder of the depot, where it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        self.depot.as_ref().map(|name| &*name.depot)
     }
 
     /// Returns the path as the user gave it.
@@ -45,7 +52,7 @@ impl NamedVolume {
     /// # Errors
     /// The file or folder is not there.
     pub fn place(&self) -> Result<PathBuf> {
-        match &self.depot {
+        match self.folder() {
             Some(folder)
                 if !folder.join("config").exists() && !folder.join("config.copy").exists() =>
             {
@@ -61,7 +68,7 @@ impl NamedVolume {
     /// # Errors
     /// The file or folder is not there.
     pub fn control(&self) -> Result<PathBuf> {
-        Ok(match &self.depot {
+        Ok(match self.folder() {
             Some(folder) => folder.join("control"),
             None => self.place()?.join("control"),
         })
@@ -78,7 +85,7 @@ impl NamedVolume {
         ram_bytes: Option<u64>,
         when_full: WhenFull,
     ) -> Result<Source> {
-        match &self.depot {
+        match self.folder() {
             Some(folder) => {
                 let depot = open_depot(folder, ram_bytes, when_full)?;
                 Ok(Source::depot(depot))
@@ -155,6 +162,42 @@ pub struct OpenDepot {
     pub check: CheckProgress,
 }
 
+impl OpenDepot {
+    /// All volumes and snapshots; none once the depot is closed.
+    fn heads(&self) -> Vec<Head> {
+        let depot = self.depot.read();
+        depot.as_ref().map(Depot::heads).unwrap_or_default()
+    }
+}
+
+/// Volumes and snapshots as they are when somebody asks: the first volume first.
+impl Catalog for Source {
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Raw(device) => vec![device.geometry().name],
+            Self::Depot(open) => {
+                let mut heads = open.heads();
+                heads.sort_by_key(|head| !head.is_writable);
+                heads.into_iter().map(|head| head.name).collect()
+            }
+        }
+    }
+
+    fn device(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        match self {
+            Self::Raw(device) if device.geometry().name == name => Some(device.clone()),
+            Self::Raw(_) => None,
+            Self::Depot(open) => {
+                let depot = open.depot.read();
+                let depot = depot.as_ref()?;
+                let heads = depot.heads();
+                let head = heads.iter().find(|head| head.name == name)?;
+                depot.device(head.id)
+            }
+        }
+    }
+}
+
 impl Source {
     /// An open depot.
     pub fn depot(depot: Depot) -> Self {
@@ -164,21 +207,18 @@ impl Source {
         })
     }
 
-    /// Returns all devices.
-    pub fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
+    /// Returns volumes and snapshots as JSON.
+    pub fn volumes(&self) -> Vec<Value> {
         match self {
-            Self::Raw(device) => vec![device.clone()],
-            Self::Depot(open) => {
-                let depot = open.depot.read();
-                let open = depot.iter();
-                open.flat_map(|depot| {
-                    depot
-                        .heads()
-                        .into_iter()
-                        .filter_map(|head| depot.device(head.id))
-                })
-                .collect()
+            Self::Raw(device) => {
+                let geometry = device.geometry();
+                vec![json!({
+                    "name": geometry.name,
+                    "bytes": geometry.bytes,
+                    "writable": geometry.is_writable,
+                })]
             }
+            Self::Depot(open) => open.heads().iter().map(heads::shown).collect(),
         }
     }
 

@@ -1,0 +1,225 @@
+//! Snapshots, clones and several volumes of a depot, their backups, and growing.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::rig::{Random, Rig};
+use crate::untested::has;
+use crate::volume::{Serving, can_attach, succeeds};
+
+const MIB: usize = 1 << 20;
+
+fn create(rig: &Rig) {
+    let args = ["-q", "volume", "create", "depot", "--size", "32M"];
+    rig.run(args.into_iter().chain(["--capacity", "160M"]))
+        .ends(0);
+}
+
+/// URI of an export of a depot that is served at `socket`.
+fn uri(rig: &Rig, name: &str) -> String {
+    let socket = rig.path("socket");
+    format!("nbd+unix:///{name}?socket={}", socket.display())
+}
+
+fn copy_in(rig: &Rig, name: &str, content: &[u8]) {
+    let path = rig.path("content");
+    std::fs::write(&path, content).expect("write");
+    succeeds(Command::new("nbdcopy").arg(&path).arg(uri(rig, name)));
+}
+
+fn copy_out(rig: &Rig, name: &str) -> Vec<u8> {
+    let path = rig.path("copied");
+    let _ = std::fs::remove_file(&path);
+    succeeds(Command::new("nbdcopy").arg(uri(rig, name)).arg(&path));
+    std::fs::read(&path).expect("read")
+}
+
+fn qemu_io(rig: &Rig, name: &str, command: &str) {
+    let uri = uri(rig, name);
+    let said = succeeds(Command::new("qemu-io").args(["-f", "raw", &uri, "-c", command]));
+    assert!(!said.contains("failed"), "{said}");
+}
+
+fn names(rig: &Rig) -> Vec<String> {
+    let listed = rig.run(["--json", "volume", "list", "depot"]).ends(0).out;
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let heads = listed.as_array().expect("a list").iter();
+    heads
+        .map(|head| head["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+#[test]
+fn snapshots_and_clones_are_made_and_served_while_the_depot_is_served() {
+    if !has("nbdcopy") || !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig);
+    let first = Random(1).bytes(4 * MIB);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    copy_in(&rig, "main", &first);
+    rig.run(["-q", "volume", "snapshot", "depot@monday"])
+        .ends(0);
+    qemu_io(&rig, "main", "write -P 7 1M 1M");
+    rig.run(["-q", "volume", "clone", "depot@monday", "depot:old"])
+        .ends(0);
+    qemu_io(&rig, "old", "write -P 8 2M 1M");
+    rig.run(["-q", "volume", "create", "depot:new", "--size", "8M"])
+        .ends(0);
+    assert_eq!(names(&rig), ["main", "main@monday", "new", "old"]);
+    assert!(copy_out(&rig, "main@monday").starts_with(&first));
+    let mut changed = first.clone();
+    changed[2 * MIB..3 * MIB].fill(8);
+    assert!(copy_out(&rig, "old").starts_with(&changed));
+    let refused = rig.run(["volume", "snapshot", "depot@monday"]).ends(1);
+    assert!(refused.err.contains("has this name"), "{}", refused.err);
+    serving.stop();
+
+    // The origin and its snapshot go, and the clone stays; now without a server.
+    rig.run(["-q", "volume", "snapshot", "depot@monday", "--delete"])
+        .ends(0);
+    rig.run(["volume", "delete", "depot:main"]).ends(2);
+    rig.run(["-q", "volume", "delete", "depot:main", "--yes"])
+        .ends(0);
+    rig.run(["volume", "collect", "depot"]).ends(0);
+    assert_eq!(names(&rig), ["new", "old"]);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    assert!(copy_out(&rig, "old").starts_with(&changed));
+    serving.stop();
+    rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
+}
+
+#[test]
+fn other_backends_keep_one_volume() {
+    let rig = Rig::empty();
+    let args = ["-q", "volume", "create", "depot", "--size", "16M"];
+    rig.run(args.into_iter().chain(["--backend", "inram-saved"]))
+        .ends(0);
+    let refused = rig.run(["volume", "snapshot", "depot@a"]).ends(1);
+    assert!(refused.err.contains("backend log"), "{}", refused.err);
+}
+
+/// A backup of a snapshot reads what changed since the one before, and what it holds comes back as a file and as a
+/// volume.
+#[test]
+fn a_backup_of_a_snapshot_reads_what_changed() {
+    if !has("nbdcopy") || !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::open();
+    create(&rig);
+    let mut content = Random(2).bytes(16 * MIB);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    copy_in(&rig, "main", &content);
+    rig.run(["-q", "volume", "snapshot", "depot@a"]).ends(0);
+    let first = rig
+        .run(["--json", "backup", "volume:depot@a"])
+        .ends(0)
+        .last();
+    assert_eq!(first["bytes_read"], 16 * MIB as u64, "{first}");
+    for (at, command) in [
+        (1, "write -P 7 1M 512k"),
+        (5, "write -P 9 5M 300k"),
+        (9, "discard 9M 1M"),
+    ] {
+        qemu_io(&rig, "main", command);
+        let (length, byte) = match at {
+            1 => (512 << 10, 7),
+            5 => (300 << 10, 9),
+            _ => (MIB, 0),
+        };
+        content[at * MIB..at * MIB + length].fill(byte);
+    }
+    rig.run(["-q", "volume", "snapshot", "depot@b"]).ends(0);
+    serving.stop();
+    // Without a server, the backup opens the depot itself.
+    let second = rig
+        .run(["--json", "backup", "volume:depot@b"])
+        .ends(0)
+        .last();
+    let read = second["bytes_read"].as_u64().expect("a number");
+    let changed = (512 + 300) << 10;
+    assert!(
+        read >= 1 && read <= changed * 11 / 10,
+        "{read} of {changed}"
+    );
+    let same = rig
+        .run(["--json", "backup", "volume:depot@b"])
+        .ends(0)
+        .last();
+    assert_eq!(same["bytes_read"], 0, "{same}");
+
+    rig.run(["-q", "restore", "latest", "--target", "out"])
+        .ends(0);
+    let path = rig
+        .path("depot")
+        .canonicalize()
+        .expect("there")
+        .join("main");
+    let inside = path.strip_prefix("/").expect("an absolute path");
+    let restored = std::fs::read(rig.path("out").join(inside)).expect("restored");
+    assert_eq!(restored.len(), 32 * MIB);
+    assert!(
+        restored[..16 * MIB] == content[..],
+        "the image is as it was"
+    );
+    assert!(restored[16 * MIB..].iter().all(|byte| *byte == 0));
+
+    rig.run(["-q", "restore", "latest", "--target", "volume:depot:again"])
+        .ends(0);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    assert!(copy_out(&rig, "again") == restored);
+    serving.stop();
+    // Without its base, all is read.
+    rig.run(["-q", "volume", "snapshot", "depot@b", "--delete"])
+        .ends(0);
+    rig.run(["-q", "volume", "snapshot", "depot@c"]).ends(0);
+    let third = rig
+        .run(["--json", "backup", "volume:depot@c"])
+        .ends(0)
+        .last();
+    assert!(
+        third["bytes_read"].as_u64() > Some(14 * MIB as u64),
+        "{third}"
+    );
+    let refused = rig.run(["backup", "volume:depot"]).ends(2);
+    assert!(refused.err.contains("names no snapshot"), "{}", refused.err);
+}
+
+/// A device that is attached grows, and so does the room for its chunks.
+#[test]
+fn an_attached_volume_grows() {
+    if !can_attach() {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig);
+    let device = rig.run(["volume", "attach", "depot"]).ends(0).out;
+    let device = device.trim();
+    rig.run([
+        "-q",
+        "volume",
+        "grow",
+        "depot",
+        "--size",
+        "64M",
+        "--capacity",
+        "256M",
+    ])
+    .ends(0);
+    let bytes = succeeds(Command::new("blockdev").args(["--getsize64", device]));
+    rig.run(["-q", "volume", "snapshot", "depot@small"]).ends(0);
+    let refused = rig.run(["volume", "grow", "depot", "--size", "16M"]);
+    rig.run(["-q", "volume", "detach", "depot"]).ends(0);
+    assert_eq!(bytes.trim(), (64 * MIB).to_string());
+    refused.ends(1);
+    let stats = rig
+        .run(["--json", "volume", "stats", "depot"])
+        .ends(0)
+        .last();
+    let total = stats["space"]["total_bytes"].as_u64().expect("a number");
+    assert!(total > 230 * MIB as u64, "{total}");
+    rig.run(["volume", "check", "depot"]).ends(0);
+}
