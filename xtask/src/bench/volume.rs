@@ -3,6 +3,7 @@
 mod fio;
 mod goals;
 mod limits;
+mod snapshots;
 mod transport;
 
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 pub struct VolumeArgs {
     /// Measure the costs of a transport: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the
     /// file itself.
-    #[arg(long, required_unless_present_any = ["goals", "ram", "recovery"])]
+    #[arg(long, required_unless_present_any = ["goals", "ram", "recovery", "snapshots"])]
     pub transport: bool,
     /// Measure everything that has a goal, in one run: in process, over NBD, RAM of a full map, opening after a kill.
     /// Takes a quarter of an hour, and ten times `--mib` on the disk.
@@ -27,6 +28,9 @@ pub struct VolumeArgs {
     /// Measure the time to open a depot of the engine log after a kill, with `--mib` of log.
     #[arg(long)]
     pub recovery: bool,
+    /// Measure how long snapshots, clones and deletions take under load.
+    #[arg(long)]
+    pub snapshots: bool,
     /// Number of chunks for `--ram`, a power of two: 67108864 fill 256 GiB. Number of the map's extents for
     /// `--recovery`.
     #[arg(long, default_value_t = 1 << 22)]
@@ -64,6 +68,9 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     }
     if args.recovery {
         limits::recovery(args)?;
+    }
+    if args.snapshots {
+        snapshots::run(args)?;
     }
     match args.transport {
         true => transport::run(args),

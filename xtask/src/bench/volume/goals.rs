@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::fio::{Load, Target};
 use super::transport::{build, fill, median};
-use super::{VolumeArgs, limits};
+use super::{VolumeArgs, limits, snapshots};
 use crate::bench::report;
 use crate::serving::{Server, version};
 
@@ -49,6 +49,8 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     note("in process", limits::example("in_process", args, &more));
     println!("── over NBD");
     note("NBD", over_nbd(args).map(|()| true));
+    println!("── snapshots under load");
+    note("snapshots", snapshots::run(args).map(|()| true));
     println!("── RAM");
     let ram_mib = args.ram_mib.to_string();
     let ram = ["ram", &args.chunks.to_string(), &ram_mib];
