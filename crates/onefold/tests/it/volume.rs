@@ -425,6 +425,26 @@ fn a_depot_is_served_over_nbd_and_has_one_owner() {
 }
 
 #[test]
+fn a_detached_depot_is_free_at_once() {
+    if !can_attach() {
+        return;
+    }
+    let rig = Rig::empty();
+    rig.run(["volume", "create", "depot", "--size", "64M"])
+        .ends(0);
+    let _guard = AttachedDepot(&rig);
+    for next in [["check", "depot"].as_slice(), &["delete", "depot", "--yes"]] {
+        let attach = ["--json", "volume", "attach", "depot"];
+        let process = rig.run(attach).ends(0).last()["process"].clone();
+        rig.run(["volume", "detach", "depot"]).ends(0);
+        // Nobody may have fetched its exit status yet.
+        let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        rig.run([&["volume"], next].concat()).ends(0);
+    }
+}
+
+#[test]
 fn what_was_synced_onto_a_depot_is_there_after_a_kill() {
     if !can_attach() {
         return;

@@ -1,5 +1,9 @@
 //! `onefold volume detach`: takes a block device away, and cleans up after a process that was killed.
 
+use std::path::Path;
+use std::time::Duration;
+
+use onefold_export::process::RunningProcess;
 use onefold_export::{attach, control};
 use serde_json::json;
 
@@ -8,9 +12,13 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
 
+/// Time for the device's process to end once its device is gone.
+const END_WITHIN: Duration = Duration::from_secs(30);
+
 /// Take an attached block device away
 ///
-/// Unmount its file system first. When this returns, everything that was written is on the disk.
+/// Unmount its file system first. When this returns, everything that was written is on the disk, and
+/// the depot is free for others.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -20,7 +28,12 @@ pub struct Args {
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let place = args.named.place()?;
     attach::confirm_unused_in(&place)?;
-    if let Some(detached) = control::ask(&args.named.control()?, "detach", json!({}))? {
+    let control = args.named.control()?;
+    let process = process_behind(&control)?;
+    if let Some(detached) = control::ask(&control, "detach", json!({}))? {
+        if process.is_some_and(|process| !process.has_ended_within(END_WITHIN)) {
+            out.warn("the device is gone, but its process has not ended yet: until then the depot is in use");
+        }
         let device = detached["device"].as_str().unwrap_or_default();
         return told(device, "detached", out);
     }
@@ -34,6 +47,15 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             args.named.shown()
         ))),
     }
+}
+
+/// The process that listens at a control socket; `None` where nobody does.
+fn process_behind(control: &Path) -> Result<Option<RunningProcess>> {
+    let status = control::ask(control, "status", json!({}))?;
+    let process = status
+        .as_ref()
+        .and_then(|status| status["process"].as_u64());
+    Ok(process.and_then(RunningProcess::find))
 }
 
 fn told(device: &str, how: &str, out: &Out) -> Result<Exit> {
