@@ -24,7 +24,16 @@ impl Attached {
     /// Shell commands in the folder that must succeed. `$(device)` is the device, which may be another after each
     /// `attach`.
     pub fn step(&self, steps: &mut Steps, what: &str, script: &str) {
-        steps.shell(what, &format!("{}{script}", self.begin()));
+        steps.shell(what, &self.script(script));
+    }
+
+    /// The same, where the commands may take the time given.
+    pub fn step_within(&self, steps: &mut Steps, seconds: u32, what: &str, script: &str) {
+        steps.shell_within(seconds, what, &self.script(script));
+    }
+
+    fn script(&self, script: &str) -> String {
+        format!("{}{script}", self.begin())
     }
 
     fn begin(&self) -> String {

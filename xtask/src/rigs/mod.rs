@@ -22,6 +22,13 @@ pub struct VolumeRig {
     /// Rounds of fsync, power, full and full-host (default: 3, 3, 10 and 10).
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
+    /// Have fuse run its loads in full: 400 MB of fio, 100,000 operations of fsx, every file system test of stress-ng,
+    /// dbench. Some 15 minutes a file system.
+    #[arg(long)]
+    long: bool,
+    /// File systems of fuse (default: ext4, xfs and btrfs).
+    #[arg(long, value_name = "NAME")]
+    file_system: Vec<fuse::FileSystem>,
     /// The program; otherwise it is built.
     #[arg(long)]
     onefold: Option<PathBuf>,
@@ -58,7 +65,7 @@ impl VolumeRig {
             println!("── rig {rig:?}");
             failed += match rig {
                 Rig::Nbd => nbd::run(&program)?,
-                Rig::Fuse => fuse::run(&program)?,
+                Rig::Fuse => fuse::run(&program, &self.file_system, self.long)?,
                 Rig::Fsync => fsync::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Power => power::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Full => full::run(&program, self.rounds.unwrap_or(10))?,

@@ -1,4 +1,4 @@
-//! Rig `nbd`: clients of other projects against `onefold volume serve --raw`.
+//! Rig `nbd`: clients of other projects against `onefold volume serve`, over a raw file and over a depot.
 //!
 //! Packages: libnbd-bin python3-libnbd qemu-utils fio openssl.
 
@@ -46,6 +46,7 @@ pub fn run(program: &Path) -> Result<usize, String> {
     let made = std::fs::File::create(&disk).and_then(|file| file.set_len(256 << 20));
     made.map_err(|error| error.to_string())?;
     let server = Server::onefold(program, &disk, folder.path())?;
+    println!("   over a raw file");
     clients(&mut steps, &server.uri, folder.path());
     let pid = server.pid();
     steps.shell("SIGTERM ends it, and its socket is gone", &format!(
@@ -53,6 +54,19 @@ pub fn run(program: &Path) -> Result<usize, String> {
         folder.path().join("onefold.sock").display()
     ));
     drop(server);
+    println!("   over a depot");
+    let server = Server::depot(program, 256, folder.path())?;
+    clients(&mut steps, &server.uri, folder.path());
+    drop(server);
+    steps.shell(
+        "volume check --read-data",
+        &format!(
+            "{} volume check {}/depot --read-data",
+            program.display(),
+            folder.path().display()
+        ),
+    );
+    println!("   over TLS");
     tls(&mut steps, program, &disk, folder.path());
     Ok(steps.failed)
 }
@@ -82,7 +96,7 @@ fn clients(steps: &mut Steps, uri: &str, folder: &Path) {
     }
     steps.shell(
         "nbdinfo --list",
-        &format!("nbdinfo --list '{uri}' | grep -q 'export=\"raw\"'"),
+        &format!("nbdinfo --list '{uri}' | grep -Eq 'export=\"(raw|main)\"'"),
     );
     steps.shell(
         "qemu-io: patterns, FUA, zero, discard, unaligned",
@@ -107,11 +121,11 @@ fn clients(steps: &mut Steps, uri: &str, folder: &Path) {
     );
     steps.shell(
         "fio verify: 4k, 32 in flight",
-        &format!("fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=64M --verify=crc32c --do_verify=1 --verify_fatal=1"),
+        &format!("cd {work}; fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k --iodepth=32 --size=64M --verify=crc32c --do_verify=1 --verify_fatal=1"),
     );
     steps.shell(
         "fio verify: 512 bytes to 9 KiB, unaligned",
-        &format!("fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bsrange=512-9k --bs_unaligned=1 --iodepth=8 --size=16M --io_size=16M --verify=crc32c --verify_fatal=1"),
+        &format!("cd {work}; fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bsrange=512-9k --bs_unaligned=1 --iodepth=8 --size=16M --io_size=16M --verify=crc32c --verify_fatal=1"),
     );
     steps.shell(
         "nbdcopy there and back",

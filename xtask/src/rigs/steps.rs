@@ -1,6 +1,10 @@
-//! Steps of a rig: each is a command that must succeed, and prints one line.
+//! Steps of a rig: each is a command that must succeed, and prints one line with its verdict and the seconds it took.
 
 use std::process::Command;
+use std::time::Instant;
+
+/// Seconds that a step may take.
+const SECONDS_MAX: u32 = 120;
 
 /// A counter of failed steps.
 #[derive(Default)]
@@ -12,11 +16,19 @@ pub struct Steps {
 impl Steps {
     /// Runs a shell command that must succeed within two minutes.
     pub fn shell(&mut self, name: &str, script: &str) {
+        self.shell_within(SECONDS_MAX, name, script);
+    }
+
+    /// Runs a shell command that must succeed within the time given.
+    pub fn shell_within(&mut self, seconds: u32, name: &str, script: &str) {
+        let started = Instant::now();
         let output = Command::new("timeout")
-            .args(["120", "bash", "-euo", "pipefail", "-c", script])
+            .arg(seconds.to_string())
+            .args(["bash", "-euo", "pipefail", "-c", script])
             .output();
+        let name = format!("{:6.1} s  {name}", started.elapsed().as_secs_f64());
         self.tell(
-            name,
+            &name,
             match output {
                 Ok(output) if output.status.success() => Ok(()),
                 Ok(output) => {
