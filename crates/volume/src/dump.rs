@@ -57,6 +57,11 @@ impl FromIterator<Dump> for Dump {
     }
 }
 
+/// The place of a structure that cannot be read: why not.
+pub(crate) fn not_read(error: &crate::Error) -> Dump {
+    Dump::Fields(vec![("not_read", error.to_string().into())])
+}
+
 /// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

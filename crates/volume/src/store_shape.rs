@@ -2,6 +2,7 @@
 
 use onefold_io::varint::{ByteReader, put_varint};
 
+use crate::dump::Dump;
 use crate::{Error, Key, Result};
 
 /// No key is longer.
@@ -76,6 +77,21 @@ impl StoreShape {
                 what: format!("the hash index holds all of its {keys_max} keys"),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Kind and size, as a dump tells them.
+    pub fn dump_fields(&self) -> Vec<(&'static str, Dump)> {
+        match *self {
+            Self::Linear(keys) => vec![("kind", "linear".into()), ("keys", keys.into())],
+            Self::Sparse {
+                key_bytes,
+                keys_max,
+            } => vec![
+                ("kind", "sparse".into()),
+                ("key_bytes", key_bytes.into()),
+                ("keys_max", keys_max.into()),
+            ],
         }
     }
 

@@ -73,6 +73,7 @@ mod untested;
 mod versitygw;
 mod volume;
 mod volume_care;
+mod volume_dump;
 mod volume_rigs;
 mod volume_snapshots;
 mod wait;

@@ -15,7 +15,7 @@ fn create(rig: &Rig, more: &[&str]) {
 }
 
 /// Copies bytes into the depot's volume over NBD.
-fn copy_in(rig: &Rig, content: &[u8]) {
+pub fn copy_in(rig: &Rig, content: &[u8]) {
     let path = rig.path("content");
     std::fs::write(&path, content).expect("write");
     let serving = Serving::start(rig, &["depot", "--unix", "socket"]);

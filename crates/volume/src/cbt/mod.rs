@@ -14,6 +14,7 @@
 //! 3. After a failed change or flush nothing is changed any more: the next opening finds the last transaction.
 
 mod counts;
+pub(crate) mod dump;
 mod node;
 mod page;
 mod pager;
@@ -129,12 +130,7 @@ impl Cbt {
     /// blocks, or of another version; the device failed.
     pub fn open(folder: &dyn Dir, blocks: u64, options: CbtOptions) -> Result<Self> {
         let disk = match folder.open_write(FILE) {
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                return Err(Error::Damaged {
-                    place: FILE.into(),
-                    what: "the file of the metadata is not there".into(),
-                });
-            }
+            Err(error) if error.kind == ErrorKind::NotFound => return Err(file_is_gone()),
             other => other?,
         };
         let last = newest(&*disk)?;
@@ -237,6 +233,13 @@ impl Cbt {
                 .collect(),
             slots: Vec::new(),
         }
+    }
+}
+
+fn file_is_gone() -> Error {
+    Error::Damaged {
+        place: FILE.into(),
+        what: "the file of the metadata is not there".into(),
     }
 }
 

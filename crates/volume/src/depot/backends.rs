@@ -10,6 +10,7 @@ use super::is_saved_at_close;
 use crate::cbt::{Cbt, CbtOptions};
 use crate::dmdedup::{DataArea, Dmdedup};
 use crate::dtb::Dtb;
+use crate::dump::Dump;
 use crate::inram::{InRam, SaveAt};
 use crate::{Engine, Error, MetadataBackend, Result};
 
@@ -108,6 +109,18 @@ pub(super) fn create(folder: &dyn Dir, config: &Config, backend: Backend) -> Res
         Backend::InRam | Backend::InRamSaved => InRam::create_file(folder, config.blocks()),
         Backend::Dtb => Dtb::create(folder, config.blocks()),
         Backend::Cbt => Cbt::create(folder, config.blocks()),
+    }
+}
+
+/// What the backend's metadata begins with.
+///
+/// # Errors
+/// The metadata is damaged, or its device failed.
+pub(super) fn dump(folder: &dyn Dir, config: &Config, backend: Backend) -> Result<Dump> {
+    match backend {
+        Backend::InRam | Backend::InRamSaved => crate::inram::dump::dump(folder, config.blocks()),
+        Backend::Dtb => crate::dtb::dump::dump(folder),
+        Backend::Cbt => crate::cbt::dump::dump(folder),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use onefold_io::Dir;
 
-use super::backends::knobs_of;
+use super::backends::{self, knobs_of};
 use super::config::{Config, EngineKind};
 use super::{Depot, OpenDevice, data, log, read_config};
 use crate::dump::{Dump, hex};
@@ -19,6 +19,21 @@ pub enum Structure {
     Zones,
     /// The zone at a place of the data device (engine `log`).
     Zone(u32),
+    /// What the metadata begins with: superblocks, header, sizes (all backends but `log`).
+    Metadata,
+}
+
+impl Structure {
+    /// What recovery of the depot in `folder` begins with.
+    ///
+    /// # Errors
+    /// As [`Depot::dump`].
+    pub fn first(folder: &dyn Dir) -> Result<Self> {
+        Ok(match read_config(folder)?.engine {
+            EngineKind::Log => Self::Manifest,
+            EngineKind::Dmdedup(_) => Self::Metadata,
+        })
+    }
 }
 
 impl Depot {
@@ -28,23 +43,27 @@ impl Depot {
     /// [`Error::NoDepot`]; [`Error::Damaged`]; [`Error::Invalid`] where the depot has no such structure.
     pub fn dump(folder: &dyn Dir, devices: &OpenDevice, structure: Structure) -> Result<Dump> {
         let config = read_config(folder)?;
-        let has_zones = config.engine == EngineKind::Log;
-        if !has_zones && structure != Structure::Config {
-            return Err(Error::Invalid {
-                what: format!(
-                    "a depot with backend {} has a config, and no manifest and zones",
-                    config.engine.name()
-                ),
-            });
-        }
-        match structure {
-            Structure::Config => Ok(config_fields(&config)),
-            Structure::Manifest => crate::log::dump::manifest(folder),
-            Structure::Zones => crate::log::dump::zones(folder),
-            Structure::Zone(place) => {
+        let no_such = |name: &str, there: &str| {
+            let engine = config.engine.name();
+            let what = format!("a depot with backend {engine} has no {name}: it has {there}");
+            Err(Error::Invalid { what })
+        };
+        match (structure, config.engine) {
+            (Structure::Config, _) => Ok(config_fields(&config)),
+            (Structure::Manifest, EngineKind::Log) => crate::log::dump::manifest(folder),
+            (Structure::Zones, EngineKind::Log) => crate::log::dump::zones(folder),
+            (Structure::Zone(place), EngineKind::Log) => {
                 let disk = data::open(folder, devices, &config)?;
                 crate::log::dump::zone(folder, &*log::zones(&config, disk), place)
             }
+            (Structure::Metadata, EngineKind::Log) => {
+                no_such("metadata of its own", "config, manifest, zones")
+            }
+            (Structure::Metadata, EngineKind::Dmdedup(backend)) => {
+                backends::dump(folder, &config, backend)
+            }
+            (Structure::Manifest, _) => no_such("manifest", "config and metadata"),
+            (Structure::Zones | Structure::Zone(_), _) => no_such("zones", "config and metadata"),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! header is marked as *open*, durably; a save writes all pages and marks it as *clean*. A backend that finds the mark
 //! *open* refuses, and says why.
 
+pub(crate) mod dump;
 mod hash_table;
 mod header;
 mod linear;

@@ -5,6 +5,7 @@
 //! So what a crash leaves is the state of the last save, whole.
 
 mod counts;
+pub(crate) mod dump;
 mod hash_table;
 mod linear;
 mod saved;

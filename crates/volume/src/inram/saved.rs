@@ -64,19 +64,20 @@ impl File {
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Unsupported`] where it is of another number of blocks.
     pub fn load(&self, blocks: u64) -> Result<Option<Content>> {
-        match self.folder.open(FILE) {
-            Ok(disk) => read(
-                &*disk,
-                FILE,
-                Limits {
-                    blocks,
-                    keys_max: KEYS_MAX,
-                },
-            )
-            .map(Some),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        load(&*self.folder, blocks)
+    }
+}
+
+/// What was saved in `folder`; as [`File::load`].
+pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<Content>> {
+    let limits = Limits {
+        blocks,
+        keys_max: KEYS_MAX,
+    };
+    match folder.open(FILE) {
+        Ok(disk) => read(&*disk, FILE, limits).map(Some),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -257,7 +258,7 @@ pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<Conten
         Some(reader) if reader.is_ended => Ok(reader.content),
         _ => Err(Error::Damaged {
             place: path.into(),
-            what: format!("offset {len}: the file ends before its last frame"),
+            what: format!("offset {len}: the file ends here, expected its last frame"),
         }),
     }
 }

@@ -3,13 +3,13 @@
 use onefold_io::{Dir, Disk, PageBuffer};
 
 use super::group::{Entry, GroupHeader, decode_group};
-use super::layout::{Layout, PAGE_BYTES, ZoneNo};
+use super::layout::{Layout, PAGE_BYTES, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest};
 use super::map::run::ListedRun;
 use super::recover::listed_zones;
 use super::zone::{NO_HASH, Stream, ZoneHeader, ZoneTable};
 use super::zone_list::ListedZone;
-use crate::dump::{Dump, hex};
+use crate::dump::{Dump, hex, not_read};
 use crate::{Error, Result};
 
 /// The manifest in a depot's folder.
@@ -104,18 +104,18 @@ pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
     let offset = layout.zone_offset(ZoneNo(place));
     let mut bytes = PageBuffer::zeroed(layout.zone_bytes() as usize);
     data.read_at(&mut bytes, offset)?;
-    let header = ZoneHeader::decode(&bytes[..PAGE_BYTES], "data", offset);
+    let header = ZoneHeader::decode(&bytes[..PAGE_BYTES], "data", on_device(offset));
     let table_bytes = &bytes[layout.groups_end() as usize * PAGE_BYTES..];
     let table = header.as_ref().ok().map(|header| {
         let offset = layout.page_offset(ZoneNo(place), layout.groups_end());
-        ZoneTable::decode(table_bytes, &layout, header.zone, "data", offset)
+        ZoneTable::decode(table_bytes, &layout, header.zone, "data", on_device(offset))
     });
     let is_journal = header
         .as_ref()
         .is_ok_and(|header| header.stream == Stream::Journal);
     let mut fields = vec![
         ("place", place.into()),
-        ("offset", offset.into()),
+        ("offset", on_device(offset).into()),
         ("header", or_why(header, |header| header_fields(&header))),
     ];
     if let Some(table) = table {
@@ -130,7 +130,7 @@ pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
 fn or_why<T>(decoded: Result<T>, fields: impl FnOnce(T) -> Dump) -> Dump {
     match decoded {
         Ok(value) => fields(value),
-        Err(error) => Dump::Fields(vec![("not_read", error.to_string().into())]),
+        Err(error) => not_read(&error),
     }
 }
 
@@ -175,7 +175,7 @@ fn groups(zone: &[u8], layout: &Layout, offset: u64) -> Dump {
     let mut groups = Vec::new();
     while page < layout.groups_end() {
         let start = page as usize * PAGE_BYTES;
-        let place = offset + start as u64;
+        let place = on_device(offset + start as u64);
         let Ok(group) = decode_group(&zone[start..], page, "data", place) else {
             break;
         };

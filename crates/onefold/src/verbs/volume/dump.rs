@@ -23,9 +23,9 @@ pub struct Args {
     #[arg(value_name = "DEPOT")]
     pub depot: PathBuf,
 
-    /// The structure
-    #[arg(value_name = "WHAT", default_value = "manifest")]
-    pub what: What,
+    /// The structure (default: manifest, or metadata with another backend than log)
+    #[arg(value_name = "WHAT")]
+    pub what: Option<What>,
 
     /// Which zone, by its place on the data device, from 0 on: of zone
     #[arg(value_name = "PLACE", required_if_eq("what", "zone"))]
@@ -43,23 +43,22 @@ pub enum What {
     Zones,
     /// One zone: header, table, groups
     Zone,
+    /// Header or superblocks of another backend than log, with the sizes of its tables or trees
+    Metadata,
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
-    let structure = match (args.what, args.place) {
-        (What::Zone, Some(place)) => Structure::Zone(place),
-        (_, Some(_)) => return Err(Error::Usage("a place is that of a zone".into())),
-        (What::Config, _) => Structure::Config,
-        (What::Manifest, _) => Structure::Manifest,
-        (What::Zones | What::Zone, _) => Structure::Zones,
-    };
+    if args.place.is_some() && args.what != Some(What::Zone) {
+        return Err(Error::Usage("a place is that of a zone".into()));
+    }
     let folder = match FileDir::open(&args.depot) {
         Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
             return Err(no_depot(&args.depot));
         }
         other => other.map_err(VolumeError::from)?,
     };
-    let dump = Depot::dump(&folder, &system_devices(), structure)
+    let dump = structure(args, &folder)
+        .and_then(|structure| Depot::dump(&folder, &system_devices(), structure))
         .map_err(|error| naming(error, &args.depot))?;
     match out.json {
         true => out.json(&json(&dump))?,
@@ -67,6 +66,18 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::Ok)
+}
+
+fn structure(args: &Args, folder: &FileDir) -> Result<Structure, VolumeError> {
+    Ok(match args.what {
+        None => Structure::first(folder)?,
+        Some(What::Config) => Structure::Config,
+        Some(What::Manifest) => Structure::Manifest,
+        Some(What::Zones) => Structure::Zones,
+        // The parser sees to it that a place is there.
+        Some(What::Zone) => Structure::Zone(args.place.unwrap_or_default()),
+        Some(What::Metadata) => Structure::Metadata,
+    })
 }
 
 fn json(dump: &Dump) -> Value {

@@ -1,0 +1,31 @@
+//! What the header of a `dtb` says: whether its tables mean anything, and how large they are.
+
+use onefold_io::Dir;
+
+use super::header::{self, Mark, StoreHeader};
+use crate::Result;
+use crate::dump::Dump;
+
+/// The header of the metadata in a depot's folder. Numbers of blocks and entries are right where the mark is `clean`.
+///
+/// # Errors
+/// The file is not there, or its header is damaged; the device failed.
+pub fn dump(folder: &dyn Dir) -> Result<Dump> {
+    let header = header::read(folder)?;
+    let mark = match header.mark {
+        Mark::Clean => "clean",
+        Mark::Open => "open: the tables are being changed, or their process was killed",
+    };
+    let store = |store: &StoreHeader| {
+        let mut fields = store.shape.dump_fields();
+        fields.push(("entries", store.entries.into()));
+        Dump::Fields(fields)
+    };
+    Ok(Dump::Fields(vec![
+        ("mark", mark.into()),
+        ("blocks", header.blocks.into()),
+        ("blocks_used", header.used.into()),
+        ("next_block", header.cursor.into()),
+        ("stores", header.stores.iter().map(store).collect()),
+    ]))
+}
