@@ -8,8 +8,11 @@ use onefold_io::{Dir, Disk};
 
 use super::config::{Config, HEAD_BYTES};
 use crate::front::Options;
-use crate::log::{Budget, DiskPart, Layout, LogEngine, LogOptions};
+use crate::log::{Budget, DEVICE_HEAD_BYTES, DiskPart, Layout, LogEngine, LogOptions};
 use crate::{Engine, Error, HeadInfo, Result};
+
+/// Messages of the engine count the depot's head.
+const _: () = assert!(HEAD_BYTES == DEVICE_HEAD_BYTES);
 
 /// The hash index's folder in the depot's.
 const INDEX: &str = "index";

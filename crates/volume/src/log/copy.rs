@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use onefold_io::{PageBuffer, ReadAt};
 
 use super::check::page_check;
-use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
 use super::relocations::Moved;
 use super::writer::LogEngine;
 use super::zone::{ChunkHash, NO_HASH, Row, Stream, ZoneHeader, ZoneTable};
@@ -61,7 +61,10 @@ impl LogEngine {
                 let expected = table.checks[page as usize];
                 if found != expected {
                     return Err(Error::Damaged {
-                        place: format!("data at offset {}", layout.page_offset(victim.no, page)),
+                        place: format!(
+                            "data at offset {}",
+                            on_device(layout.page_offset(victim.no, page))
+                        ),
                         what: format!("checksum {found:#010x}, expected {expected:#010x}"),
                     });
                 }

@@ -194,6 +194,7 @@ impl LogEngine {
                 ("zones ready", u64::from(self.shared.zones.read().ready())),
                 ("zones given back", self.host.zones_given_back),
                 ("damaged zones left alone", totals.zones_damaged),
+                ("damaged chunks known", self.shared.damaged.len() as u64),
                 ("extents", map.memtable_entries + map.run_extents),
                 ("map runs", map.runs),
                 ("map page reads", self.shared.map_pages.reads()),

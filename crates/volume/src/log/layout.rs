@@ -156,6 +156,14 @@ impl Layout {
     }
 }
 
+/// Bytes of the data device before the first zone: the head of the depot.
+pub const DEVICE_HEAD_BYTES: u64 = 64 << 10;
+
+/// The offset on the data device of an offset in the part that holds zones: messages name what others see, too.
+pub fn on_device(offset: u64) -> u64 {
+    DEVICE_HEAD_BYTES + offset
+}
+
 /// Fewest zones of a depot: two to write to, two to clean into, and some that hold data.
 pub const ZONES_MIN: u32 = 16;
 

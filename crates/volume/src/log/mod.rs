@@ -25,6 +25,7 @@ mod checkpoint;
 mod clean;
 mod commit;
 mod copy;
+mod damaged;
 pub mod dump;
 mod faults;
 mod figures;
@@ -67,7 +68,7 @@ use crate::{
     HeadId, HeadInfo, Result, Sequence,
 };
 pub use budget::Budget;
-pub use layout::Layout;
+pub use layout::{DEVICE_HEAD_BYTES, Layout};
 pub use map::settle::MergeSizes;
 pub use part::DiskPart;
 use reader::LogReader;

@@ -7,7 +7,7 @@ use onefold_io::ReadAt;
 
 use super::changes::VisitChanges;
 use super::check::page_check;
-use super::layout::{Address, PAGE_BYTES, ZoneNo};
+use super::layout::{Address, PAGE_BYTES, ZoneNo, on_device};
 use super::map::extent::Extent;
 use super::map::levels::Levels;
 use super::shared::Shared;
@@ -47,7 +47,7 @@ impl ChunkReader for LogReader {
             }
             self.resolve(head, reads, &mut outcomes)?;
             self.read_resolved(reads, &outcomes)?;
-            self.verify(reads, &mut outcomes);
+            self.verify(reads, &mut outcomes, attempt + 1 == TRIES);
             if outcomes
                 .iter()
                 .flatten()
@@ -276,15 +276,20 @@ impl LogReader {
         outcomes.iter().enumerate().take_while(follows).count()
     }
 
-    /// Compares each page that was read with its check.
-    fn verify(&self, reads: &[ChunkRead<'_>], outcomes: &mut [Vec<Outcome>]) {
+    /// Compares each page that was read with its check. What the last try finds wrong is damaged.
+    fn verify(&self, reads: &[ChunkRead<'_>], outcomes: &mut [Vec<Outcome>], is_last_try: bool) {
         for (read, outcomes) in reads.iter().zip(outcomes) {
             let chunks = read.buffer.chunks_exact(self.0.layout.chunk_bytes());
             for (buffer, outcome) in chunks.zip(outcomes) {
                 if let Outcome::At(address, no) = *outcome {
                     *outcome = match self.check(address, no, buffer) {
                         Ok(()) => Outcome::Whole,
-                        Err(what) => Outcome::Again(what),
+                        Err(what) => {
+                            if is_last_try {
+                                self.0.damaged.note(address);
+                            }
+                            Outcome::Again(what)
+                        }
                     };
                 }
             }
@@ -321,8 +326,8 @@ impl LogReader {
             let found = page_check(Address { page, ..address }, bytes);
             if found != expected {
                 return Err(format!(
-                    "data device, offset {}: checksum {found:#010x}, expected {expected:#010x}",
-                    self.0.layout.page_offset(no, page)
+                    "data at offset {}: checksum {found:#010x}, expected {expected:#010x}",
+                    on_device(self.0.layout.page_offset(no, page))
                 ));
             }
         }

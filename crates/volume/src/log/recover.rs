@@ -11,11 +11,12 @@ use parking_lot::RwLock;
 
 use super::check::page_check;
 use super::checkpoint::{relocations_name, remove_left_over, zones_name};
+use super::damaged::DamagedChunks;
 use super::faults::{self, Fault};
 use super::group::{GroupHeader, decode_group};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
-use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest, Position, read_file};
 use super::map::folder::MapFolder;
 use super::map::levels::Opening;
@@ -32,7 +33,7 @@ use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
 use super::zone_list::{ListedZone, changed, decode_zones};
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
-use crate::{HeadId, Result};
+use crate::{Error, HeadId, Result};
 
 /// An engine over an empty device.
 pub fn create(
@@ -67,8 +68,8 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
     if device_bytes < needed {
         return Err(damaged(
             "data",
-            device_bytes,
-            format!("the device ends here, expected {needed} bytes"),
+            on_device(device_bytes),
+            format!("the device ends here, expected {} bytes", on_device(needed)),
         ));
     }
     remove_left_over(&*dir, &manifest)?;
@@ -109,7 +110,7 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
             if let Some(stale) = zones.at(*no) {
                 return Err(damaged(
                     "data",
-                    layout.zone_offset(*no),
+                    on_device(layout.zone_offset(*no)),
                     format!("the journal went on in a place that zone {} holds", stale.0),
                 ));
             }
@@ -208,6 +209,8 @@ fn begin(
     let zones = found.zones;
     let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
     let mut index = HashIndex::new(options.index);
+    // What is replayed is told to it below: a lost index is told all zones.
+    let is_index_lost = index.is_empty();
     for (no, table) in found.replayed {
         // An index that fails costs duplicates.
         index
@@ -216,9 +219,13 @@ fn begin(
         tables.write(table, no)?;
     }
     let listed = zones.listed(&[]);
-    if index.is_empty() {
+    if is_index_lost {
         for zone in &listed {
-            let table = tables.read(zone.id, zone.no)?;
+            // A damaged table hides chunks of its zone from the index: their duplicates are stored again.
+            let table = match tables.read(zone.id, zone.no) {
+                Err(Error::Damaged { .. }) => continue,
+                read => read?,
+            };
             index
                 .insert(table.rows.iter().map(|row| row.hash), zone.id)
                 .ok();
@@ -233,6 +240,7 @@ fn begin(
         open_group: RwLock::new(OpenGroup::new(found.sequence + 1)),
         open_checks: RwLock::new(HashMap::new()),
         tables,
+        damaged: DamagedChunks::default(),
     };
     let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared, options.clock)?;
     let begin = {
@@ -307,7 +315,11 @@ impl Replay<'_> {
                 "the header of zone {}, expected {}",
                 header.zone.0, position.zone.0
             );
-            return Err(damaged("data", self.layout.zone_offset(position.no), what));
+            return Err(damaged(
+                "data",
+                on_device(self.layout.zone_offset(position.no)),
+                what,
+            ));
         }
         Ok(Some(header))
     }
@@ -326,11 +338,11 @@ impl Replay<'_> {
         let offset = self.layout.zone_offset(no);
         let mut page = PageBuffer::zeroed(PAGE_BYTES);
         self.data.read_at(&mut page, offset)?;
-        let header = ZoneHeader::decode(&page, "data", offset)?;
+        let header = ZoneHeader::decode(&page, "data", on_device(offset))?;
         if header.depot != self.depot {
             return Err(damaged(
                 "data",
-                offset,
+                on_device(offset),
                 "the zone of another depot".to_string(),
             ));
         }
@@ -413,7 +425,11 @@ impl Replay<'_> {
         });
         if page < from || is_later {
             let what = format!("expected group {missing}, which was durable, and found none");
-            return Err(damaged("data", self.layout.page_offset(no, page), what));
+            return Err(damaged(
+                "data",
+                on_device(self.layout.page_offset(no, page)),
+                what,
+            ));
         }
         Ok(())
     }

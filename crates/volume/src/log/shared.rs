@@ -8,6 +8,7 @@ use std::sync::Arc;
 use onefold_io::Disk;
 use parking_lot::RwLock;
 
+use super::damaged::DamagedChunks;
 use super::group_buffer::GroupBuffer;
 use super::layout::{Address, Layout, ZoneId};
 use super::map::levels::Levels;
@@ -37,6 +38,8 @@ pub struct Shared {
     pub open_checks: RwLock<HashMap<ZoneId, Vec<u32>>>,
     /// Rows and checks of the others.
     pub tables: Tables,
+    /// Chunks that no hit may name.
+    pub damaged: DamagedChunks,
 }
 
 /// The map of one head: what changed since the last checkpoint, and runs.

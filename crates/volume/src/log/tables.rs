@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onefold_io::{Disk, PageBuffer};
 use parking_lot::Mutex;
 
-use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
 use super::zone::{ChunkHash, ZoneTable};
 use crate::Result;
 
@@ -49,10 +49,12 @@ impl<T> Recent<T> {
 pub struct RowsByHash(Vec<(ChunkHash, u32)>);
 
 impl RowsByHash {
-    /// The first page of the chunk, if the zone holds it. Of equal chunks any one.
-    pub fn find(&self, hash: &ChunkHash) -> Option<u32> {
-        let at = self.0.binary_search_by(|(row, _)| row.cmp(hash)).ok()?;
-        Some(self.0[at].1)
+    /// The first page of the chunk, if the zone holds it there in a way that `is_usable`. Of equal chunks any one.
+    pub fn find(&self, hash: &ChunkHash, is_usable: impl Fn(u32) -> bool) -> Option<u32> {
+        let first = self.0.partition_point(|(row, _)| row < hash);
+        let equal = self.0[first..].iter().take_while(|(row, _)| row == hash);
+        let mut pages = equal.map(|(_, page)| *page);
+        pages.find(|page| is_usable(*page))
     }
 
     fn of(table: &ZoneTable) -> Self {
@@ -127,7 +129,7 @@ impl Tables {
         let offset = self.layout.page_offset(no, self.layout.groups_end());
         let mut bytes = PageBuffer::zeroed(self.layout.table_pages() as usize * PAGE_BYTES);
         self.data.read_at(&mut bytes, offset)?;
-        ZoneTable::decode(&bytes, &self.layout, zone, "data", offset)
+        ZoneTable::decode(&bytes, &self.layout, zone, "data", on_device(offset))
     }
 
     /// Writes a zone's table to its place, and keeps it.

@@ -3,7 +3,7 @@
 
 use onefold_io::PageBuffer;
 
-use super::layout::PAGE_BYTES;
+use super::layout::{PAGE_BYTES, on_device};
 use super::shared::Shared;
 use super::zone::ZoneHeader;
 use super::zone_list::ListedZone;
@@ -41,10 +41,10 @@ impl Shared {
         let offset = self.layout.zone_offset(zone.no);
         let mut page = PageBuffer::zeroed(PAGE_BYTES);
         self.data.read_at(&mut page, offset)?;
-        let header = ZoneHeader::decode(&page, "data", offset)?;
+        let header = ZoneHeader::decode(&page, "data", on_device(offset))?;
         if header.zone != zone.id {
             return Err(Error::Damaged {
-                place: format!("data at offset {offset}"),
+                place: format!("data at offset {}", on_device(offset)),
                 what: format!(
                     "the header of zone {}, expected {}",
                     header.zone.0, zone.id.0

@@ -271,11 +271,12 @@ impl LogEngine {
             let zone = ZoneId::pending(self.sequence);
             return Some(Address { zone, page: *page });
         }
+        let is_whole = |address: &Address| !self.shared.damaged.has(*address);
         if let Some(zone) = &self.zone
             && let Some(page) = zone.by_hash.get(hash)
         {
             let (zone, page) = (zone.id, *page);
-            return Some(Address { zone, page });
+            return Some(Address { zone, page }).filter(is_whole);
         }
         let is_there = |zone: &ZoneId| {
             !self.plan.condemns(*zone) && self.shared.zones.read().get(*zone).is_some()
@@ -284,6 +285,7 @@ impl LogEngine {
             .find_map(|(zone, by_hash)| by_hash.get(hash).map(|page| (*zone, *page)))
             .filter(|(zone, _)| is_there(zone))
             .map(|(zone, page)| Address { zone, page })
+            .filter(is_whole)
     }
 
     /// The chunk, if the zone that the index named is there and its rows hold the hash.
@@ -294,12 +296,10 @@ impl LogEngine {
         let no = self.shared.zones.read().get(zone).map(|info| info.no);
         let is_open = self.open_zone_id() == Some(zone);
         let page = match no.filter(|_| !is_open) {
-            Some(no) => self
-                .shared
-                .tables
-                .rows(zone, no)
-                .ok()
-                .and_then(|rows| rows.find(hash)),
+            Some(no) => self.shared.tables.rows(zone, no).ok().and_then(|rows| {
+                let is_whole = |page| !self.shared.damaged.has(Address { zone, page });
+                rows.find(hash, is_whole)
+            }),
             None => None,
         };
         self.totals.false_hits += u64::from(page.is_none());

@@ -1,0 +1,121 @@
+//! A damaged chunk is hit no more once its damage is known: the next equal write stores a good copy.
+
+use std::sync::Arc;
+
+use onefold_io::{Dir, Random, SimDir};
+use onefold_volume::conformance::Caller;
+use onefold_volume::depot::config::EngineKind;
+use onefold_volume::depot::{CreateOptions, OpenOptions};
+use onefold_volume::front::Options;
+use onefold_volume::{Depot, Error, HeadId};
+
+const CHUNK: u64 = 4096;
+const MIB: u64 = 1 << 20;
+/// The chunk that is damaged.
+const HURT: u64 = 7;
+
+fn open(device: &SimDir) -> (Depot, Caller) {
+    let options = OpenOptions {
+        front: Options {
+            inline: true,
+            ..Options::default()
+        },
+        ..OpenOptions::default()
+    };
+    let depot = Depot::open(Arc::new(device.clone()), options).expect("it opens");
+    let caller = Caller(depot.device(HeadId(0)).expect("the volume"));
+    (depot, caller)
+}
+
+fn content(number: u64) -> Vec<u8> {
+    Random(900 + number).bytes(CHUNK as usize)
+}
+
+/// An open depot of which some chunks were written and flushed.
+fn depot(chunks: u64) -> (SimDir, Depot, Caller) {
+    let device = SimDir::new(2);
+    let folder: Arc<dyn Dir> = Arc::new(device.clone());
+    let options = CreateOptions {
+        engine: EngineKind::Log,
+        capacity_bytes: Some(16 * MIB),
+        ..CreateOptions::new(8 * MIB, [1; 16], [2; 32])
+    };
+    Depot::create(&folder, &options).expect("a depot");
+    let (depot, caller) = open(&device);
+    for number in 0..chunks {
+        write(&caller, number, number);
+    }
+    caller.flush().expect("a flush");
+    (device, depot, caller)
+}
+
+fn write(caller: &Caller, lbn: u64, number: u64) {
+    caller.write(lbn * CHUNK, &content(number)).expect("room");
+}
+
+fn read(caller: &Caller, lbn: u64) -> Result<Vec<u8>, Error> {
+    caller.read(lbn * CHUNK, CHUNK).map(|found| found.to_vec())
+}
+
+/// Flips a bit of a chunk on the data device, and returns the chunk's offset there.
+fn hurt(device: &SimDir) -> usize {
+    let (wanted, mut found) = (content(HURT), None);
+    let flip = |bytes: &mut Vec<u8>| {
+        let pages = bytes.chunks_exact(CHUNK as usize);
+        let page = pages.enumerate().find(|(_, page)| *page == wanted);
+        let at = page.expect("it was written").0 * CHUNK as usize;
+        bytes[at + 100] ^= 1;
+        found = Some(at);
+    };
+    device.damage("data", flip).expect("it is there");
+    found.expect("it was written")
+}
+
+/// The equal write after the damage was noticed is readable, and so is what is deduplicated against it.
+fn assert_healed(device: &SimDir, depot: Depot, caller: Caller) {
+    write(&caller, HURT, HURT);
+    caller.flush().expect("a flush");
+    assert_eq!(read(&caller, HURT).expect("a good copy"), content(HURT));
+    let duplicates = |depot: &Depot| depot.stats().expect("open").engine.duplicate_writes;
+    let before = duplicates(&depot);
+    write(&caller, 1000, HURT);
+    caller.flush().expect("a flush");
+    assert_eq!(duplicates(&depot), before + 1, "the good copy is known");
+    assert_eq!(read(&caller, 1000).expect("the good copy"), content(HURT));
+    drop(caller);
+    depot.close().expect("all is well");
+    let (depot, caller) = open(device);
+    for lbn in [HURT, 1000] {
+        assert_eq!(read(&caller, lbn).expect("the good copy"), content(HURT));
+    }
+    let report = depot.check(true).expect("a check");
+    assert_eq!(report.chunks_damaged, 0, "{report:?}");
+}
+
+#[test]
+fn an_equal_write_after_a_read_of_damage_stores_a_good_copy() {
+    // In the zone that is being filled, and in one that is full.
+    for chunks in [30, 300] {
+        let (device, depot, caller) = depot(chunks);
+        let at = hurt(&device);
+        let error = read(&caller, HURT).expect_err("it is damaged");
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        let said = error.to_string();
+        for word in ["data", &format!("offset {at}"), "checksum", "expected"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_healed(&device, depot, caller);
+    }
+}
+
+#[test]
+fn an_equal_write_after_a_check_stores_a_good_copy() {
+    let (device, first, caller) = depot(300);
+    drop(caller);
+    first.close().expect("all is well");
+    hurt(&device);
+    let (depot, caller) = open(&device);
+    let report = depot.check(true).expect("a check");
+    assert_eq!(report.chunks_damaged, 1, "{report:?}");
+    assert_healed(&device, depot, caller);
+}
