@@ -4,6 +4,7 @@
 mod acts;
 mod crashes;
 mod ever_said;
+mod named;
 mod snapshots;
 mod zone_ends;
 
