@@ -32,6 +32,7 @@ pub enum Via {
 }
 
 const NO_UBLK: &str = "ublk is not in this version yet: leave --via out, or serve the volume over NBD (`onefold volume serve --unix`)";
+const NO_KERNEL_NBD: &str = "this kernel has no nbd: /sys/block/nbd0 is missing (`modprobe nbd`, where the kernel has the module); leave --via out, or serve the volume to programs with `onefold volume serve --unix`";
 const NO_NBD: &str = "the kernel's nbd is not in this version yet: leave --via out, or serve the volume with `onefold volume serve DEPOT --unix SOCKET` and run `modprobe nbd; nbd-client -unix SOCKET -N main /dev/nbd0`";
 
 impl Via {
@@ -47,6 +48,7 @@ impl Via {
         };
         match self {
             Self::Ublk => missing(NO_UBLK),
+            Self::Nbd if !Path::new("/sys/block/nbd0").exists() => missing(NO_KERNEL_NBD),
             Self::Nbd => missing(NO_NBD),
             Self::Auto | Self::Fuse if !Path::new("/dev/fuse").exists() => missing(
                 "the kernel has no FUSE here: /dev/fuse is missing (`modprobe fuse`; in a container, `--device /dev/fuse`); `onefold volume serve --unix` needs none",

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
+use socket2::{SockRef, TcpKeepalive};
 
 /// Time that a client which is silent in the middle of a message, or takes no replies, has before it is cut off, until
 /// [`Stream::allow_stalls`] gives it more.
@@ -19,6 +20,11 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 const BYTES_A_SECOND_MIN: u64 = 64 << 10;
 /// A thread that waits looks at the clock after each of these times.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// A client that has sent nothing for so long is asked whether it is still there: one whose host has died holds a
+/// connection, its threads and its memory otherwise for ever.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+/// Time between two questions; the system asks nine times.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// Plain bytes that are encrypted and sent at once.
 const TLS_PIECE_BYTES: usize = 256 << 10;
 
@@ -65,6 +71,9 @@ impl Socket {
             }
             Self::Tcp(socket) => {
                 socket.set_nodelay(true)?;
+                let keepalive = TcpKeepalive::new();
+                let keepalive = keepalive.with_time(ASK_AFTER).with_interval(ASK_AGAIN);
+                SockRef::from(socket).set_tcp_keepalive(&keepalive)?;
                 socket.set_read_timeout(Some(LOOK_AGAIN))?;
                 socket.set_write_timeout(Some(LOOK_AGAIN))
             }
@@ -291,5 +300,23 @@ impl Stream {
             let _ = connection.write_tls(&mut &self.socket);
         }
         self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_client_over_tcp_that_is_silent_is_asked_whether_it_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let _client = TcpStream::connect(address).expect("somebody listens");
+        let (accepted, _) = listener.accept().expect("a client");
+        let observed = accepted.try_clone().expect("a descriptor");
+        let _stream = Stream::new(Socket::Tcp(accepted)).expect("it is set up");
+        assert!(SockRef::from(&observed).keepalive().expect("a flag"));
     }
 }

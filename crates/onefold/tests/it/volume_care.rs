@@ -1,9 +1,9 @@
 //! `onefold volume check`, `delete` and `dump`, and what is told when a depot fills.
 
-use std::io::Write;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
-use crate::rig::{Random, Rig};
+use crate::rig::{Random, Rig, program};
 use crate::untested::has;
 use crate::volume::{Serving, succeeds};
 
@@ -163,4 +163,45 @@ fn a_depot_that_fills_is_told_once_for_each_threshold() {
         "flush",
     ]));
     serving.stop();
+}
+
+#[test]
+fn a_server_that_may_open_few_files_says_how_many_clients_it_serves() {
+    if !has("prlimit") {
+        return;
+    }
+    let rig = Rig::empty();
+    let disk = std::fs::File::create(rig.path("disk.img"));
+    disk.and_then(|file| file.set_len(1 << 20)).expect("a file");
+    let mut server = Command::new("prlimit")
+        .arg("--nofile=256:256")
+        .arg(program().get_program())
+        .args(["volume", "serve", "--raw", "disk.img", "--unix", "socket"])
+        .current_dir(rig.dir.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = String::new();
+    BufReader::new(server.stderr.as_mut().expect("piped"))
+        .read_line(&mut said)
+        .expect("it says something");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    server.wait().expect("it ends");
+    assert!(said.contains("some 56 clients are served"), "{said}");
+}
+
+#[test]
+fn a_way_to_the_kernel_that_is_not_there_is_told_in_words() {
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    for (way, word) in [("nbd", "serve"), ("ublk", "volume serve --unix")] {
+        let attach = ["volume", "attach", "depot", "--via", way];
+        let refused = rig.run(attach).ends(16);
+        assert!(refused.err.contains(word), "{}", refused.err);
+        let has_nbd = std::path::Path::new("/sys/block/nbd0").exists();
+        let is_told = refused.err.contains("this kernel has no nbd");
+        assert_eq!(is_told, way == "nbd" && !has_nbd, "{}", refused.err);
+    }
+    rig.run(["volume", "check", "depot"]).ends(0);
 }

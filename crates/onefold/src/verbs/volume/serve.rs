@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use onefold_export::Listener;
 use onefold_export::control::Control;
 use onefold_export::nbd::{Exports, Limits, Server, tls};
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use super::daemon;
@@ -121,6 +122,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         stall_max: args.client_timeout,
         ..Limits::default()
     };
+    warn_of_few_files(args.connections, out);
     let server = Server::new(Exports::of(source.clone()), tls, limits);
     let mut listeners = Vec::new();
     if let Some(path) = &args.places.unix {
@@ -148,6 +150,21 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     closed?;
     out.say("all clients have left, and everything is on the disk")?;
     Ok(Exit::Ok)
+}
+
+/// Files that a server has open besides its clients' sockets: of the depot, 64 of its map among them, and its own.
+const OWN_FILES: u64 = 200;
+
+/// Tells where the system lets this process have too few files open for all clients that may come.
+fn warn_of_few_files(clients: u32, out: &Out) {
+    let limit = getrlimit(Resource::Nofile).current;
+    let served = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OWN_FILES));
+    if served < u64::from(clients) {
+        out.warn(format!(
+            "the system lets a process have {} files open: some {served} clients are served at once, not {clients} (raise the hard limit of open files, LimitNOFILE= with systemd)",
+            limit.unwrap_or_default()
+        ));
+    }
 }
 
 /// Prints where clients find the server.
