@@ -17,8 +17,8 @@ fn depot(backend: &str) -> Option<Rig> {
     }
     let rig = Rig::empty();
     let create = ["-q", "volume", "create", "depot", "--size", "64M"];
-    let create = create.iter().chain(&["--backend", backend]);
-    rig.run(create.copied()).ends(0);
+    rig.run([create.as_slice(), &["--backend", backend]].concat())
+        .ends(0);
     copy_in(&rig, &Random(11).bytes(MIB).repeat(2));
     Some(rig)
 }
