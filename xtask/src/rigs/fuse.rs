@@ -1,7 +1,7 @@
 //! Rig `fuse`: file systems on a deduplicated volume, by FUSE and a loop device, under loads by other programs.
 //!
-//! Packages: fuse3 mount e2fsprogs xfsprogs btrfs-progs fio stress-ng dbench; crate fsx, which is built where it is missing.
-//! Needs root, `/dev/fuse` and loop devices.
+//! Packages: fuse3 mount e2fsprogs xfsprogs btrfs-progs fio stress-ng dbench; crate fsx, which is built where it is
+//! missing. Needs root, `/dev/fuse` and loop devices.
 
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ struct Loads {
 /// Tests of stress-ng, some together, for a short time.
 const STRESS_SOME: &str = "--iomix 1 --hdd 1 --dentry 1 --rename 1 --fallocate 1 --seek 1 --sync-file 1 --dir 1 --link 1 \
      --hdd-bytes 32M --fallocate-bytes 32M --iomix-bytes 32M -t 8";
-/// Every test of stress-ng's class, two processes for five seconds each, one test behind the other, but for those of the
-/// host's own file systems; files are as large as fit.
+/// Every test of stress-ng's class, two processes for five seconds each, one test behind the other, but for those of
+/// the host's own file systems; files are as large as fit.
 const STRESS_ALL: &str = "--class filesystem --seq 2 -t 5 --exclude bind-mount,binderfs,procfs \
      --hdd-bytes 128M --fallocate-bytes 128M --iomix-bytes 128M --copy-file-bytes 64M";
 

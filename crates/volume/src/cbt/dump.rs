@@ -1,4 +1,4 @@
-//! What the superblocks of a `cbt` say: transaction, blocks, pages, and the trees with their sizes.
+//! A dump of the superblocks of a `cbt`: transaction, blocks, pages, and the trees with their sizes.
 
 use onefold_io::{Dir, Disk, ErrorKind};
 

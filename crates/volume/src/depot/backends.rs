@@ -112,7 +112,7 @@ pub(super) fn create(folder: &dyn Dir, config: &Config, backend: Backend) -> Res
     }
 }
 
-/// What the backend's metadata begins with.
+/// The beginning of the backend's metadata.
 ///
 /// # Errors
 /// The metadata is damaged, or its device failed.

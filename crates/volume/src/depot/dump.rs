@@ -19,12 +19,12 @@ pub enum Structure {
     Zones,
     /// The zone at a place of the data device (engine `log`).
     Zone(u32),
-    /// What the metadata begins with: superblocks, header, sizes (all backends but `log`).
+    /// The beginning of the metadata: superblocks, header, sizes (all backends but `log`).
     Metadata,
 }
 
 impl Structure {
-    /// What recovery of the depot in `folder` begins with.
+    /// The structure with which the depot in `folder` is opened.
     ///
     /// # Errors
     /// As [`Depot::dump`].

@@ -1,4 +1,4 @@
-//! What the header of a `dtb` says: whether its tables mean anything, and how large they are.
+//! A dump of the header of a `dtb`: whether its tables mean anything, and how large they are.
 
 use onefold_io::Dir;
 

@@ -1,4 +1,4 @@
-//! What the saved file of an `inram` says: its blocks, and its stores with their sizes.
+//! A dump of the saved file of an `inram`: its blocks, and its stores with their sizes.
 
 use onefold_io::Dir;
 

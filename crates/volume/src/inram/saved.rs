@@ -68,7 +68,7 @@ impl File {
     }
 }
 
-/// What was saved in `folder`; as [`File::load`].
+/// The content that was saved in `folder`; as [`File::load`].
 pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<Content>> {
     let limits = Limits {
         blocks,

@@ -209,7 +209,7 @@ fn begin(
     let zones = found.zones;
     let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
     let mut index = HashIndex::new(options.index);
-    // What is replayed is told to it below: a lost index is told all zones.
+    // Zones that are replayed are told to it below; a lost index is told all zones.
     let is_index_lost = index.is_empty();
     for (no, table) in found.replayed {
         // An index that fails costs duplicates.

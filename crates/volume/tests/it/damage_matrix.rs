@@ -229,8 +229,7 @@ fn try_one(image: &SimDir, twin: &[u64], why: &str) -> Noticed {
     }
 }
 
-/// What a message lacks: the file, where in it, or what was expected. A file that is gone or cut off has no other place
-/// than its end.
+/// The part that a message lacks: the file, the place in it, or the expectation. A file that is gone has no place.
 fn lacking(said: &str, file: &str, damage: Damage) -> Option<&'static str> {
     let name = file.rsplit('/').next().unwrap_or(file);
     if !said.contains(name) {

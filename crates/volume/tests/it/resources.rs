@@ -1,5 +1,5 @@
-//! Faults of other block devices in what they take: RAM for deletions, an index that never shrinks, an index whose RAM is
-//! fixed for ever, and a reset button that costs the volume.
+//! Faults of other block devices in what they take: RAM for deletions, an index that never shrinks, an index whose RAM
+//! is fixed for ever, and a reset button that costs the volume.
 
 use std::sync::Arc;
 
@@ -127,8 +127,8 @@ fn index_bytes(device: &SimDir) -> u64 {
     bytes.sum()
 }
 
-/// ZFS #6947: the table of hashes kept its size when everything was deleted. Here merges leave out what was retired, so a
-/// depot that is emptied and filled again and again has an index of what one filling takes, or some more.
+/// ZFS #6947: the table of hashes kept its size when everything was deleted. Here merges leave out what was retired: an
+/// index of a depot that is emptied and filled again and again takes what one filling takes, or some more.
 #[test]
 fn index_shrinks() {
     let device = SimDir::new(6);
