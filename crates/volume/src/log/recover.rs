@@ -363,7 +363,14 @@ impl Replay<'_> {
         };
         while table.pages_used < layout.groups_end() {
             let page = table.pages_used;
-            let Some(group) = self.group_at(&bytes, no, header.zone, page) else {
+            let group = self.header_at(&bytes, no, header.zone, page);
+            // A durable group with a damaged page loses that page alone.
+            let is_kept = |group: &GroupHeader| {
+                page < from
+                    || self.is_whole(group, &bytes)
+                    || self.is_durable(group.sequence, &bytes, no, header.zone, page)
+            };
+            let Some(group) = group.filter(is_kept) else {
                 self.check_end(&bytes, no, header.zone, page, from)?;
                 break;
             };
@@ -383,8 +390,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The group at a page of the zone, if all of it is what was written.
-    fn group_at(
+    /// The header of the group at a page of the zone, if that is what was written.
+    fn header_at(
         &self,
         zone_bytes: &[u8],
         no: ZoneNo,
@@ -395,18 +402,28 @@ impl Replay<'_> {
         let offset = self.layout.page_offset(no, page);
         let group = decode_group(&zone_bytes[start..], page, "data", offset).ok()?;
         let end = group.first_data_page as usize + group.checks.len();
-        let is_ours = group.zone == zone && end <= self.layout.groups_end() as usize;
-        let is_whole = is_ours
-            && (group.first_data_page..)
-                .zip(&group.checks)
-                .all(|(page, check)| {
-                    let start = page as usize * PAGE_BYTES;
-                    page_check(
-                        Address { zone, page },
-                        &zone_bytes[start..start + PAGE_BYTES],
-                    ) == *check
-                });
-        is_whole.then_some(group)
+        (group.zone == zone && end <= self.layout.groups_end() as usize).then_some(group)
+    }
+
+    /// Whether all data pages of a group are what was written.
+    fn is_whole(&self, group: &GroupHeader, zone_bytes: &[u8]) -> bool {
+        let mut pages = (group.first_data_page..).zip(&group.checks);
+        pages.all(|(page, check)| is_page(group.zone, page, *check, zone_bytes))
+    }
+
+    /// Whether a whole group behind `page` says that this group was durable.
+    fn is_durable(
+        &self,
+        sequence: u64,
+        zone_bytes: &[u8],
+        no: ZoneNo,
+        zone: ZoneId,
+        page: u32,
+    ) -> bool {
+        (page + 1..self.layout.groups_end()).any(|page| {
+            self.header_at(zone_bytes, no, zone, page)
+                .is_some_and(|group| group.durable >= sequence && self.is_whole(&group, zone_bytes))
+        })
     }
 
     /// Where no group follows at `page`: an error if a later one says that what is missing was durable.
@@ -419,11 +436,7 @@ impl Replay<'_> {
         from: u32,
     ) -> Result<()> {
         let missing = self.sequence + 1;
-        let is_later = (page + 1..self.layout.groups_end()).any(|page| {
-            self.group_at(zone_bytes, no, zone, page)
-                .is_some_and(|group| group.durable >= missing)
-        });
-        if page < from || is_later {
+        if page < from || self.is_durable(missing, zone_bytes, no, zone, page) {
             let what = format!("expected group {missing}, which was durable, and found none");
             return Err(damaged(
                 "data",
@@ -441,10 +454,26 @@ impl Replay<'_> {
         let data = &zone_bytes[first * PAGE_BYTES..(first + group.checks.len()) * PAGE_BYTES];
         let chunks: Vec<&[u8]> = data.chunks_exact(self.layout.chunk_bytes()).collect();
         let pages = (group.first_data_page..).step_by(self.layout.chunk_pages as usize);
+        let is_whole = |page: u32| {
+            (page..page + self.layout.chunk_pages).all(|page| {
+                let check = group.checks[page as usize - first];
+                is_page(group.zone, page, check, zone_bytes)
+            })
+        };
         let named = pages.zip((self.fingerprint)(&chunks));
-        table.rows.extend(named.map(|(page, fingerprint)| Row {
+        let whole = named.filter(|(page, _)| is_whole(*page));
+        table.rows.extend(whole.map(|(page, fingerprint)| Row {
             page,
             hash: chunk_hash(&fingerprint),
         }));
     }
+}
+
+/// Whether a page of a zone is what was written.
+fn is_page(zone: ZoneId, page: u32, check: u32, zone_bytes: &[u8]) -> bool {
+    let start = page as usize * PAGE_BYTES;
+    page_check(
+        Address { zone, page },
+        &zone_bytes[start..start + PAGE_BYTES],
+    ) == check
 }

@@ -94,15 +94,18 @@ fn assert_healed(device: &SimDir, depot: Depot, caller: Caller) {
 
 #[test]
 fn an_equal_write_after_a_read_of_damage_stores_a_good_copy() {
-    let (device, depot, caller) = depot(300);
-    let at = hurt(&device);
-    let error = read(&caller, HURT).expect_err("it is damaged");
-    assert!(matches!(error, Error::Damaged { .. }), "{error}");
-    let said = error.to_string();
-    for word in ["data", &format!("offset {at}"), "checksum", "expected"] {
-        assert!(said.contains(word), "{said}");
+    // In the zone that is being filled, and in one that is full.
+    for chunks in [30, 300] {
+        let (device, depot, caller) = depot(chunks);
+        let at = hurt(&device);
+        let error = read(&caller, HURT).expect_err("it is damaged");
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        let said = error.to_string();
+        for word in ["data", &format!("offset {at}"), "checksum", "expected"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_healed(&device, depot, caller);
     }
-    assert_healed(&device, depot, caller);
 }
 
 #[test]
@@ -115,4 +118,31 @@ fn an_equal_write_after_a_check_stores_a_good_copy() {
     let report = depot.check(true).expect("a check");
     assert_eq!(report.chunks_damaged, 1, "{report:?}");
     assert_healed(&device, depot, caller);
+}
+
+/// A page rots in the journal: before the place where recovery begins, and behind it, where later groups say that it was
+/// durable. The depot opens all the same, and that chunk alone is lost.
+#[test]
+fn a_damaged_page_of_the_journal_costs_its_chunk_alone() {
+    for is_closed in [true, false] {
+        let (device, depot, caller) = depot(30);
+        write(&caller, 40, 40);
+        caller.flush().expect("a flush");
+        write(&caller, 41, 41);
+        caller.flush().expect("a flush");
+        drop(caller);
+        match is_closed {
+            true => depot.close().expect("all is well"),
+            false => drop(depot),
+        }
+        hurt(&device);
+        let (depot, caller) = open(&device);
+        for lbn in (0..30).chain([40, 41]) {
+            match read(&caller, lbn) {
+                Ok(found) => assert!(lbn != HURT && found == content(lbn), "chunk {lbn}"),
+                Err(error) => assert!(lbn == HURT, "chunk {lbn}: {error}"),
+            }
+        }
+        assert_healed(&device, depot, caller);
+    }
 }

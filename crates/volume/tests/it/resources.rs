@@ -102,6 +102,12 @@ fn deleting_needs_no_ram() {
     }
     device.flush().expect("a flush");
     let most = ram(&depot).max(least);
+    let index_reads = |depot: &Depot| {
+        let counters = depot.stats().expect("open").engine.counters;
+        let found = counters.iter().find(|(name, _)| *name == "index reads");
+        found.expect("they are counted").1
+    };
+    let before = index_reads(&depot);
     for n in 0..chunks {
         let lbn = scattered(scattered(n));
         device.discard(lbn * CHUNK, CHUNK).expect("a discard");
@@ -110,6 +116,7 @@ fn deleting_needs_no_ram() {
         }
     }
     device.flush().expect("a flush");
+    assert_eq!(index_reads(&depot), before, "no hash is looked up");
     depot.collect(Effort::Whole).expect("a collection");
     assert_eq!(depot.stats().expect("open").engine.mapped_lbns, 0);
     assert!(ram(&depot) <= most, "{} of {most} bytes", ram(&depot));
