@@ -323,6 +323,8 @@ pub fn confirm_meant(arguments: &[OsString]) -> Result<()> {
 }
 
 #[cfg(test)]
+mod pages;
+#[cfg(test)]
 mod restic;
 
 #[cfg(test)]
