@@ -86,6 +86,7 @@ pub fn repair_as(
         Storing::Nothing => SessionKind::Read,
         _ => SessionKind::Backup,
     };
+    repository.read_the_store_itself();
     let session = repository.session(kind)?;
     // A snapshot that was forgotten before the session began may have been swept as well.
     if snapshots::load_if_there(repository, named.id)?.is_none() {

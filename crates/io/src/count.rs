@@ -242,6 +242,14 @@ impl Dir for CountedDir {
         self.dir.len_of(name)
     }
 
+    fn used_ns(&self, name: &str) -> Result<u64> {
+        self.dir.used_ns(name)
+    }
+
+    fn mark_used(&self, name: &str) {
+        self.dir.mark_used(name);
+    }
+
     fn sync(&self) -> Result<()> {
         add(&self.counters.dir_syncs, 1);
         self.dir.sync()

@@ -246,6 +246,19 @@ pub trait Dir: Send + Sync {
     /// [`NotFound`](crate::ErrorKind::NotFound) where there is no such name, or another error of the device.
     fn len_of(&self, name: &str) -> Result<u64>;
 
+    /// The time when a disk was last written or [marked as used](Dir::mark_used), in nanoseconds since 1970, or by
+    /// another clock that only goes forward. A folder that keeps no such times returns 0.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) where there is no such name, or another error of the device.
+    fn used_ns(&self, _name: &str) -> Result<u64> {
+        Ok(0)
+    }
+
+    /// Marks a disk as used now, for callers that remove what was unused longest. The call cannot fail: a folder that
+    /// keeps no such times, or may not be written, does nothing.
+    fn mark_used(&self, _name: &str) {}
+
     /// Returns once all creations, renames and removals before are durable.
     ///
     /// # Errors

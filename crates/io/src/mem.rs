@@ -3,7 +3,9 @@
 //! Always holds: the behaviour of [`Disk`] and [`Dir`] is that of [`file`](crate::file) (one conformance suite proves
 //! it); clones of a [`MemDir`] are the same folder; holes cost no RAM.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -97,6 +99,12 @@ pub(crate) fn check_end(op: &'static str, path: &str, offset: u64, len: u64) -> 
     }
 }
 
+/// The next moment of the clock by which folders in RAM tell which disk was used last: it counts calls.
+fn tick() -> u64 {
+    static TICKS: AtomicU64 = AtomicU64::new(0);
+    TICKS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
 /// A folder in RAM. Clones are the same folder.
 #[derive(Clone, Default)]
 pub struct MemDir {
@@ -108,7 +116,12 @@ pub struct MemDir {
 
 #[derive(Clone)]
 enum Entry {
-    Disk { disk: MemDisk, lock: Arc<LockState> },
+    Disk {
+        disk: MemDisk,
+        lock: Arc<LockState>,
+        /// Last use, by the clock of all folders in RAM.
+        used: u64,
+    },
     Dir(MemDir),
 }
 
@@ -123,6 +136,7 @@ impl Entry {
             Self::Disk {
                 disk,
                 lock: Arc::default(),
+                used: tick(),
             },
         )
     }
@@ -237,6 +251,19 @@ impl Dir for MemDir {
 
     fn len_of(&self, name: &str) -> Result<u64> {
         Ok(self.find_disk("look at", name)?.pages.read().len())
+    }
+
+    fn used_ns(&self, name: &str) -> Result<u64> {
+        match self.find("look at", name)? {
+            Entry::Disk { used, .. } => Ok(used),
+            Entry::Dir(_) => Ok(0),
+        }
+    }
+
+    fn mark_used(&self, name: &str) {
+        if let Some(Entry::Disk { used, .. }) = self.entries.lock().get_mut(name) {
+            *used = tick();
+        }
     }
 
     fn sync(&self) -> Result<()> {

@@ -171,6 +171,14 @@ where
         self.dir.len_of(name)
     }
 
+    fn used_ns(&self, name: &str) -> Result<u64> {
+        self.dir.used_ns(name)
+    }
+
+    fn mark_used(&self, name: &str) {
+        self.dir.mark_used(name);
+    }
+
     fn sync(&self) -> Result<()> {
         self.dir.sync()
     }

@@ -69,6 +69,16 @@ impl Dir for RemadeDir {
         self.dir()?.len_of(name)
     }
 
+    fn used_ns(&self, name: &str) -> Result<u64> {
+        self.dir()?.used_ns(name)
+    }
+
+    fn mark_used(&self, name: &str) {
+        if let Ok(dir) = self.dir() {
+            dir.mark_used(name);
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         self.dir()?.sync()
     }

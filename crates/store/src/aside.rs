@@ -144,6 +144,7 @@ fn under_its_name(stored: &Stored, aside: &Aside) -> Stored {
         objects: Arc::new(objects),
         keys: stored.keys.clone(),
         tail_bytes: stored.tail_bytes,
+        local_cache: None,
     }
 }
 

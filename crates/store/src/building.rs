@@ -48,6 +48,8 @@ struct SealedBlock {
 pub struct Finished {
     /// Its name.
     pub id: ContainerId,
+    /// The stream that it holds a part of.
+    pub stream: StreamKind,
     /// Header and blocks.
     pub bytes: Vec<u8>,
     /// Sealed table and footer.
@@ -156,6 +158,7 @@ impl Building {
         let tail = footer::encode_tail(&self.header, &table, bytes.len() as u64, &self.sealer);
         Some(Finished {
             id: self.id(),
+            stream: self.header.stream,
             bytes,
             tail,
             table,

@@ -15,13 +15,14 @@ use std::collections::{HashMap, HashSet};
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 use onefold_io::frame::{self, FrameKind};
+use onefold_io::hex_number;
 use onefold_io::varint::ByteReader;
-use onefold_io::{Dir, ErrorKind, hex_number, if_there, replace_file};
 use onefold_keys::{Entropy, Keys};
 
 use crate::Result;
 use crate::container::Table;
-use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
+use crate::local_cache::{Copied, LocalCache};
+use crate::objects::{ObjectStore, read_twice_at_most};
 use crate::repository::Shared;
 
 /// The frame of a catalog.
@@ -29,7 +30,7 @@ pub const CATALOG: FrameKind = FrameKind {
     magic: *b"1FCATLOG",
     version: 1,
 };
-/// The folder of all catalogs, and of copies of them in a machine's own folder.
+/// The folder of all catalogs.
 pub const CATALOG_FOLDER: &str = "catalog";
 /// A fingerprint whose last bits are zero under this mask is a hook: one in 128.
 const HOOK_MASK: u8 = 0x7f;
@@ -223,12 +224,12 @@ impl Forwarding {
     }
 }
 
-/// Copies of catalogs in a machine's own folder.
+/// All catalogs, of which this machine keeps copies.
 pub(crate) struct Copies<'a> {
     pub objects: &'a dyn ObjectStore,
     pub keys: &'a Keys,
-    /// `None` where the folder cannot be had: then each catalog is read from the store.
-    pub dir: Option<std::sync::Arc<dyn Dir>>,
+    /// `None` where each catalog is to be read from the store.
+    pub local_cache: Option<&'a LocalCache>,
 }
 
 impl Copies<'_> {
@@ -252,7 +253,9 @@ impl Copies<'_> {
         let names: HashSet<_> = names
             .filter(|name| hex_number(name, 16).is_some())
             .collect();
-        self.remove_all_but(&names);
+        if let Some(cache) = self.local_cache {
+            cache.forget_all_but(CATALOG_FOLDER, &names);
+        }
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();
         for name in names {
@@ -270,8 +273,8 @@ impl Copies<'_> {
 
     fn read(&self, name: &str) -> Result<Catalog> {
         let object = format!("{CATALOG_FOLDER}/{name}");
-        if let Some(dir) = &self.dir
-            && let Ok(Some(bytes)) = read_file(&**dir, name)
+        let of = Copied::Object(&object);
+        if let Some(bytes) = self.local_cache.and_then(|cache| cache.get(of))
             && let Ok(catalog) = decode(&bytes, self.keys, &object)
         {
             return Ok(catalog);
@@ -281,37 +284,9 @@ impl Copies<'_> {
             let catalog = decode(&bytes, self.keys, &object)?;
             Ok((bytes, catalog))
         })?;
-        if let Some(dir) = &self.dir
-            && let Err(error) = replace_file(&**dir, &format!("{name}.new"), name, &bytes)
-        {
-            tracing::info!("{error}: no copy is kept of {object}");
+        if let Some(cache) = self.local_cache {
+            cache.put(of, &[&bytes]);
         }
         Ok(catalog)
-    }
-
-    fn remove_all_but(&self, names: &HashSet<String>) {
-        let Some(dir) = &self.dir else { return };
-        let copies = dir.list().unwrap_or_default().into_iter();
-        for copy in copies.filter(|copy| !copy.is_dir && !names.contains(&copy.name)) {
-            if let Err(error) = dir.remove(&copy.name) {
-                tracing::info!("{error}");
-            }
-        }
-    }
-}
-
-/// A file's bytes; `None` where there is none, or more than an object has.
-fn read_file(dir: &dyn Dir, name: &str) -> onefold_io::Result<Option<Vec<u8>>> {
-    let Some(disk) = if_there(dir.open(name))? else {
-        return Ok(None);
-    };
-    let len = disk.len()?;
-    if len > OBJECT_BYTES_MAX {
-        return Ok(None);
-    }
-    let mut bytes = vec![0; len as usize];
-    match disk.read_at(&mut bytes, 0) {
-        Err(error) if error.kind == ErrorKind::Short => Ok(None),
-        read => read.map(|()| Some(bytes)),
     }
 }

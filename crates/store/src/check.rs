@@ -100,6 +100,7 @@ impl Repository {
         observer: &mut dyn FnMut(Progress),
         found: &mut dyn FnMut(&Error),
     ) -> Result<CheckReport> {
+        self.shared.read_the_store_itself();
         let session = self.session(SessionKind::Read)?;
         let mut check = Check {
             repository: self,

@@ -13,8 +13,9 @@ use onefold_keys::Sealer;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
 use crate::compression::Decompressor;
-use crate::container::{self, HEADER_BYTES, Header, Table};
+use crate::container::{self, HEADER_BYTES, Header, StreamKind, Table};
 use crate::footer::{FOOTER_BYTES, Footer};
+use crate::local_cache::{Copied, LocalCache};
 use crate::objects::{read_twice_at_most, unless_damaged};
 use crate::repository::Stored;
 use crate::{Error, Result};
@@ -30,6 +31,15 @@ pub struct Opened {
     partial: Option<Loss>,
 }
 
+/// Containers whose tables this machine copies when it reads them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CopyTables {
+    /// Those of metadata: who reads the tables of many others needs each once.
+    OfMetadata,
+    /// All of them: chunks of a few containers are read now and then.
+    All,
+}
+
 /// Why bytes cannot be had, to be told again and again.
 struct Loss {
     /// Kind of the device's error, if it was one.
@@ -41,13 +51,40 @@ impl Opened {
     /// Reads header, footer and table of a container, twice where something is damaged. The header must say what the
     /// footer repeats: both are written at once, so a version that only one of them has is damage.
     pub(crate) fn read(shared: &Stored, id: ContainerId) -> Result<Self> {
-        let object = container::object_name(id);
-        read_twice_at_most(&*shared.objects, &object, || Self::read_once(shared, id))
+        Self::read_copying(shared, id, CopyTables::OfMetadata)
     }
 
-    fn read_once(shared: &Stored, id: ContainerId) -> Result<Self> {
+    /// The same, from this machine's copy where it has one; of what is read from the store, `copying` says whether a
+    /// copy is kept.
+    pub(crate) fn read_copying(
+        shared: &Stored,
+        id: ContainerId,
+        copying: CopyTables,
+    ) -> Result<Self> {
+        if let Some(copied) = Self::read_copy(shared, id) {
+            return Ok(copied);
+        }
+        let object = container::object_name(id);
+        read_twice_at_most(&*shared.objects, &object, || {
+            Self::read_once(shared, id, copying)
+        })
+    }
+
+    /// A container by this machine's copy of its table.
+    fn read_copy(shared: &Stored, id: ContainerId) -> Option<Self> {
+        let cache = shared.local_cache.as_ref()?;
+        let copy = cache.get(Copied::Table(id))?;
+        let (len, tail) = copy.split_first_chunk::<8>()?;
+        let opened = Self::from_tail(shared, id, tail, u64::from_le_bytes(*len)).ok();
+        if opened.is_none() {
+            cache.forget(Copied::Table(id));
+        }
+        opened
+    }
+
+    fn read_once(shared: &Stored, id: ContainerId, copying: CopyTables) -> Result<Self> {
         if shared.tail_bytes > 0 {
-            return Self::read_tail(shared, id);
+            return Self::read_tail(shared, id, copying);
         }
         let object = container::object_name(id);
         let (header, footer) = match (read_header(shared, id), read_footer(shared, id)) {
@@ -69,23 +106,34 @@ impl Opened {
 
     /// Opens a container where a request is dear: with one request, if the table is short. The header only repeats the
     /// footer.
-    fn read_tail(shared: &Stored, id: ContainerId) -> Result<Self> {
+    fn read_tail(shared: &Stored, id: ContainerId, copying: CopyTables) -> Result<Self> {
         let object = container::object_name(id);
-        let (tail, len) = shared.objects.get_tail(&object, shared.tail_bytes)?;
+        let (mut tail, len) = shared.objects.get_tail(&object, shared.tail_bytes)?;
         let footer = decode_footer(id, &tail, len)?;
-        let sealer = shared.keys.container_sealer(&footer.header.salt);
-        let tail_offset = len - tail.len() as u64;
-        let table_end = tail.len() - FOOTER_BYTES;
-        let sealed = match footer.table_offset.checked_sub(tail_offset) {
-            Some(from) => tail[from as usize..table_end].to_vec(),
+        match footer.table_offset.checked_sub(len - tail.len() as u64) {
+            Some(before) => drop(tail.drain(..before as usize)),
             None => {
-                let mut sealed = vec![0; footer.table_len as usize];
-                shared
-                    .objects
-                    .get_range(&object, footer.table_offset, &mut sealed)?;
-                sealed
+                let behind = tail.split_off(tail.len() - FOOTER_BYTES);
+                tail = vec![0; footer.table_len as usize];
+                let offset = footer.table_offset;
+                shared.objects.get_range(&object, offset, &mut tail)?;
+                tail.extend_from_slice(&behind);
             }
-        };
+        }
+        let opened = Self::from_tail(shared, id, &tail, len)?;
+        let is_copied = copying == CopyTables::All || footer.header.stream == StreamKind::Metadata;
+        if let Some(cache) = shared.local_cache.as_ref().filter(|_| is_copied) {
+            cache.put(Copied::Table(id), &[&len.to_le_bytes(), &tail]);
+        }
+        Ok(opened)
+    }
+
+    /// A container of `len` bytes by its table and footer, which are all of `tail`.
+    fn from_tail(shared: &Stored, id: ContainerId, tail: &[u8], len: u64) -> Result<Self> {
+        let object = container::object_name(id);
+        let footer = decode_footer(id, tail, len)?;
+        let sealer = shared.keys.container_sealer(&footer.header.salt);
+        let sealed = tail[..tail.len() - FOOTER_BYTES].to_vec();
         let table = footer.open_table(sealed, &sealer)?;
         check_layout(&table, footer.table_offset, &object)?;
         Ok(Self::new(footer.header, table, sealer))
@@ -147,15 +195,43 @@ impl Opened {
             .is_ok()
     }
 
-    /// A block's raw bytes, read and decoded, twice where something is damaged.
+    /// A block's raw bytes, read and decoded, twice where something is damaged; of metadata, from this machine's copy
+    /// where it has one.
     pub(crate) fn read_block(
         &self,
         shared: &Stored,
         number: usize,
         zstd: &mut Decompressor,
     ) -> Result<Vec<u8>> {
+        let copied = self.read_block_copy(shared, number, zstd);
+        if let Some(raw) = copied {
+            return Ok(raw);
+        }
         let read = self.read_block_once(shared, number, zstd);
         self.unless_damaged(shared, number, read, zstd)
+    }
+
+    /// This machine's copies, if the container is one whose blocks are copied.
+    fn copies<'a>(&self, shared: &'a Stored) -> Option<&'a LocalCache> {
+        let is_metadata = self.header.stream == StreamKind::Metadata;
+        shared.local_cache.as_ref().filter(|_| is_metadata)
+    }
+
+    /// A block's raw bytes by this machine's copy.
+    fn read_block_copy(
+        &self,
+        shared: &Stored,
+        number: usize,
+        zstd: &mut Decompressor,
+    ) -> Option<Vec<u8>> {
+        let cache = self.copies(shared)?;
+        let of = Copied::Block(self.header.id, self.block_range(number).start);
+        let mut stored = cache.get(of)?;
+        let raw = self.decode_block(number, &mut stored, zstd).ok();
+        if raw.is_none() {
+            cache.forget(of);
+        }
+        raw
     }
 
     /// Decodes the stored bytes of a block, which are read again where they are damaged.
@@ -194,7 +270,14 @@ impl Opened {
         shared
             .objects
             .get_range(&object, range.start, &mut stored)?;
-        self.decode_block(number, &mut stored, zstd)
+        let Some(cache) = self.copies(shared) else {
+            return self.decode_block(number, &mut stored, zstd);
+        };
+        // Decoding opens the seal in its place.
+        let sealed = stored.clone();
+        let raw = self.decode_block(number, &mut stored, zstd)?;
+        cache.put(Copied::Block(self.header.id, range.start), &[&sealed]);
+        Ok(raw)
     }
 
     fn decode_block(

@@ -16,7 +16,8 @@ use crate::cache::Cache;
 use crate::compression::Decompressor;
 use crate::container;
 use crate::elsewhere::Elsewhere;
-use crate::opened::{Opened, read_footer};
+use crate::local_cache::Copied;
+use crate::opened::{CopyTables, Opened, read_footer};
 use crate::repository::Shared;
 use crate::{ChunkRef, Error, Result};
 
@@ -47,6 +48,8 @@ pub struct ChunkReader {
     decoded: Cache<(ContainerId, Fingerprint, u32), Decoded>,
     /// For stored blocks that are read together.
     room: Vec<u8>,
+    /// Containers whose tables this machine copies.
+    copying: CopyTables,
     /// Shared by all readers of a session.
     elsewhere: Arc<Mutex<Elsewhere>>,
     /// Shared likewise: containers that did not give what was read of them.
@@ -90,6 +93,10 @@ impl ChunkReader {
             tables: Cache::new(TABLE_CACHE_BYTES.min(cache_bytes / 2)),
             blocks: Cache::new(cache_bytes),
             decoded: Cache::new(DECODED_CACHE_BYTES.min(cache_bytes)),
+            copying: match cache_bytes > SMALL_CACHE_BYTES {
+                true => CopyTables::All,
+                false => CopyTables::OfMetadata,
+            },
         })
     }
 
@@ -271,7 +278,7 @@ impl ChunkReader {
         let read = self.read_there(id, fingerprint);
         match &read {
             Err(error) if error.is_not_found() => {
-                self.tables.forget(&id);
+                self.forget_table(id);
                 self.shared.forget_recovered(id);
             }
             Err(error) if error.is_loss() => {
@@ -284,6 +291,21 @@ impl ChunkReader {
             _ => {}
         }
         read
+    }
+
+    /// The next reading of a container's descriptors is from the store, not from this machine's copy.
+    pub(crate) fn read_table_anew(&mut self, id: ContainerId) {
+        if self.shared.local_cache.is_some() {
+            self.forget_table(id);
+        }
+    }
+
+    /// Forgets a container's descriptors, in this process and on this machine.
+    fn forget_table(&mut self, id: ContainerId) {
+        self.tables.forget(&id);
+        if let Some(cache) = &self.shared.local_cache {
+            cache.forget(Copied::Table(id));
+        }
     }
 
     fn read_there(
@@ -352,7 +374,7 @@ impl ChunkReader {
         if let Some(opened) = self.tables.get(&id) {
             return Ok(opened);
         }
-        let opened = Opened::read(&self.shared, id)?;
+        let opened = Opened::read_copying(&self.shared, id, self.copying)?;
         let bytes = opened.ram_bytes();
         Ok(self.tables.put(id, opened, bytes))
     }

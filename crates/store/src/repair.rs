@@ -71,6 +71,7 @@ impl Repository {
         roots: &dyn Roots,
         observer: &mut dyn SweepObserver,
     ) -> Result<RepairReport> {
+        self.shared.read_the_store_itself();
         let lock = self.shared.place.registry.lock(Lock::Sweep)?;
         self.refuse_other_versions()?;
         self.clear_after_the_dead(None)?;

@@ -20,6 +20,7 @@ use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Enc
 use crate::container::CONTAINER_FOLDER;
 pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
+use crate::local_cache::LocalCache;
 use crate::objects::ObjectStore;
 use crate::place::{IntoPlace, Place, Ways};
 use crate::protocol;
@@ -170,10 +171,15 @@ impl Repository {
             Some(unlocked) => Keys::from_master(&unlocked.master),
             None => Keys::none(),
         };
+        let local_cache_bytes = match place.ways.is_dear() {
+            true => options.local_cache_bytes,
+            false => 0,
+        };
         let stored = Stored {
             objects,
             keys,
             tail_bytes: place.ways.tail_bytes,
+            local_cache: LocalCache::new(&place.own, local_cache_bytes, &options.entropy),
         };
         let shared = Shared {
             place,
@@ -369,6 +375,12 @@ impl Repository {
     /// Why the index cannot be had, so that reading goes on without it; `None` where it can, or nobody has tried yet.
     pub fn index_out_of_reach(&self) -> Option<String> {
         self.shared.index.read().out_of_reach().map(str::to_owned)
+    }
+
+    /// From now on reads nothing from this machine's copies of what the store has: for callers that look whether it is
+    /// still there, and whole.
+    pub fn read_the_store_itself(&self) {
+        self.shared.read_the_store_itself();
     }
 
     /// Throws the index away and tells a new one of every container that can be read.

@@ -9,6 +9,7 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::{ErrorKind, hex_number};
 use onefold_keys::Keys;
 
+use crate::local_cache::Copied;
 use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::protocol::{Change, Rules};
 use crate::reader::ChunkReader;
@@ -160,6 +161,7 @@ impl Session {
             let pin = self.pin()?;
             self.shared().require_folder(ROOT_FOLDER)?;
             pin.publish(&id, &stored)?;
+            self.shared().keep_copy(&id, &stored);
         }
         Ok(id)
     }
@@ -187,8 +189,28 @@ impl Shared {
         self.objects.keep(&[format!("{ROOT_FOLDER}/")])
     }
 
+    /// A root's bytes, by this machine's copy where it has one.
     fn root(&self, id: &RootId) -> Result<Vec<u8>> {
-        read(&*self.objects, &self.keys, id)
+        let object = id.object();
+        let of = Copied::Object(&object);
+        let cache = self.local_cache.as_ref();
+        if let Some(stored) = cache.and_then(|cache| cache.get(of))
+            && let Ok(root) = open(&self.keys, id, object.clone(), &stored)
+        {
+            return Ok(root);
+        }
+        let (root, stored) = read_as(&*self.objects, &self.keys, id, object.clone())?;
+        if let Some(cache) = cache {
+            cache.put(of, &[&stored]);
+        }
+        Ok(root)
+    }
+
+    /// Keeps this machine's copy of a root that it has stored.
+    fn keep_copy(&self, id: &RootId, stored: &[u8]) {
+        if let Some(cache) = &self.local_cache {
+            cache.put(Copied::Object(&id.object()), &[stored]);
+        }
     }
 }
 
@@ -237,7 +259,7 @@ pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
 
 /// A root's bytes, as they were before they were sealed.
 pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
-    read_as(objects, keys, id, id.object())
+    Ok(read_as(objects, keys, id, id.object())?.0)
 }
 
 /// Reads a root that was forgotten, as [`read`] does.
@@ -246,22 +268,25 @@ pub(crate) fn read_forgotten(
     keys: &Keys,
     id: &RootId,
 ) -> Result<Vec<u8>> {
-    read_as(objects, keys, id, id.forgotten_object())
+    Ok(read_as(objects, keys, id, id.forgotten_object())?.0)
 }
 
-fn read_as(objects: &dyn ObjectStore, keys: &Keys, id: &RootId, object: String) -> Result<Vec<u8>> {
-    let read = || read_once(objects, keys, id, object.clone());
-    read_twice_at_most(objects, &object, read)
-}
-
-fn read_once(
+/// Reads the root `id` under the name `object`. Gives it, and its stored bytes.
+fn read_as(
     objects: &dyn ObjectStore,
     keys: &Keys,
     id: &RootId,
     object: String,
-) -> Result<Vec<u8>> {
-    let stored = objects.get(&object)?;
-    let found = RootId(*blake3::hash(&stored).as_bytes());
+) -> Result<(Vec<u8>, Vec<u8>)> {
+    read_twice_at_most(objects, &object, || {
+        let stored = objects.get(&object)?;
+        Ok((open(keys, id, object.clone(), &stored)?, stored))
+    })
+}
+
+/// Opens the stored bytes of the root `id`.
+fn open(keys: &Keys, id: &RootId, object: String, stored: &[u8]) -> Result<Vec<u8>> {
+    let found = RootId(*blake3::hash(stored).as_bytes());
     if found != *id {
         return Err(Error::damaged(
             object,
@@ -271,7 +296,7 @@ fn read_once(
     }
     // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
     // nor format fixes.
-    let payload = frame::decode_whole(ROOT, &stored, &object, 0)?;
+    let payload = frame::decode_whole(ROOT, stored, &object, 0)?;
     Ok(keys.open_object(&ROOT.magic, payload, &object)?)
 }
 
@@ -283,7 +308,8 @@ impl Repository {
     /// [`Error::Io`] where the device fails otherwise; another version's root ([`Error::is_other_version`]).
     pub fn keep_root(&self, id: &RootId) -> Result<bool> {
         self.shared.objects.keep(&[id.object()])?;
-        match self.shared.root(id) {
+        // This machine's copy says nothing of what is there.
+        match read(&*self.shared.objects, &self.shared.keys, id) {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() || error.is_loss() => Ok(false),
             Err(error) => Err(error),

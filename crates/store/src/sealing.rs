@@ -9,9 +9,11 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::block::BLOCK_HEADER_BYTES;
 use crate::building::{Building, ChunkList, Finished};
 use crate::compression::{Compression, Compressor};
 use crate::container::{self, StreamKind};
+use crate::local_cache::Copied;
 use crate::room::{Room, Taken};
 use crate::session::SessionState;
 use crate::{Error, Result};
@@ -334,6 +336,7 @@ fn store_container(
         let name = container::object_name(whole.id);
         let parts: [&[u8]; 2] = [&whole.bytes, &whole.tail];
         session.objects().put_if_absent(&name, &parts)?;
+        keep_copies(session, whole);
     }
     let bytes = (whole.bytes.len() + whole.tail.len()) as u64;
     session.stored(bytes);
@@ -345,4 +348,21 @@ fn store_container(
         return session.imagine(&whole.table);
     }
     session.tell_index(whole.id, &whole.table)
+}
+
+/// Keeps this machine's copies of a container that it has stored, if that is one of metadata: the next backup reads it.
+fn keep_copies(session: &SessionState, whole: &Finished) {
+    let Some(cache) = session.local_cache() else {
+        return;
+    };
+    if whole.stream != StreamKind::Metadata {
+        return;
+    }
+    let len = (whole.bytes.len() + whole.tail.len()) as u64;
+    cache.put(Copied::Table(whole.id), &[&len.to_le_bytes(), &whole.tail]);
+    for block in &whole.table.blocks {
+        let start = block.offset as usize;
+        let sealed = &whole.bytes[start..start + BLOCK_HEADER_BYTES + block.stored_len as usize];
+        cache.put(Copied::Block(whole.id, block.offset), &[sealed]);
+    }
 }

@@ -21,6 +21,7 @@ use crate::container::{self, StreamKind, Table};
 use crate::elsewhere::Elsewhere;
 use crate::hooked::Hooked;
 use crate::imagined::Imagined;
+use crate::local_cache::LocalCache;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::place::Ways;
@@ -274,6 +275,11 @@ impl SessionState {
 
     pub(crate) fn objects(&self) -> &dyn ObjectStore {
         &*self.shared.objects
+    }
+
+    /// Copies in this machine's own folder, where there are any.
+    pub(crate) fn local_cache(&self) -> Option<&LocalCache> {
+        self.shared.local_cache.as_ref()
     }
 
     pub(crate) fn block_bytes(&self, stream: StreamKind) -> usize {

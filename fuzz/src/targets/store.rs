@@ -11,7 +11,7 @@ use onefold_store::registry::{ListId, PIN};
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
     Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,
-    config, forgotten, fuzzing, ingested,
+    config, forgotten, fuzzing, ingested, local_cache,
 };
 
 use super::backup::scene;
@@ -73,6 +73,12 @@ fn objects(image: &Image) -> Vec<Target> {
         Target::new("store/catalog", catalogs(), |bytes| {
             Reach::of(&fuzzing::decode_catalog(bytes))
         })
+        .mended(mend::frame),
+        Target::new(
+            "store/cached",
+            vec![local_cache::encode("snapshots-1", &[&[7; 64]])],
+            |bytes| Reach::of(&local_cache::decode(bytes, "snapshots-1")),
+        )
         .mended(mend::frame),
         Target::new(
             "store/condemned",

@@ -1,6 +1,7 @@
 //! Folders of the file system.
 
 mod shared;
+mod used;
 
 use std::{
     fs::File,
@@ -349,6 +350,17 @@ impl Dir for FileDir {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(stat.st_size as u64),
             Err(e) => Err(self.fail("look at", name, e)),
+        }
+    }
+
+    fn used_ns(&self, name: &str) -> Result<u64> {
+        check_name("look at", &self.path, name)?;
+        used::time_ns(&self.fd, name).map_err(|e| self.fail("look at", name, e))
+    }
+
+    fn mark_used(&self, name: &str) {
+        if check_name("mark", &self.path, name).is_ok() {
+            used::mark(&self.fd, name);
         }
     }
 

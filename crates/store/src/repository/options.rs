@@ -5,6 +5,7 @@ use onefold_keys::{Entropy, KdfCost};
 
 use crate::compression::Compression;
 use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
+use crate::local_cache::LOCAL_CACHE_BYTES;
 use crate::registry::PinInfo;
 
 /// Options of a new repository.
@@ -64,6 +65,9 @@ pub struct OpenOptions {
     pub block_bytes: Option<usize>,
     /// The sessions' description of themselves.
     pub pin: PinInfo,
+    /// Bytes of the copies of roots, catalogs, descriptors and metadata in this machine's own folder, where a request
+    /// costs much; 0 where none are to be kept or used.
+    pub local_cache_bytes: u64,
     /// Names and salts.
     pub entropy: Entropy,
     /// Chunks are looked up, compressed and counted, but no container is stored. Costs some 20 bytes of RAM for each
@@ -82,6 +86,7 @@ impl Default for OpenOptions {
             container_bytes: 16 << 20,
             block_bytes: None,
             pin: PinInfo::default(),
+            local_cache_bytes: LOCAL_CACHE_BYTES,
             entropy: Entropy::system(),
             dry_run: false,
         }

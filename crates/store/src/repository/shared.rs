@@ -10,10 +10,11 @@ use onefold_keys::Keys;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
-use crate::catalog::{CATALOG_FOLDER, Copies, Forwarding};
+use crate::catalog::{Copies, Forwarding};
 use crate::config::Config;
 use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::index::RepositoryIndex;
+use crate::local_cache::LocalCache;
 use crate::objects::ObjectStore;
 use crate::opened::Opened;
 use crate::place::Place;
@@ -30,6 +31,8 @@ pub struct Stored {
     pub(crate) keys: Keys,
     /// Bytes at a container's end that are read in one request; 0 where a request costs little.
     pub(crate) tail_bytes: usize,
+    /// Copies in this machine's own folder, where there are any.
+    pub(crate) local_cache: Option<LocalCache>,
 }
 
 /// State that all sessions, readers and writers of an opened repository share.
@@ -48,6 +51,13 @@ impl Deref for Shared {
 
     fn deref(&self) -> &Stored {
         &self.stored
+    }
+}
+
+impl Stored {
+    /// From now on nothing is read from copies in this machine's own folder.
+    pub(crate) fn read_the_store_itself(&self) {
+        self.local_cache.iter().for_each(LocalCache::pass_by);
     }
 }
 
@@ -248,7 +258,7 @@ impl Shared {
         Copies {
             objects: &*self.objects,
             keys: &self.keys,
-            dir: self.place.own.subdir(CATALOG_FOLDER).ok(),
+            local_cache: self.local_cache.as_ref(),
         }
     }
 

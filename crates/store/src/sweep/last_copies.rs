@@ -237,6 +237,8 @@ impl LastCopies<'_> {
             return Ok(true);
         };
         let wanted: Vec<_> = held.iter().filter_map(|one| one.twin).collect();
+        // A copy of its table on this machine says nothing of what is there.
+        self.reader.read_table_anew(first.holder);
         let read = self
             .reader
             .read_container(first.holder, &wanted, &mut |_, _| Ok(()));

@@ -15,6 +15,7 @@ use onefold_keys::Keys;
 use onefold_store::catalog::{self, Catalog, Entry};
 use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
+use onefold_store::local_cache;
 use onefold_store::objects::{LocalObjects, ObjectStore};
 use onefold_store::registry;
 use onefold_store::registry::flock::{PIN_FOLDER, PinFile};
@@ -250,8 +251,14 @@ fn remote() -> BTreeMap<String, Vec<u8>> {
     let list = &objects.list(forgotten::FORGOTTEN_FOLDER).unwrap()[0];
     made.insert("forgotten".into(), objects.get(list).unwrap());
     made.insert("catalog".into(), catalog_of_one());
+    made.insert("cached".into(), local_cache::encode(COPY, &[&COPIED]));
     made
 }
+
+/// The file of a copy of a block.
+const COPY: &str = "00000000000000fe-40";
+/// The bytes that are copied.
+const COPIED: [u8; 5] = [1, 2, 3, 4, 5];
 
 fn catalog() -> Catalog {
     let entry = Entry {
@@ -283,6 +290,7 @@ fn golden_registers_and_lists_read_and_are_still_written_so() {
                 let found = catalog::decode(bytes, &Keys::none(), name).unwrap();
                 assert_eq!(found, catalog());
             }
+            "cached" => assert_eq!(local_cache::decode(bytes, COPY).unwrap(), COPIED),
             _ if name.starts_with("register") => {
                 assert_eq!(Record::decode(bytes, name).unwrap().encode(), *bytes);
             }

@@ -118,6 +118,21 @@ fn edges_of_a_dir(dir: &dyn Dir) {
     assert_eq!(kind(dir.open_subdir("sub")), Some(ErrorKind::NotFound));
     assert_eq!(kind(dir.remove_subdir("sub")), Some(ErrorKind::NotFound));
     dir.sync().unwrap();
+    uses(dir);
+}
+
+/// A folder that tells times of use tells that the disk that was marked last was used last.
+fn uses(dir: &dyn Dir) {
+    for name in ["marked", "other"] {
+        dir.create(name).unwrap();
+    }
+    dir.mark_used("marked");
+    assert!(dir.used_ns("marked").unwrap() >= dir.used_ns("other").unwrap());
+    dir.mark_used("nothing");
+    dir.mark_used("a/b");
+    for name in ["marked", "other"] {
+        dir.remove(name).unwrap();
+    }
 }
 
 /// Tests with the folder `sub`, which has a disk within, beside the disk `only-read`.
