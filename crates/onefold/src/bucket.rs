@@ -8,7 +8,7 @@ use std::time::Duration;
 use onefold_io::{Dir, MemDir};
 use onefold_remote::doctor::{self, Extent, Finding};
 use onefold_remote::{Location, Options, Remote, SINGLE_WRITER_OBJECT, Trouble};
-use onefold_store::{Error as StoreError, Place};
+use onefold_store::Place;
 use parking_lot::Mutex;
 
 use crate::cli::Global;
@@ -172,23 +172,4 @@ fn pause(ms: u64) -> bool {
         left -= some;
     }
     !signal::ends_requests()
-}
-
-/// The folder of this machine's own folders of repositories.
-///
-/// # Errors
-/// Nothing says where it is to be.
-pub fn cache_folder() -> onefold_store::Result<PathBuf> {
-    let absolute = |name: &str, below: &str| {
-        let folder = PathBuf::from(std::env::var_os(name)?);
-        folder.is_absolute().then(|| folder.join(below))
-    };
-    absolute("XDG_CACHE_HOME", "onefold")
-        .or_else(|| absolute("HOME", ".cache/onefold"))
-        .ok_or_else(|| {
-            StoreError::Option(
-                "there is no folder for the index: set HOME or XDG_CACHE_HOME, or give --index-dir"
-                    .into(),
-            )
-        })
 }

@@ -1,6 +1,7 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as
 //! restic spells them wherever they mean the same. The flags of a verb stand in the verb's file.
 
+pub mod cache;
 pub mod feed;
 pub mod flags;
 pub mod names;
@@ -12,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cache::CacheOptions;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use onefold_store::Compression;
 use typed::Typed;
@@ -153,6 +155,9 @@ pub struct Global {
     )]
     pub index_dir: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub cache: CacheOptions,
+
     /// Send at most so much a second to a bucket: a number of KiB, or a SIZE such as 5M
     #[arg(long, value_name = "RATE", value_parser = human::parse_rate, global = true)]
     pub limit_upload: Option<u64>,
@@ -208,15 +213,6 @@ pub struct Needless {
     /// Repositories that may not be written to are read without locks anyway
     #[arg(long, global = true, hide = true)]
     no_lock: bool,
-    /// There is no cache outside of the repository
-    #[arg(long, global = true, hide = true)]
-    no_cache: bool,
-    /// There is no cache to clean up
-    #[arg(long, global = true, hide = true)]
-    cleanup_cache: bool,
-    /// There is no cache to keep
-    #[arg(long, value_name = "FOLDER", global = true, hide = true)]
-    cache_dir: Option<PathBuf>,
     /// All keys are tried
     #[arg(long, value_name = "ID", global = true, hide = true)]
     key_hint: Option<String>,
@@ -298,6 +294,7 @@ pub enum Verb {
     Key(verbs::key::Args),
     List(verbs::list::Args),
     Cat(verbs::cat::Args),
+    Cache(verbs::cache::Args),
     Unlock(verbs::unlock::Args),
     WithLock(verbs::with_lock::Args),
     Volume(verbs::volume::Args),

@@ -163,6 +163,10 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
             "sync",
             "the replica has the snapshots that it had; run it again, and it goes on where it was",
         ),
+        Verb::Cache(_) => (
+            "cache",
+            "what was to be removed is removed or still there: both are fine",
+        ),
         Verb::Cat(_) => ("cat", NOTHING),
         Verb::Unlock(_) => ("unlock", NOTHING),
         Verb::WithLock(_) => (

@@ -28,6 +28,7 @@ mod leave_out;
 mod limits;
 mod lossless;
 mod machine;
+mod machine_cache;
 mod named_file;
 mod open_files;
 mod out;
@@ -98,7 +99,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let _ = out.flush();
-            fail(&error, &out)
+            fail(&machine_cache::blame_given_folder(error, &cli.global), &out)
         }
     };
     site::leave_all();

@@ -279,6 +279,7 @@ fn options(global: &Global, activity: &str) -> OpenOptions {
         indexes: onefold_papers::KINDS,
         threads: threads(global),
         compression: global.compression.into(),
+        local_cache_bytes: global.cache.bytes_max(),
         pin: pin_info(activity),
         ..OpenOptions::default()
     }

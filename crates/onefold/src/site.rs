@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::bucket::Bucket;
 use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::machine_cache;
 
 /// Objects whose mode tells what the group of a repository may do; the first of these that is there counts. restic goes
 /// by its `config`, too; the others stand for one that is lost, so that a repair makes it for the group.
@@ -121,11 +122,14 @@ impl Site {
         };
         // A group whose modes cannot be told gets nothing.
         let group = self.group_access().ok().flatten().unwrap_or_default();
-        let own = RemadeDir::below(folder, config.repository_hex(), group);
+        let own = RemadeDir::below(folder.clone(), config.repository_hex(), group);
         match self {
             Self::Folder(_) => Ok(place.with_own(Arc::new(own))),
             #[cfg(feature = "remote")]
-            Self::Bucket(bucket) => bucket.place_with(Arc::new(own), global.take_over),
+            Self::Bucket(bucket) => {
+                machine_cache::begin(&folder, &config.repository_hex(), global);
+                bucket.place_with(Arc::new(own), global.take_over)
+            }
         }
     }
 
@@ -138,7 +142,7 @@ impl Site {
             (Some(folder), _) => Ok(Some(folder.clone())),
             (None, Self::Folder(_)) => Ok(None),
             #[cfg(feature = "remote")]
-            (None, Self::Bucket(_)) => crate::bucket::cache_folder().map(Some),
+            (None, Self::Bucket(_)) => machine_cache::parent(global).map(Some),
         }
     }
 

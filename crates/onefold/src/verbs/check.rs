@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "N/M|PERCENT|SIZE", conflicts_with = "read_data", value_parser = parse_subset)]
     pub read_data_subset: Option<Subset>,
 
-    /// Taken as restic's: there is no cache
+    /// Taken as restic's: what is checked is read from the store, and never from copies on this machine
     #[arg(long, hide = true)]
     pub with_cache: bool,
 }

@@ -1,6 +1,7 @@
 //! The verbs: each file holds one verb's flags and its work.
 
 pub mod backup;
+pub mod cache;
 pub mod cat;
 pub mod check;
 pub mod completions;
@@ -58,6 +59,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Key(args) => key::run(args, global, out),
         Verb::List(args) => list::run(args, global, out),
         Verb::Mount(args) => mount::run(args, global, out),
+        Verb::Cache(args) => cache::run(args, global, out),
         Verb::Cat(args) => cat::run(args, global, out),
         Verb::Unlock(args) => unlock::run(args, global, out),
         Verb::WithLock(args) => with_lock::run(args, global, out),

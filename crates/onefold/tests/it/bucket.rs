@@ -24,9 +24,14 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(server: &Server) -> Self {
+        Self::at(&server.endpoint)
+    }
+
+    /// A machine that reaches its repository at this endpoint.
+    pub fn at(endpoint: &str) -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
-            place: format!("s3:{}/{BUCKET}/home", server.endpoint),
+            place: format!("s3:{endpoint}/{BUCKET}/home"),
         }
     }
 

@@ -77,12 +77,13 @@ fn who_reads_goes_on_without_an_index_that_cannot_be_had_and_is_warned_once() {
         assert_eq!(ran.err.matches("cannot be used").count(), 1, "{}", ran.err);
         assert!(ran.err.contains(folder), "{}", ran.err);
     }
-    let refused = rig.run(["backup", "src", "--index-dir", folder]);
-    assert!(
-        refused.code.is_some_and(|code| code > 0) && refused.err.contains(folder),
-        "{}",
-        refused.err
-    );
+    // The flag is what is wrong.
+    for folder in [folder, "/proc/foo"] {
+        let refused = rig.run(["backup", "src", "--index-dir", folder]).ends(2);
+        let told =
+            format!("--index-dir names a folder that cannot be made: create folder {folder}");
+        assert!(refused.err.contains(&told), "{}", refused.err);
+    }
     assert_eq!(rig.snapshots().len(), 1);
 }
 

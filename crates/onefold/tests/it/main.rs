@@ -8,6 +8,7 @@ mod archives;
 mod below;
 mod bucket;
 mod bucket_alone;
+mod bucket_cache;
 mod bucket_signals;
 mod completions;
 mod context;
@@ -17,6 +18,9 @@ mod environment;
 mod estimate;
 mod everything;
 mod exits;
+#[path = "../../../remote/tests/it/fake/mod.rs"]
+#[allow(dead_code, reason = "the tests of remote use all of it")]
+mod fake;
 mod first_steps;
 mod full;
 mod group;
@@ -78,3 +82,6 @@ mod volume_rigs;
 mod volume_snapshots;
 mod wait;
 mod with_lock;
+
+// The fake server makes entity tags with it.
+use md5 as _;
