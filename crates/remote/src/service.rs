@@ -109,9 +109,13 @@ fn tls(options: &Options) -> Result<ClientConfig> {
     for file in &options.cacert {
         let wrong = |error: String| Error::Option(format!("{}: {error}", file.display()));
         let certificates = CertificateDer::pem_file_iter(file).map_err(|e| wrong(e.to_string()))?;
+        let before = roots.len();
         for certificate in certificates {
             let certificate = certificate.map_err(|e| wrong(e.to_string()))?;
             roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+        }
+        if roots.len() == before {
+            return Err(wrong("there is no certificate in it, in PEM".into()));
         }
     }
     let ring = Arc::new(rustls::crypto::ring::default_provider());

@@ -10,6 +10,7 @@ mod bucket;
 mod bucket_alone;
 mod bucket_cache;
 mod bucket_signals;
+mod bucket_tls;
 mod completions;
 mod context;
 mod copies;

@@ -24,19 +24,36 @@ pub struct Server {
     _folder: tempfile::TempDir,
 }
 
+/// The way in which a server runs.
+enum Kind<'a> {
+    /// Over HTTP, tags beside the bytes.
+    Usual,
+    /// Over HTTP, tags in files of their own.
+    Sidecar,
+    /// Over TLS with this certificate and key.
+    Tls(&'a Path, &'a Path),
+}
+
 impl Server {
     /// `None` where there is no such program, or the folder for temporary files has no extended attributes.
     pub fn start() -> Option<Self> {
-        Self::start_as(false)
+        Self::start_as(&Kind::Usual)
     }
 
     /// The same, with tags in files of their own, apart from the bytes: readings may mix two versions.
     #[allow(dead_code, reason = "not every crate asks for it")]
     pub fn start_with_sidecar() -> Option<Self> {
-        Self::start_as(true)
+        Self::start_as(&Kind::Sidecar)
     }
 
-    fn start_as(has_sidecar: bool) -> Option<Self> {
+    /// The same over TLS, with a certificate and its key.
+    #[allow(dead_code, reason = "not every crate asks for it")]
+    pub fn start_with_tls(certificate: &Path, key: &Path) -> Option<Self> {
+        Self::start_as(&Kind::Tls(certificate, key))
+    }
+
+    fn start_as(kind: &Kind<'_>) -> Option<Self> {
+        let has_sidecar = matches!(kind, Kind::Sidecar);
         let Some(program) = std::env::var_os("ONEFOLD_VERSITYGW").map(PathBuf::from) else {
             not_tested("over versitygw, as ONEFOLD_VERSITYGW names none");
             return None;
@@ -53,9 +70,14 @@ impl Server {
         let mut command = Command::new(program);
         command
             .args(["--quiet", "--access", USER, "--secret", SECRET])
-            .args(["--port", &format!("127.0.0.1:{port}")])
-            .arg("posix")
-            .env_remove("VGW_PORT");
+            .args(["--port", &format!("127.0.0.1:{port}")]);
+        let mut scheme = "http";
+        if let Kind::Tls(certificate, key) = kind {
+            scheme = "https";
+            command.arg("--cert").arg(certificate);
+            command.arg("--key").arg(key);
+        }
+        command.arg("posix").env_remove("VGW_PORT");
         if has_sidecar {
             command.arg("--sidecar").arg(&about);
         }
@@ -67,7 +89,7 @@ impl Server {
             .expect("versitygw starts");
         let server = Self {
             child,
-            endpoint: format!("http://127.0.0.1:{port}"),
+            endpoint: format!("{scheme}://127.0.0.1:{port}"),
             buckets,
             _folder: folder,
         };
