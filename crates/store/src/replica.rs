@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
-use onefold_io::frame::crc64;
+use onefold_io::frame::{self, crc64};
 use parking_lot::Mutex;
 
 use crate::block::{self, BLOCK_HEADER_BYTES};
+use crate::catalog::{CATALOG, CATALOG_FOLDER};
 use crate::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container::{self, CONTAINER_FOLDER, HEADER_BYTES, Header};
 use crate::footer::{FOOTER_BYTES, Footer};
@@ -99,12 +100,13 @@ pub fn sync(
     sync.small()?;
     let at_once = from.ways.gets_at_once.max(to.ways.puts_at_once);
     let containers = sync.containers(at_once.clamp(2, AT_ONCE_MAX))?;
+    let catalogs = sync.catalogs()?;
     still.map_or(Ok(()), HeldStill::finish)?;
     for root in &roots {
         sync.root(root)?;
     }
     if options.delete {
-        sync.delete(&roots, &containers)?;
+        sync.delete(&roots, &containers, &catalogs)?;
     }
     sync.report.snapshots = roots::ids(&sync.to.list(ROOT_FOLDER)?).len() as u64;
     Ok(sync.report)
@@ -257,6 +259,32 @@ impl Copying<'_> {
         Ok(source.into_keys().collect())
     }
 
+    /// Copies catalogs, so that a machine that is new to a replica that became a repository reads no descriptors for
+    /// want of them. Gives all of the source. One that is damaged, or goes meanwhile, is passed over: it is advice.
+    fn catalogs(&mut self) -> Result<HashSet<String>> {
+        let source: HashSet<_> = listed(self.from, CATALOG_FOLDER)?.into_iter().collect();
+        let there: HashSet<_> = listed(self.to, CATALOG_FOLDER)?.into_iter().collect();
+        for object in source.difference(&there) {
+            let whole = read_twice_at_most(self.from, object, || {
+                let bytes = self.from.get(object)?;
+                frame::decode_whole(CATALOG, &bytes, object, 0)?;
+                Ok(bytes)
+            });
+            match whole {
+                Err(error) if error.is_not_found() => {}
+                Err(error) if error.is_loss() || error.is_other_version() => {
+                    tracing::warn!("{error}: it is not copied");
+                }
+                whole => {
+                    let bytes = whole?;
+                    self.to.put(object, &[&bytes])?;
+                    self.count(bytes.len() as u64);
+                }
+            }
+        }
+        Ok(source)
+    }
+
     /// Copies one container, verified; gives its bytes.
     fn container(&self, name: &str, is_there: bool) -> Result<u64> {
         let id = container::id_of_object(name);
@@ -309,13 +337,19 @@ impl Copying<'_> {
     }
 
     /// Deletes what the source does not have: roots, durably, before containers.
-    fn delete(&mut self, roots: &[RootId], containers: &HashSet<String>) -> Result<()> {
+    fn delete(
+        &mut self,
+        roots: &[RootId],
+        containers: &HashSet<String>,
+        catalogs: &HashSet<String>,
+    ) -> Result<()> {
         let kept: HashSet<_> = roots.iter().map(RootId::object).collect();
         let slots: HashSet<_> = listed(self.from, SLOT_FOLDER)?.into_iter().collect();
         for (folder, kept) in [
             (ROOT_FOLDER, &kept),
             (SLOT_FOLDER, &slots),
             (CONTAINER_FOLDER, containers),
+            (CATALOG_FOLDER, catalogs),
         ] {
             let there = listed(self.to, folder)?.into_iter();
             let gone: Vec<_> = there.filter(|object| !kept.contains(object)).collect();

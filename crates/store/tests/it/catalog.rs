@@ -6,9 +6,10 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::catalog::CATALOG_FOLDER;
 use onefold_store::ingested::Ingested;
 use onefold_store::objects::ObjectStore;
+use onefold_store::replica::{self, SyncObserver, SyncOptions};
 use onefold_store::simulated::SimStore;
 use onefold_store::{
-    CONTAINER_FOLDER, ContainerId, Encryption, Entropy, InitOptions, OpenOptions, Place,
+    CONTAINER_FOLDER, ContainerId, Encryption, Entropy, InitOptions, OpenOptions, PinInfo, Place,
     Repository, SessionKind, SweepOptions, SweepReport, Ways, WriteStats,
 };
 
@@ -294,4 +295,44 @@ fn nothing_is_deleted_before_its_grace_is_over_and_no_backup_is_waited_for() {
         &[(kept, chunks(2, 400))],
         &"after the grace",
     );
+}
+
+/// Hears of nothing.
+struct Deaf;
+
+impl SyncObserver for Deaf {
+    fn begin(&self, _: u64, _: u64) {}
+
+    fn done(&self, _: u64) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_replica_that_becomes_a_repository_has_the_catalogs() {
+    let store = made();
+    Machine::new(&store, 1).back_up(&chunks(1, CHUNKS));
+    let stored = containers(&store).len();
+    let replica = SimStore::new(2);
+    let [from, to] =
+        [&store, &replica].map(|it| it.place(Arc::new(MemDir::new()), &Entropy::seeded(5)));
+    let sync = |delete| {
+        let options = SyncOptions {
+            delete,
+            info: PinInfo::default(),
+        };
+        replica::sync(&from, &to, &options, &Deaf).unwrap()
+    };
+    sync(false);
+    assert_eq!(sync(false).copied, 0);
+    let catalogs = || objects(&replica).list(CATALOG_FOLDER).unwrap();
+    let extra = format!("{CATALOG_FOLDER}/{:016x}", 1);
+    objects(&replica).put(&extra, &[b"merged since"]).unwrap();
+    assert_eq!(sync(true).deleted, 1);
+    assert!(!catalogs().contains(&extra));
+    objects(&replica).delete("replica").unwrap();
+    let machine = Machine::new(&replica, 3);
+    let session = machine.repository.session(SessionKind::Backup).unwrap();
+    assert_eq!(machine.known(), (0, stored), "hooks, and no descriptors");
+    session.finish().unwrap();
 }
