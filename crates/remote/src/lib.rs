@@ -50,7 +50,7 @@ const WAYS: Ways = Ways {
     puts_at_once: 4,
     gets_at_once: 16,
     gap_bytes: 1 << 20,
-    tail_bytes: 256 << 10,
+    tail_bytes: 128 << 10,
     grace_s: 24 * 60 * 60,
 };
 

@@ -31,6 +31,7 @@ mod seams;
 mod sleepers;
 mod sweep;
 mod sweep_astray;
+mod terabyte;
 mod twins;
 mod under_way;
 mod unpinned;
