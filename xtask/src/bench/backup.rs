@@ -7,6 +7,7 @@
 
 mod aside;
 mod compare;
+mod generations;
 pub(super) mod measure;
 mod rates;
 mod results;
@@ -48,6 +49,10 @@ pub struct BackupArgs {
     /// Where repositories lie: in a folder, or in a bucket of a server on loopback.
     #[arg(long, value_enum, default_value_t = On::Folder)]
     on: On,
+    /// With `--on s3`, in the place of stages: so many days of a changing tree, backed up by a machine with its index and
+    /// by machines that know the catalogs' hooks alone.
+    #[arg(long, value_name = "DAYS")]
+    generations: Option<u32>,
     /// Rounds; figures are medians.
     #[arg(long, default_value_t = 1)]
     repeat: u32,
@@ -86,6 +91,9 @@ enum On {
 /// Runs the benchmark and prints its table.
 pub fn run(args: &BackupArgs) -> Result<(), String> {
     let bench = Bench::new(args)?;
+    if let Some(days) = args.generations {
+        return generations::run(days, args.seed, &bench.data, &bench.path);
+    }
     let mut results = Results::new(args.scale, args.seed, &args.with)?;
     let mut folders = Vec::new();
     for name in &args.sets {
