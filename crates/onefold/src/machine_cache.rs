@@ -1,5 +1,5 @@
-//! Folders of this machine for repositories in buckets, one for each repository, with the index of fingerprints and copies of
-//! what the bucket has. All of it may be deleted at any time, also while commands use it.
+//! Folders of this machine for repositories in buckets, one for each repository, with the index of fingerprints and
+//! copies of what the bucket has. All of it may be deleted at any time, also while commands use it.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
-//! Copies of roots, catalogs, descriptors and blocks of metadata in this machine's own folder, for places where a request
-//! costs much. Specified in FORMAT.md, "Local cache".
+//! Copies of roots, catalogs, descriptors and blocks of metadata in this machine's own folder, for places where a
+//! request costs much. Specified in FORMAT.md, "Local cache".
 //!
-//! Always holds: a copy has the bytes that the store has, so it is sealed as they are; none is used whose checksum or name
-//! is wrong; and no failure of the folder is an error: what cannot be copied, or is gone, is read from the store. Any
+//! Always holds: a copy has the bytes that the store has, so it is sealed as they are; none is used whose checksum or
+//! name is wrong; and no failure of the folder is an error: what cannot be copied, or is gone, is read from the store. Any
 //! number of processes use one folder, and anybody may delete any of it at any time.
 //!
 //! One copy is one file, written under a name of its own and then renamed, because that needs no lock and no list that
@@ -101,7 +101,7 @@ pub(crate) struct LocalCache {
 /// Knowledge of the folder's size.
 #[derive(Default)]
 struct Room {
-    /// Bytes of all copies when the folder was looked at, and those that were added since; `None` before the first look.
+    /// Bytes of all copies when the folder was looked at, and those that were added since. `None`: nobody has looked.
     bytes: Option<u64>,
     /// Bytes that were added since that look.
     added: u64,

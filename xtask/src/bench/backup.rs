@@ -49,8 +49,8 @@ pub struct BackupArgs {
     /// Where repositories lie: in a folder, or in a bucket of a server on loopback.
     #[arg(long, value_enum, default_value_t = On::Folder)]
     on: On,
-    /// With `--on s3`, in the place of stages: so many days of a changing tree, backed up by a machine with its index and
-    /// by machines that know the catalogs' hooks alone.
+    /// With `--on s3`, in the place of stages: so many days of a changing tree, backed up by a machine with its index
+    /// and by machines that know the catalogs' hooks alone.
     #[arg(long, value_name = "DAYS")]
     generations: Option<u32>,
     /// Rounds; figures are medians.

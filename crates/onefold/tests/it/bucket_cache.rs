@@ -1,5 +1,5 @@
-//! Copies that a machine keeps of a repository in a bucket: the requests that they save, and that losing them costs time
-//! only.
+//! Copies that a machine keeps of a repository in a bucket: the requests that they save, and that losing them costs
+//! time only.
 //! Over a server that counts requests.
 
 use std::path::{Path, PathBuf};

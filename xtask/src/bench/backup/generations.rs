@@ -1,7 +1,7 @@
 //! `--generations N`: what a machine stores more that knows a bucket by its catalogs' hooks alone.
 //!
-//! A tree changes from day to day: files are edited, grow in the middle, move, come and go. Each day's tree is backed up
-//! into two repositories: by one machine that keeps its index, and by a machine that was never there before. The first
+//! A tree changes from day to day: files are edited, grow in the middle, move, come and go. Each day's tree is backed
+//! up into two repositories: by one machine that keeps its index, and by a machine that was never there before. The first
 //! one's stored bytes are those of a full index.
 
 use std::fs;
