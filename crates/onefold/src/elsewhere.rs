@@ -197,7 +197,6 @@ mod tests {
         for (line, part) in [
             ("onefold rewrite --exclude x", "restic has: not yet"),
             ("onefold -r x recover", "restic has: not yet"),
-            ("onefold cache --cleanup", "no cache"),
             ("onefold self-update", "installed"),
             ("onefold generate --man x", "completions"),
             ("onefold create x", "`onefold backup`"),
@@ -206,7 +205,7 @@ mod tests {
             ("onefold prune --repack-uncompressed", "cannot be told"),
             (
                 "onefold forget --keep-last 1 --repack-cacheable-only",
-                "no cache",
+                "rewritten as others are",
             ),
             ("onefold check --host x", "all snapshots are checked"),
             ("onefold init --from-repo x", "--like"),

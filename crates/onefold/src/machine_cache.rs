@@ -6,13 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use onefold_backup::Error as BackupError;
-use onefold_index::Error as IndexError;
-use onefold_io::ErrorKind;
 use onefold_store::{Error as StoreError, LOCAL_CACHE_FOLDER, Result as StoreResult};
 
 use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 
 /// Characters in the name of a repository's folder: its identity in hexadecimal.
 const NAME_CHARS: usize = 32;
@@ -153,27 +151,25 @@ pub fn begin(parent: &Path, repository: &str, global: &Global) {
 /// Makes the error of a folder that the user gave, and that cannot be made, one of usage: nothing but that folder is
 /// wrong. Any other error stays as it is.
 pub fn blame_given_folder(error: Error, global: &Global) -> Error {
-    let (Error::Store(of_store) | Error::Backup(BackupError::Store(of_store))) = &error else {
+    if error.exit() != Exit::Failed {
         return error;
-    };
-    let (StoreError::Io(of_device) | StoreError::Index(IndexError::Io(of_device))) = of_store
-    else {
-        return error;
-    };
-    let is_of_making = of_device.op == "create folder" && of_device.kind != ErrorKind::NoSpace;
+    }
+    let told = error.chain();
     let given = [
         ("--index-dir", &global.index_dir),
         ("--cache-dir", &global.cache.folder),
     ];
-    let is_given = |folder: &Option<PathBuf>| {
-        let shown = folder.as_ref().map(|folder| folder.display().to_string());
-        is_of_making && shown.as_ref() == Some(&of_device.path)
+    let is_made_in_vain = |folder: &PathBuf| {
+        let making = format!("create folder {}: ", folder.display());
+        told.contains(&making)
     };
-    match given.into_iter().find(|(_, folder)| is_given(folder)) {
-        Some((flag, _)) => Error::Usage(format!(
-            "{flag} names a folder that cannot be made: {}",
-            error.chain()
-        )),
+    let blamed = given
+        .into_iter()
+        .find(|(_, folder)| folder.as_ref().is_some_and(is_made_in_vain));
+    match blamed {
+        Some((flag, _)) => {
+            Error::Usage(format!("{flag} names a folder that cannot be made: {told}"))
+        }
         None => error,
     }
 }

@@ -196,8 +196,8 @@ mod tests {
     fn guesses_that_mislead_are_left_out() {
         for (line, guess) in [
             ("onefold stats -x", "-- -x"),
-            ("onefold backup --clean db", "--cleanup-cache"),
-            ("onefold snapshots --cach", "--no-cache"),
+            ("onefold backup --key-hin db", "--key-hint"),
+            ("onefold snapshots --pack-siz", "--pack-size"),
         ] {
             let (error, arguments) = typed(line);
             assert!(error.to_string().contains(guess), "{error}");

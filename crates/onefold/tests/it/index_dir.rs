@@ -80,9 +80,9 @@ fn who_reads_goes_on_without_an_index_that_cannot_be_had_and_is_warned_once() {
     // The flag is what is wrong.
     for folder in [folder, "/proc/foo"] {
         let refused = rig.run(["backup", "src", "--index-dir", folder]).ends(2);
-        let told =
-            format!("--index-dir names a folder that cannot be made: create folder {folder}");
-        assert!(refused.err.contains(&told), "{}", refused.err);
+        let told = "--index-dir names a folder that cannot be made";
+        assert!(refused.err.contains(told), "{}", refused.err);
+        assert!(refused.err.contains(folder), "{}", refused.err);
     }
     assert_eq!(rig.snapshots().len(), 1);
 }
