@@ -51,6 +51,7 @@ const WAYS: Ways = Ways {
     gets_at_once: 16,
     gap_bytes: 1 << 20,
     tail_bytes: 128 << 10,
+    whole_max: 256,
     grace_s: 24 * 60 * 60,
 };
 

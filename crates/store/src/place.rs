@@ -35,6 +35,9 @@ pub struct Ways {
     /// Bytes at a container's end that are read in one request, in the hope that its table is in them; 0 where a
     /// request costs little.
     pub tail_bytes: usize,
+    /// Up to so many containers that a machine's index has missed are read whole, catalogs or not: hooks alone miss what
+    /// lies scattered.
+    pub whole_max: usize,
     /// How long a list of the condemned waits before anything on it is deleted, in seconds.
     pub grace_s: u64,
 }
@@ -54,6 +57,7 @@ impl Default for Ways {
             gets_at_once: 2,
             gap_bytes: 128 << 10,
             tail_bytes: 0,
+            whole_max: 0,
             grace_s: 0,
         }
     }

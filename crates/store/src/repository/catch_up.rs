@@ -39,13 +39,18 @@ impl Repository {
                 if !gone.is_empty() {
                     index.retire(&gone)?;
                 }
-                let left = match is_dear && !missed.is_empty() {
+                let is_hooked = is_dear && missed.len() > shared.place.ways.whole_max;
+                let left = match is_hooked {
                     true => shared.tell_hooks(index, &missed)?,
                     false => missed.clone(),
                 };
+                let to_catalog = match is_dear && !is_hooked {
+                    true => shared.in_no_catalog(&left)?,
+                    false => left.clone(),
+                };
                 unnamed.clear();
                 shared.tell_durably(index, &left, &mut |id, table| {
-                    if is_dear {
+                    if is_dear && to_catalog.binary_search(&id).is_ok() {
                         unnamed.push(Entry::of(id, table));
                     }
                 })?;

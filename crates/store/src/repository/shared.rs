@@ -272,6 +272,17 @@ impl Shared {
         Ok(forwarding)
     }
 
+    /// Those of `ids` that no catalog names.
+    pub(crate) fn in_no_catalog(&self, ids: &[ContainerId]) -> Result<Vec<ContainerId>> {
+        let mut named = HashSet::new();
+        self.catalogs().for_each(&mut |catalog| {
+            named.extend(catalog.entries.iter().map(|entry| entry.container));
+            Ok(())
+        })?;
+        let left = ids.iter().filter(|id| !named.contains(id));
+        Ok(left.copied().collect())
+    }
+
     /// Tells the index the hooks of those of `missed`, sorted, that a catalog names, and makes that durable. Gives
     /// those that none names.
     pub(crate) fn tell_hooks(

@@ -41,6 +41,11 @@ impl Machine {
     }
 
     fn with_own(store: &SimStore, seed: u64, own: Arc<dyn Dir>) -> Self {
+        Self::reading_whole(store, seed, own, 0)
+    }
+
+    /// A machine that reads up to `whole_max` containers whole.
+    fn reading_whole(store: &SimStore, seed: u64, own: Arc<dyn Dir>, whole_max: usize) -> Self {
         let options = OpenOptions {
             threads: 1,
             container_bytes: 384 << 10,
@@ -52,6 +57,7 @@ impl Machine {
         let place = Place {
             ways: Ways {
                 tail_bytes: 64 << 10,
+                whole_max,
                 ..Ways::default()
             },
             ..process.place(Arc::clone(&own), &options.entropy)
@@ -107,6 +113,26 @@ fn a_second_machine_finds_by_hooks_what_is_stored() {
     let third = Machine::new(&store, 3);
     let stats = third.back_up(&data[1_000..1_300]);
     assert!(stats.new_chunks <= 128, "{stats:?}");
+}
+
+#[test]
+fn few_containers_are_read_whole_and_are_not_cataloged_again() {
+    let store = made();
+    let data = chunks(1, CHUNKS);
+    Machine::new(&store, 1).back_up(&data);
+    let stored = containers(&store).len();
+    let catalogs = || objects(&store).list(CATALOG_FOLDER).unwrap();
+    let before = catalogs();
+    let own = Arc::new(MemDir::new());
+    let second = Machine::reading_whole(&store, 2, own, stored);
+    assert_eq!(second.back_up(&data).new_chunks, 0);
+    assert_eq!(second.known(), (stored, 0));
+    assert_eq!(catalogs(), before);
+    let own = Arc::new(MemDir::new());
+    let third = Machine::reading_whole(&store, 3, own, stored - 1);
+    let session = third.repository.session(SessionKind::Backup).unwrap();
+    assert_eq!(third.known(), (0, stored), "one too many");
+    session.finish().unwrap();
 }
 
 #[test]
