@@ -4,10 +4,13 @@
 //! zones and relocations → folders synced → manifest replaced → old files removed. A crash before the manifest leaves
 //! files that no manifest names; opening removes them.
 //!
+//! Cleaning commits between checkpoints: its manifest frees zones, and names the runs and the log position of the last
+//! checkpoint, since memtables stay.
+//!
 //! The cost is that of what changed: a file of zones is written anew only when an eighth of them changed, and one of
 //! relocations when a cleaning changed them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -29,6 +32,15 @@ const ZONE_CHANGES_MIN: usize = if cfg!(test) { 4 } else { 256 };
 const CHECKPOINT_AGAIN_BYTES: u64 = 4 << 20;
 /// Memtables grow to this many times their size, where no checkpoint finds room; then changes are refused.
 const MEMTABLES_MAX: usize = 4;
+
+/// The part of the journal that is in the runs of the map.
+#[derive(Clone, Copy)]
+pub(super) struct Reached {
+    /// Recovery reads the journal from here on.
+    pub position: Position,
+    /// The last group before it.
+    pub sequence: u64,
+}
 
 /// Name of the file of zones of a generation.
 pub fn zones_name(generation: u64) -> String {
@@ -61,7 +73,41 @@ pub fn remove_left_over(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
 impl LogEngine {
     /// Makes the maps durable, so that recovery need not read the journal written so far.
     pub(super) fn checkpoint(&mut self) -> Result<()> {
-        self.checkpoint_without(&[])
+        self.close_group()?;
+        if !faults::is_on(Fault::NoSyncBeforeCheckpoint) {
+            let synced = self.shared.data.sync().map_err(Error::from);
+            self.fail(synced)?;
+        }
+        self.durable = self.sequence - 1;
+        if self.index.checkpoint().is_err() {
+            self.totals.index_failures += 1;
+        }
+        self.in_folder(Self::write_memtables)?;
+        self.limit_map_pages();
+        let reached = Reached {
+            position: self.position_now(),
+            sequence: self.sequence - 1,
+        };
+        self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new()))?;
+        self.reached = reached;
+        self.host.hold_ballast()?;
+        self.log_bytes = 0;
+        self.totals.checkpoints += 1;
+        Ok(())
+    }
+
+    /// Commits a manifest that leaves out zones which cleaning has emptied, once their chunks' copies are synced. Readers
+    /// know these zones until it is durable. Memtables stay, so recovery reads the journal from the last checkpoint on:
+    /// cleaning made one before it chose these zones, and nothing behind it names them.
+    pub(super) fn commit_without(&mut self, emptied: &HashSet<ZoneId>) -> Result<()> {
+        if !faults::is_on(Fault::NoSyncBeforeFreeing) {
+            let synced = self.shared.data.sync().map_err(Error::from);
+            self.fail(synced)?;
+            self.durable = self.sequence - 1;
+        }
+        let reached = self.reached;
+        self.in_folder(|engine| engine.replace_manifest(&reached, emptied))?;
+        self.host.hold_ballast()
     }
 
     /// A checkpoint, where recovery would have much to read otherwise, or memtables are full.
@@ -104,30 +150,6 @@ impl LogEngine {
             true => self.checkpoint(),
             false => self.check_usable(),
         }
-    }
-
-    /// A checkpoint whose manifest leaves out zones that cleaning has emptied. Readers know them until it is durable.
-    pub(super) fn checkpoint_without(&mut self, emptied: &[ZoneId]) -> Result<()> {
-        self.close_group()?;
-        let left_out = match emptied.is_empty() {
-            true => Fault::NoSyncBeforeCheckpoint,
-            false => Fault::NoSyncBeforeFreeing,
-        };
-        if !faults::is_on(left_out) {
-            let synced = self.shared.data.sync().map_err(Error::from);
-            self.fail(synced)?;
-        }
-        self.durable = self.sequence - 1;
-        if self.index.checkpoint().is_err() {
-            self.totals.index_failures += 1;
-        }
-        self.in_folder(Self::write_memtables)?;
-        self.limit_map_pages();
-        self.in_folder(|engine| engine.replace_manifest(emptied))?;
-        self.host.hold_ballast()?;
-        self.log_bytes = 0;
-        self.totals.checkpoints += 1;
-        Ok(())
     }
 
     /// Writes to the folder. Where its file system is full, the ballast makes room, and then free zones of the data file
@@ -218,8 +240,12 @@ impl LogEngine {
     }
 
     /// Writes what the manifest is to name, the manifest, and removes what it names no more.
-    pub(super) fn replace_manifest(&mut self, emptied: &[ZoneId]) -> Result<()> {
-        let mut manifest = self.manifest(emptied);
+    pub(super) fn replace_manifest(
+        &mut self,
+        reached: &Reached,
+        emptied: &HashSet<ZoneId>,
+    ) -> Result<()> {
+        let mut manifest = self.manifest(reached, emptied);
         // No number is used twice: a file of this one may be there.
         self.generation = manifest.generation;
         let runs: BTreeSet<_> = manifest.runs().collect();
@@ -272,27 +298,29 @@ impl LogEngine {
         Ok(disk.sync()?)
     }
 
-    /// The state as a manifest. No group is pending, and memtables are empty.
-    fn manifest(&mut self, emptied: &[ZoneId]) -> Manifest {
-        let mut zones = self.shared.zones.write();
-        let position = match &self.zone {
-            Some(zone) => Position {
+    /// Where the log goes on. No group is pending.
+    fn position_now(&mut self) -> Position {
+        if let Some(zone) = &self.zone {
+            return Position {
                 no: zone.no,
                 zone: zone.id,
                 page: zone.page,
-            },
-            None => {
-                // The log begins anew in the next zone: its id is fixed now, and its header need not name the one before.
-                self.last_zone = None;
-                Position {
-                    no: zones
-                        .next_journal()
-                        .expect("the place of the next zone is chosen ahead"),
-                    zone: *self.begin.get_or_insert_with(|| zones.new_id()),
-                    page: 0,
-                }
-            }
-        };
+            };
+        }
+        // The log goes on in the next zone, the id of which is fixed now.
+        let mut zones = self.shared.zones.write();
+        Position {
+            no: zones
+                .next_journal()
+                .expect("the place of the next zone is chosen ahead"),
+            zone: *self.begin.get_or_insert_with(|| zones.new_id()),
+            page: 0,
+        }
+    }
+
+    /// The state as a manifest, from which recovery reads the journal behind `reached`.
+    fn manifest(&self, reached: &Reached, emptied: &HashSet<ZoneId>) -> Manifest {
+        let zones = self.shared.zones.read();
         let zone_changes: Vec<ZoneChange> = zones.changes(emptied);
         let maps = self.shared.maps.read();
         let listed = |info: &HeadInfo| ListedHead {
@@ -307,9 +335,9 @@ impl LogEngine {
                 ..self.shared.layout
             },
             generation: self.generation + 1,
-            sequence: self.sequence - 1,
+            sequence: reached.sequence,
             ids_reserved: zones.ids_reserved(),
-            position,
+            position: reached.position,
             next_run: self.map_folder.next(),
             zone_list: self.zone_list,
             zone_changes,

@@ -4,10 +4,10 @@
 //! plan  checkpoint: all mappings are in runs, and the log goes on behind the victims
 //!       mark from the maps; the zones with the most garbage are condemned: no hit names them any more
 //! step  copies of some victims' chunks and their tables written ─▶ data synced ─▶ manifest with relocations in place of
-//!       the victims ─▶ victims freed ─▶ index told
+//!       the victims, and the log position of the last checkpoint ─▶ victims freed ─▶ index told
 //! ```
 //!
-//! One mark serves many steps. What is written between them names no victim: hits in condemned zones are refused, and
+//! One checkpoint and one mark serve many steps. What is written between them names no victim: hits in condemned zones are refused, and
 //! new chunks lie elsewhere. So a victim's chunks can only become fewer, and a step copies some that died at worst. A
 //! crash before the manifest leaves copies in zones that no manifest lists: they are free.
 
@@ -21,12 +21,19 @@ use super::mark::{Marks, tracked_max};
 use super::writer::LogEngine;
 use crate::{Collected, Effort, Error, Result};
 
-/// Zones that one step copies at most, in full ones; where that frees none, as many as it takes.
-const STEP_COPIES: u64 = 2;
+/// Bytes that one step copies at most: its syncs and its manifest then cost less than its copies. Where that frees no
+/// zone, as many as it takes.
+const STEP_BYTES: u64 = 16 << 20;
+/// Part of the free zones that one step fills with copies, likewise.
+const STEP_SHARE: u64 = 3;
 /// Zones that one step frees at most, likewise.
-const STEP_VICTIMS: usize = 16;
+const STEP_VICTIMS: usize = 256;
 /// Zones that one mark condemns at most.
-const PLAN_VICTIMS: usize = 1024;
+const PLAN_VICTIMS_MAX: usize = 4096;
+/// Those that it condemns in any case,
+const PLAN_VICTIMS_MIN: usize = 64;
+/// or this part of all zones. Zones that are condemned late would have had more garbage when the next mark saw them.
+const PLAN_SHARE: usize = 16;
 /// A zone is worth copying while it has at least this much garbage, in percent.
 const GARBAGE_PERCENT_MIN: u64 = 4;
 
@@ -86,6 +93,7 @@ impl LogEngine {
         let zone_pages = u64::from(layout.groups_end() - 1);
         let ready = self.shared.zones.read().ready();
         let copies_max = u64::from(ready.saturating_sub(1));
+        let copies_wanted = (STEP_BYTES / layout.zone_bytes()).min(u64::from(ready) / STEP_SHARE);
         let chunk_pages = u64::from(layout.chunk_pages);
         let copies_of = |pages: u64| pages.div_ceil(zone_pages / chunk_pages * chunk_pages);
         // Copies of less than a zone need a zone: one victim alone frees nothing unless it is empty.
@@ -93,7 +101,7 @@ impl LogEngine {
         for victim in self.plan.victims.iter().rev() {
             let live = victim.live_pages(&layout);
             let copies = copies_of(copied + live);
-            let is_enough = gains && (count >= STEP_VICTIMS || copies > STEP_COPIES);
+            let is_enough = gains && (count >= STEP_VICTIMS || copies > copies_wanted.max(2));
             if is_enough || copies > copies_max {
                 break;
             }
@@ -210,7 +218,8 @@ impl LogEngine {
             .filter_map(|(id, live)| Some((live, id, zones.get(id)?.no)))
             .collect();
         candidates.sort_unstable();
-        candidates.truncate(PLAN_VICTIMS);
+        let share = zones.count() as usize / PLAN_SHARE;
+        candidates.truncate(share.clamp(PLAN_VICTIMS_MIN, PLAN_VICTIMS_MAX));
         let victims = candidates.into_iter().rev().map(|(_, zone, no)| Victim {
             zone,
             no,
@@ -223,14 +232,14 @@ impl LogEngine {
     fn empty(&mut self, victims: Vec<Victim>) -> Result<(u64, u64)> {
         let layout = self.shared.layout;
         let mut copier = Copier::new(self.depot);
-        let mut emptied = Vec::new();
+        let mut emptied = HashSet::new();
         for victim in victims {
             match self.read_living(&victim) {
                 Ok(chunks) => {
-                    for (row, bytes) in chunks {
-                        self.copy(&mut copier, victim.zone, row, &bytes)?;
+                    for (row, bytes) in chunks.iter() {
+                        self.copy(&mut copier, victim.zone, row, bytes)?;
                     }
-                    emptied.push(victim.zone);
+                    emptied.insert(victim.zone);
                 }
                 Err(Error::Damaged { .. }) => self.totals.zones_damaged += 1,
                 Err(error) => return Err(error),
@@ -245,7 +254,7 @@ impl LogEngine {
         (zones.relocations).add(&emptied, &copier.moved, layout.chunk_pages);
         drop(zones);
         self.relocations_changed = true;
-        self.checkpoint_without(&emptied)?;
+        self.commit_without(&emptied)?;
         let mut zones = self.shared.zones.write();
         emptied.iter().for_each(|zone| zones.remove(*zone));
         drop(zones);
@@ -253,7 +262,8 @@ impl LogEngine {
             .rows
             .iter()
             .try_for_each(|(zone, hashes)| self.index.insert(hashes.iter().copied(), *zone));
-        if told.and_then(|()| self.index.retire(&emptied)).is_err() {
+        let retired: Vec<ZoneId> = emptied.iter().copied().collect();
+        if told.and_then(|()| self.index.retire(&retired)).is_err() {
             self.totals.index_failures += 1;
         }
         let copied = copier.moved.len() as u64 * u64::from(layout.chunk_pages);

@@ -11,6 +11,9 @@ use super::writer::LogEngine;
 use super::zone::{ChunkHash, NO_HASH, Row, Stream, ZoneHeader, ZoneTable};
 use crate::{Error, Result};
 
+/// Chunks that live in one of this many pages, or more, are read together with what lies between them.
+const CLOSE: usize = 4;
+
 /// A zone that is emptied.
 pub(super) struct Victim {
     pub zone: ZoneId,
@@ -26,53 +29,79 @@ impl Victim {
     }
 }
 
+/// Living chunks of a victim, proved by their checks.
+pub(super) struct LivingChunks {
+    bytes: PageBuffer,
+    /// Each chunk's row, and where it begins in `bytes`.
+    rows: Vec<(Row, usize)>,
+    chunk_bytes: usize,
+}
+
+impl LivingChunks {
+    /// Rows and bytes, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Row, &[u8])> {
+        let bytes_at = |at: usize| &self.bytes[at..at + self.chunk_bytes];
+        self.rows.iter().map(move |(row, at)| (*row, bytes_at(*at)))
+    }
+}
+
 impl LogEngine {
-    /// Rows and bytes of a victim's living chunks, proved by their checks.
-    pub(super) fn read_living(&self, victim: &Victim) -> Result<Vec<(Row, PageBuffer)>> {
-        if victim.live.is_empty() {
-            return Ok(Vec::new());
-        }
+    /// A victim's living chunks.
+    ///
+    /// # Errors
+    /// The device failed, or a chunk or the zone's table is damaged.
+    pub(super) fn read_living(&self, victim: &Victim) -> Result<LivingChunks> {
         let layout = self.shared.layout;
-        let table = self.shared.tables.read(victim.zone, victim.no)?;
+        let table = match victim.live.is_empty() {
+            true => None,
+            false => Some(self.shared.tables.read(victim.zone, victim.no)?),
+        };
+        let (bytes, places) = self.read_pages(victim)?;
+        let mut living = LivingChunks {
+            bytes,
+            rows: Vec::with_capacity(victim.live.len()),
+            chunk_bytes: layout.chunk_bytes(),
+        };
+        let Some(table) = table else {
+            return Ok(living);
+        };
         let hashes: HashMap<u32, ChunkHash> =
             table.rows.iter().map(|row| (row.page, row.hash)).collect();
-        let mut buffers: Vec<PageBuffer> = victim
-            .live
-            .iter()
-            .map(|_| PageBuffer::zeroed(layout.chunk_bytes()))
-            .collect();
-        let mut reads: Vec<ReadAt<'_>> = (victim.live.iter().zip(&mut buffers))
-            .map(|(page, buffer)| ReadAt {
+        for (page, at) in victim.live.iter().map(|page| u32::from(*page)).zip(places) {
+            let bytes = &living.bytes[at..at + living.chunk_bytes];
+            check_pages(victim, &layout, page, bytes, &table.checks)?;
+            let hash = hashes.get(&page).copied().unwrap_or(NO_HASH);
+            living.rows.push((Row { page, hash }, at));
+        }
+        Ok(living)
+    }
+
+    /// The bytes of living chunks, and where each begins in them. Where they lie close, what lies between is read, too:
+    /// one long read costs less than many short ones.
+    fn read_pages(&self, victim: &Victim) -> Result<(PageBuffer, Vec<usize>)> {
+        let (layout, data) = (self.shared.layout, &self.shared.data);
+        let chunk_bytes = layout.chunk_bytes();
+        let (Some(first), Some(last)) = (victim.live.first(), victim.live.last()) else {
+            return Ok((PageBuffer::zeroed(0), Vec::new()));
+        };
+        let from_first = |page: &u16| usize::from(page - first) * PAGE_BYTES;
+        let stretch = from_first(last) + chunk_bytes;
+        let living = victim.live.len() * chunk_bytes;
+        if living * CLOSE >= stretch {
+            let mut bytes = PageBuffer::zeroed(stretch);
+            data.read_at(&mut bytes, layout.page_offset(victim.no, u32::from(*first)))?;
+            return Ok((bytes, victim.live.iter().map(from_first).collect()));
+        }
+        let mut bytes = PageBuffer::zeroed(living);
+        let mut reads: Vec<ReadAt<'_>> = (victim.live.iter())
+            .zip(bytes.chunks_exact_mut(chunk_bytes))
+            .map(|(page, buf)| ReadAt {
                 offset: layout.page_offset(victim.no, u32::from(*page)),
-                buf: buffer,
+                buf,
             })
             .collect();
-        self.shared.data.read_many_at(&mut reads)?;
-        let mut chunks = Vec::with_capacity(buffers.len());
-        for (page, buffer) in victim.live.iter().map(|page| u32::from(*page)).zip(buffers) {
-            for (page, bytes) in (page..).zip(buffer.chunks_exact(PAGE_BYTES)) {
-                let found = page_check(
-                    Address {
-                        zone: victim.zone,
-                        page,
-                    },
-                    bytes,
-                );
-                let expected = table.checks[page as usize];
-                if found != expected {
-                    return Err(Error::Damaged {
-                        place: format!(
-                            "data at offset {}",
-                            on_device(layout.page_offset(victim.no, page))
-                        ),
-                        what: format!("checksum {found:#010x}, expected {expected:#010x}"),
-                    });
-                }
-            }
-            let hash = hashes.get(&page).copied().unwrap_or(NO_HASH);
-            chunks.push((Row { page, hash }, buffer));
-        }
-        Ok(chunks)
+        data.read_many_at(&mut reads)?;
+        Ok((bytes, (0..living).step_by(chunk_bytes).collect()))
     }
 
     /// Appends a chunk to the copied zone, and a zone where that is full.
@@ -121,7 +150,7 @@ impl LogEngine {
             zone,
             no,
             page: 1,
-            data: Vec::with_capacity(layout.zone_bytes() as usize),
+            data: PageBuffer::zeroed(layout.groups_end() as usize * PAGE_BYTES),
             rows: Vec::new(),
             checks: vec![0; layout.zone_pages as usize],
         })
@@ -129,7 +158,7 @@ impl LogEngine {
 
     /// Writes the copied zone that is being filled, with its table.
     pub(super) fn finish_zone(&mut self, copier: &mut Copier) -> Result<()> {
-        let Some(open) = copier.open.take() else {
+        let Some(mut open) = copier.open.take() else {
             return Ok(());
         };
         let header = ZoneHeader {
@@ -140,14 +169,11 @@ impl LogEngine {
             next: open.no,
             sequence: self.sequence(),
         };
-        let bytes = [header.encode(), open.data].concat();
+        open.data[..PAGE_BYTES].copy_from_slice(&header.encode());
+        let bytes = &open.data[..open.page as usize * PAGE_BYTES];
         let offset = self.shared.layout.zone_offset(open.no);
-        let written = self
-            .shared
-            .data
-            .write_at(&bytes, offset)
-            .map_err(Error::from);
-        self.fail(written)?;
+        let written = self.shared.data.write_at(bytes, offset);
+        self.fail(written.map_err(Error::from))?;
         copier
             .rows
             .push((open.zone, open.rows.iter().map(|row| row.hash).collect()));
@@ -190,7 +216,8 @@ struct CopiedZone {
     zone: ZoneId,
     no: ZoneNo,
     page: u32,
-    data: Vec<u8>,
+    /// Header page and chunks.
+    data: PageBuffer,
     rows: Vec<Row>,
     checks: Vec<u32>,
 }
@@ -201,6 +228,8 @@ impl CopiedZone {
             page: self.page,
             hash,
         });
+        let start = self.page as usize * PAGE_BYTES;
+        self.data[start..start + bytes.len()].copy_from_slice(bytes);
         for bytes in bytes.chunks_exact(PAGE_BYTES) {
             let address = Address {
                 zone: self.zone,
@@ -209,6 +238,32 @@ impl CopiedZone {
             self.checks[self.page as usize] = page_check(address, bytes);
             self.page += 1;
         }
-        self.data.extend_from_slice(bytes);
     }
+}
+
+/// Fails where a chunk's pages are not what was written.
+fn check_pages(
+    victim: &Victim,
+    layout: &Layout,
+    first: u32,
+    bytes: &[u8],
+    checks: &[u32],
+) -> Result<()> {
+    for (page, bytes) in (first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+        let zone = victim.zone;
+        let (found, expected) = (
+            page_check(Address { zone, page }, bytes),
+            checks[page as usize],
+        );
+        if found != expected {
+            return Err(Error::Damaged {
+                place: format!(
+                    "data at offset {}",
+                    on_device(layout.page_offset(victim.no, page))
+                ),
+                what: format!("checksum {found:#010x}, expected {expected:#010x}"),
+            });
+        }
+    }
+    Ok(())
 }

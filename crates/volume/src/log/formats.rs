@@ -109,7 +109,11 @@ fn some_relocations() -> Relocations {
         (at(3, 8), at(10, 1)),
     ];
     let mut relocations = Relocations::default();
-    relocations.add(&[ZoneId(3)], &moved.into(), 1);
+    relocations.add(
+        &std::collections::HashSet::from([ZoneId(3)]),
+        &moved.into(),
+        1,
+    );
     relocations
 }
 

@@ -152,7 +152,8 @@ impl LogEngine {
         self.checkpoint_if_changed()?;
         let before = std::mem::replace(&mut self.heads, heads);
         let map = self.change_maps(change, head);
-        match self.in_folder(|engine| engine.replace_manifest(&[])) {
+        let reached = self.reached;
+        match self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new())) {
             Err(error @ Error::NoSpace { .. }) => {
                 self.heads = before;
                 self.undo_maps(change, head, map);
@@ -183,7 +184,8 @@ impl LogEngine {
         }
         self.checkpoint_if_changed()?;
         self.shared.zones.write().grow(zones);
-        match self.in_folder(|engine| engine.replace_manifest(&[])) {
+        let reached = self.reached;
+        match self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new())) {
             Err(error @ Error::NoSpace { .. }) => {
                 self.shared.zones.write().shrink(before.zones);
                 Err(error)

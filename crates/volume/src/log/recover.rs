@@ -3,7 +3,7 @@
 //! After recovery the log begins in a new zone, never behind the last group that was found: what lies there may be the
 //! rest of groups that were written and not acknowledged, and must never look like the continuation of new ones.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use onefold_io::{Dir, Disk, PageBuffer};
@@ -218,7 +218,7 @@ fn begin(
             .ok();
         tables.write(table, no)?;
     }
-    let listed = zones.listed(&[]);
+    let listed = zones.listed(&HashSet::new());
     if is_index_lost {
         for zone in &listed {
             // A damaged table hides chunks of its zone from the index: their duplicates are stored again.

@@ -3,7 +3,7 @@
 //!
 //! A relocation never leads to a zone that has one itself: when its target is cleaned, it is led on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
@@ -68,7 +68,7 @@ impl Relocations {
     }
 
     /// Notes that `emptied` were freed after their chunks were moved; relocations that led to them are led on.
-    pub fn add(&mut self, emptied: &[ZoneId], moved: &Moved, chunk_pages: u32) {
+    pub fn add(&mut self, emptied: &HashSet<ZoneId>, moved: &Moved, chunk_pages: u32) {
         for relocation in self.0.values_mut() {
             let leads_there = |stretch: &Stretch| emptied.contains(&stretch.first.zone);
             if relocation.stretches.iter().any(leads_there)
@@ -214,7 +214,7 @@ impl Relocation {
         None
     }
 
-    fn led_on(&self, emptied: &[ZoneId], moved: &Moved, chunk_pages: u32) -> Self {
+    fn led_on(&self, emptied: &HashSet<ZoneId>, moved: &Moved, chunk_pages: u32) -> Self {
         let pages = 0..self.moved.len() as u32 * 64;
         let chunks: Vec<(u32, Address)> = pages
             .filter_map(|page| {
@@ -254,7 +254,7 @@ mod tests {
             let mut naive: HashMap<Address, Address> = HashMap::new();
             let (mut zones, mut next) = ((0..6).collect::<Vec<u64>>(), 6);
             for _ in 0..60 {
-                let emptied: Vec<ZoneId> = (0..1 + random.below(2))
+                let emptied: HashSet<ZoneId> = (0..1 + random.below(2))
                     .map(|_| ZoneId(zones.remove(random.below(zones.len() as u64) as usize)))
                     .collect();
                 let (mut moved, mut page) = (Moved::new(), 1);
@@ -320,7 +320,7 @@ mod tests {
         };
         let moved = [(from(1), to(1)), (from(7), to(2)), (from(8), to(30))];
         let mut relocations = Relocations::default();
-        relocations.add(&[ZoneId(3)], &moved.into(), 1);
+        relocations.add(&HashSet::from([ZoneId(3)]), &moved.into(), 1);
         let bytes = relocations.encode();
         for at in 0..bytes.len() {
             let mut bytes = bytes.clone();

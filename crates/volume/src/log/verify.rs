@@ -1,6 +1,8 @@
 //! Checking zones: whether each one's header and table are what was written. Runs beside the writer: a zone that goes
 //! meanwhile is none that is damaged.
 
+use std::collections::HashSet;
+
 use onefold_io::PageBuffer;
 
 use super::layout::{PAGE_BYTES, on_device};
@@ -15,7 +17,7 @@ impl Shared {
     /// # Errors
     /// The device failed; those of `goes_on`.
     pub fn check_zones(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<Vec<Finding>> {
-        let listed = self.zones.read().listed(&[]);
+        let listed = self.zones.read().listed(&HashSet::new());
         let mut findings = Vec::new();
         for zone in listed.into_iter().filter(|zone| zone.pages_used > 0) {
             goes_on()?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 
+use super::checkpoint::Reached;
 use super::clean::Plan;
 use super::faults::{self, Fault};
 use super::figures::Totals;
@@ -14,6 +15,7 @@ use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
 use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
+use super::manifest::Position;
 use super::map::folder::MapFolder;
 use super::map::run_page::RunId;
 use super::merging::Merging;
@@ -37,6 +39,8 @@ pub struct LogEngine {
     pub(super) relocation_list: u64,
     /// Runs that the manifest names.
     pub(super) named_runs: BTreeSet<RunId>,
+    /// The part of the journal that the last checkpoint reached.
+    pub(super) reached: Reached,
     /// Whether relocations changed since their file was written.
     pub(super) relocations_changed: bool,
     /// Zones that cleaning is going to empty.
@@ -128,6 +132,15 @@ impl LogEngine {
             zone_list: beginning.zone_list,
             relocation_list: beginning.relocation_list,
             named_runs: beginning.named_runs,
+            // Opening makes a checkpoint.
+            reached: Reached {
+                position: Position {
+                    no: ZoneNo(0),
+                    zone: beginning.begin,
+                    page: 0,
+                },
+                sequence: beginning.sequence - 1,
+            },
             relocations_changed: false,
             plan: Plan::default(),
             mark_turn: ZoneNo(0),

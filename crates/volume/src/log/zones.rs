@@ -1,6 +1,6 @@
 //! Which zones hold what: places, fillings, free ones, and ids that may still be given.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::layout::{Address, Layout, ZoneId, ZoneNo};
 use super::map::extent::Extent;
@@ -201,7 +201,7 @@ impl Zones {
     }
 
     /// Every filling but `left_out`, by place.
-    pub fn listed(&self, left_out: &[ZoneId]) -> Vec<ListedZone> {
+    pub fn listed(&self, left_out: &HashSet<ZoneId>) -> Vec<ListedZone> {
         let places = (0..self.by_no.len() as u32).map(ZoneNo);
         let changes = places.map(|no| self.change(no, left_out));
         let filled = changes.filter_map(|change| match change {
@@ -212,7 +212,7 @@ impl Zones {
     }
 
     /// Places that changed since [`unchanged`](Self::unchanged), as if `left_out` were free.
-    pub fn changes(&self, left_out: &[ZoneId]) -> Vec<ZoneChange> {
+    pub fn changes(&self, left_out: &HashSet<ZoneId>) -> Vec<ZoneChange> {
         let freed = left_out.iter().filter_map(|id| self.get(*id));
         let mut places = self.changed.clone();
         places.extend(freed.map(|info| info.no));
@@ -220,7 +220,7 @@ impl Zones {
         changes.collect()
     }
 
-    fn change(&self, no: ZoneNo, left_out: &[ZoneId]) -> ZoneChange {
+    fn change(&self, no: ZoneNo, left_out: &HashSet<ZoneId>) -> ZoneChange {
         let filling = self.at(no).filter(|id| !left_out.contains(id));
         match filling.and_then(|id| Some((id, self.get(id)?))) {
             None => ZoneChange::Free(no),

@@ -163,6 +163,64 @@ fn crash_after_crash_loses_nothing() {
     }
 }
 
+/// As [`act`], where the folder's file system may have no room: what is refused is not there, and all else is.
+fn act_without_room(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random) -> Result<()> {
+    let start = random.below(LBNS);
+    let lbns: Vec<u64> = (start..(start + 1 + random.below(30)).min(LBNS)).collect();
+    let done = match random.below(8) {
+        0 | 1 => engine.commit().map(|()| twin.commit()),
+        2 => engine.collect(Effort::Step).map(drop),
+        3 => (engine.discard(HEAD, start..start + lbns.len() as u64))
+            .map(|()| lbns.iter().for_each(|lbn| twin.set(*lbn, 0))),
+        _ => lbns.iter().try_for_each(|lbn| {
+            let content = 1 + random.below(900);
+            write_at(engine, *lbn, content).map(|()| twin.set(*lbn, content))
+        }),
+    };
+    match done {
+        Err(Error::NoSpace { .. }) => Ok(()),
+        done => done,
+    }
+}
+
+/// A checkpoint that finds no room leaves the journal as it was: nothing committed is lost in a crash behind it. The
+/// folder is on a device of its own, which is full now and then.
+#[test]
+fn crash_after_crash_with_a_full_folder_loses_nothing() {
+    for seed in 0..12 {
+        let (mut data, said) = (SimDir::new(seed), ever_said(seed));
+        let disk = data.create("data").expect("simulated");
+        disk.set_len(20 * (256 << 10)).expect("simulated");
+        disk.sync().expect("simulated");
+        data.sync().expect("simulated");
+        let mut folder = SimDir::new(100 + seed);
+        let dir: Arc<dyn Dir> = Arc::new(folder.clone());
+        let mut engine = LogEngine::create(dir, disk, CHUNK as u32, options(&said)).expect("room");
+        let (mut twin, mut random) = (Twin::new(), Random(seed));
+        let mut refused = 0;
+        for round in 0..12 {
+            let why = format!("seed {seed}, round {round}");
+            folder.inject(Faults {
+                capacity_bytes: Some(random.below(12 << 10)),
+                ..Faults::default()
+            });
+            for _ in 0..60 {
+                act_without_room(&mut engine, &mut twin, &mut random)
+                    .unwrap_or_else(|error| panic!("{why}: {error}"));
+            }
+            refused += u64::from(engine.checkpoint().is_err());
+            drop(engine);
+            let luck = random.below(4);
+            (data, folder) = (data.crash_image(luck), folder.crash_image(luck));
+            let (dir, disk) = (Arc::new(folder.clone()), data.open_write("data"));
+            engine = LogEngine::open(dir, disk.expect("simulated"), options(&said))
+                .unwrap_or_else(|error| panic!("{why}: {error}"));
+            twin.assert_possible(&engine, &why);
+        }
+        assert!(refused > 0, "seed {seed}: there was always room");
+    }
+}
+
 /// The suite is worth something: each step that is left out is found.
 #[test]
 fn deliberate_faults_are_found() {
