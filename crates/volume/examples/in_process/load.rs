@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use onefold_io::{Dir, FileDir, Random};
 use onefold_volume::conformance::Caller;
@@ -110,6 +110,28 @@ impl Volume {
         Ok(start.elapsed().as_secs_f64())
     }
 
+    /// Writes `count` unique random chunks, `rate` a second, and returns how long each took from when it was due, in
+    /// seconds, ascending.
+    pub fn write_steadily(&mut self, count: u64, rate: f64) -> Outcome<Vec<f64>> {
+        let (sender, receiver) = channel();
+        let start = Instant::now();
+        for n in 0..count {
+            let due = start + Duration::from_secs_f64(n as f64 / rate);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let offset = self.random.below(self.bytes / CHUNK) * CHUNK;
+            let (buffer, sender) = (self.buffer(n, CHUNK, true), sender.clone());
+            let completion = Completion::new(move |result| {
+                let took = due.elapsed().as_secs_f64();
+                let _ = sender.send(result.map(|_| took));
+            });
+            write(&*self.device, offset, buffer, completion);
+        }
+        drop(sender);
+        let mut all: Vec<f64> = receiver.iter().collect::<Result<_, _>>()?;
+        all.sort_by(f64::total_cmp);
+        Ok(all)
+    }
+
     /// Clients that write a random chunk and flush it, one after the other; returns how many were written.
     pub fn write_and_flush(&self, clients: u64, seconds: f64) -> Outcome<u64> {
         let (done, start) = (AtomicU64::new(0), Instant::now());
@@ -177,6 +199,13 @@ fn submit(
     sender: &Sender<onefold_volume::Result<Buffer>>,
 ) {
     let sender = sender.clone();
+    let completion = Completion::new(move |result| {
+        let _ = sender.send(result);
+    });
+    write(device, offset, buffer, completion);
+}
+
+fn write(device: &dyn BlockDevice, offset: u64, buffer: Buffer, completion: Completion) {
     let request = Request {
         op: Op::Write,
         offset,
@@ -184,9 +213,7 @@ fn submit(
         buffer,
         fua: false,
         hints: Hints::default(),
-        completion: Completion::new(move |result| {
-            let _ = sender.send(result);
-        }),
+        completion,
     };
     device.submit(&mut vec![request]);
 }
