@@ -2,7 +2,8 @@
 //! alternating rounds of one run. Each row is a ratio beside its goal.
 //!
 //! ```text
-//! cargo run --release -p onefold-volume --example in_process -- FOLDER [mib=1024] [rounds=3] [tree=PATH] [only=raw|fresh|full|steady]
+//! cargo run --release -p onefold-volume --example in_process -- \
+//!     FOLDER [mib=1024] [rounds=3] [tree=PATH] [only=raw|fresh|full|steady]
 //! ```
 //!
 //! FOLDER lies on the disk to measure, `mib` is the size of the volume, the files of `tree` are written twice, `only` does

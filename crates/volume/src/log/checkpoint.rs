@@ -96,9 +96,9 @@ impl LogEngine {
         Ok(())
     }
 
-    /// Commits a manifest that leaves out zones which cleaning has emptied, once their chunks' copies are synced. Readers
-    /// know these zones until it is durable. Memtables stay, so recovery reads the journal from the last checkpoint on:
-    /// cleaning made one before it chose these zones, and nothing behind it names them.
+    /// Commits a manifest that leaves out zones which cleaning has emptied, once their chunks' copies are synced.
+    /// Readers know these zones until it is durable. Memtables stay, so recovery reads the journal from the last
+    /// checkpoint on: cleaning made one before it chose these zones, and nothing behind it names them.
     pub(super) fn commit_without(&mut self, emptied: &HashSet<ZoneId>) -> Result<()> {
         if !faults::is_on(Fault::NoSyncBeforeFreeing) {
             let synced = self.shared.data.sync().map_err(Error::from);
@@ -152,8 +152,8 @@ impl LogEngine {
         }
     }
 
-    /// Writes to the folder. Where its file system is full, the ballast makes room, and then free zones of the data file
-    /// do. Without any, nothing was changed, and the engine goes on: the journal has everything.
+    /// Writes to the folder. Where its file system is full, the ballast makes room, and then free zones of the data
+    /// file do. Without any, nothing was changed, and the engine goes on: the journal has everything.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; a device failed, and the engine takes no writes from then on.

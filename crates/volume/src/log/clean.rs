@@ -3,13 +3,13 @@
 //! ```text
 //! plan  checkpoint: all mappings are in runs, and the log goes on behind the victims
 //!       mark from the maps; the zones with the most garbage are condemned: no hit names them any more
-//! step  copies of some victims' chunks and their tables written ─▶ data synced ─▶ manifest with relocations in place of
-//!       the victims, and the log position of the last checkpoint ─▶ victims freed ─▶ index told
+//! step  copies of some victims' chunks and their tables written ─▶ data synced ─▶ manifest with relocations in place
+//!       of the victims, and the log position of the last checkpoint ─▶ victims freed ─▶ index told
 //! ```
 //!
-//! One checkpoint and one mark serve many steps. What is written between them names no victim: hits in condemned zones are refused, and
-//! new chunks lie elsewhere. So a victim's chunks can only become fewer, and a step copies some that died at worst. A
-//! crash before the manifest leaves copies in zones that no manifest lists: they are free.
+//! One checkpoint and one mark serve many steps. What is written between them names no victim: hits in condemned zones
+//! are refused, and new chunks lie elsewhere. A victim's chunks can therefore only become fewer, and a step copies some
+//! that died at worst. A crash before the manifest leaves copies in zones that no manifest lists: they are free.
 
 use std::collections::HashSet;
 

@@ -255,7 +255,7 @@ impl Zones {
         self.ids_reserved
     }
 
-    /// Whether a manifest has to reserve ids before more zones are opened; then it is to reserve up to the number given.
+    /// Whether a manifest has to reserve ids before more zones are opened; if so, it reserves up to the number given.
     pub fn reserve_ids(&mut self) -> bool {
         if self.next_id + IDS_RESERVED_AT_ONCE / 2 < self.ids_reserved {
             return false;

@@ -69,7 +69,7 @@ fn zone_ids(engine: &LogEngine) -> HashSet<ZoneId> {
 
 /// Zones lose half of their chunks. Some are emptied; while the others are condemned, what died is written again.
 fn is_hit_in_condemned_zone_kept() -> bool {
-    let mut engine = new_engine(&SimDir::new(31), 40);
+    let mut engine = new_engine(&SimDir::new(31), 28);
     fill(&mut engine, 0..900, 0);
     for lbn in (0..900).step_by(2) {
         engine.discard(HEAD, lbn..lbn + 1).expect("no faults");
