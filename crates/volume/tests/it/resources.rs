@@ -142,7 +142,7 @@ fn index_shrinks() {
     let folder: Arc<dyn Dir> = Arc::new(device.clone());
     create(&folder, None).expect("a depot");
     let (mut entries, mut bytes) = (Vec::new(), Vec::new());
-    for round in 1..=6 {
+    for round in 1..=24 {
         let (depot, caller) = open(&folder, None);
         for lbn in 0..8000 {
             let unique = content(round * 100_000 + lbn);
@@ -157,9 +157,11 @@ fn index_shrinks() {
         depot.close().expect("all is well");
         bytes.push(index_bytes(&device));
     }
-    let last = |all: &[u64]| all[all.len() - 1];
-    assert!(last(&entries) < 20_000, "of 8,000 at once: {entries:?}");
-    assert!(last(&bytes) <= bytes[1] * 3 / 2, "{bytes:?}");
+    // Four runs of a size are merged, so the index grows and shrinks by turns, and never beyond what the first turns took.
+    let most = |all: &[u64]| all.iter().max().copied().expect("24 rounds");
+    assert!(most(&entries) < 4 * 8000, "of 8,000 at once: {entries:?}");
+    let (first, later) = bytes.split_at(12);
+    assert!(most(later) <= most(first) * 11 / 10, "{bytes:?}");
 }
 
 /// SDFS #73: after the reset button the volume was gone.
