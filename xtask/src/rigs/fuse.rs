@@ -48,7 +48,7 @@ const STRESS_SOME: &str = "--iomix 1 --hdd 1 --dentry 1 --rename 1 --fallocate 1
 /// Every test of stress-ng's class, two processes for five seconds each, one test behind the other, but for those of
 /// the host's own file systems; files are as large as fit.
 const STRESS_ALL: &str = "--class filesystem --seq 2 -t 5 --exclude bind-mount,binderfs,procfs \
-     --hdd-bytes 128M --fallocate-bytes 128M --iomix-bytes 128M --copy-file-bytes 64M";
+     --hdd-bytes 128M --fallocate-bytes 128M --iomix-bytes 128M --copy-file-bytes 128M";
 
 impl Loads {
     fn new(is_long: bool) -> Self {
