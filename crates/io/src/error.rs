@@ -145,7 +145,7 @@ impl ErrorKind {
             Some(Errno::EXIST) => Self::Exists,
             Some(Errno::ISDIR) => Self::NotAFile,
             Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => Self::NoSpace,
-            Some(Errno::MFILE) => Self::TooManyOpen,
+            Some(Errno::MFILE | Errno::NFILE) => Self::TooManyOpen,
             // BADF: a write through a handle that was opened for reading.
             Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::BADF) => Self::Denied,
             Some(
@@ -227,7 +227,7 @@ mod tests {
             (Errno::SHUTDOWN, ErrorKind::Device),
             (Errno::STALE, ErrorKind::Device),
             (Errno::HOSTDOWN, ErrorKind::Device),
-            (Errno::NFILE, ErrorKind::Device),
+            (Errno::NFILE, ErrorKind::TooManyOpen),
         ] {
             assert_eq!(Error::from_io("write", "x", errno).kind, kind, "{errno:?}");
         }

@@ -69,6 +69,18 @@ pub enum Error {
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl Error {
+    /// Whether the host lacks something that may be there again soon: room on a disk, or descriptors of files. Where a
+    /// file could not be made for that, nothing is unknown of what reached the disk, and it is tried again.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            Self::NoSpace { .. } => true,
+            Self::Io(error) => error.kind == ErrorKind::TooManyOpen,
+            _ => false,
+        }
+    }
+}
+
 impl From<onefold_io::Error> for Error {
     fn from(error: onefold_io::Error) -> Self {
         match error.kind {

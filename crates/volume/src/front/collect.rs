@@ -12,7 +12,7 @@ impl Shared {
     pub fn collect(&self, served: &mut Served, effort: Effort) -> Result<Collected> {
         let collected = match served.engine.collect(effort) {
             // There was no room to move anything.
-            Err(Error::NoSpace { .. }) => Collected::default(),
+            Err(error) if error.is_shortage() => Collected::default(),
             other => other?,
         };
         let mut state = self.lock();

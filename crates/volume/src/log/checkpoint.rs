@@ -28,7 +28,7 @@ use crate::{Error, HeadId, HeadInfo, Result};
 /// Changes of zones that a manifest holds in any case. Tests write files of zones often.
 const ZONE_CHANGES_MIN: usize = if cfg!(test) { 4 } else { 256 };
 
-/// A checkpoint that found no room is tried again after this many bytes of journal.
+/// A checkpoint that found no room, or no descriptors, is tried again after this many bytes of journal.
 const CHECKPOINT_AGAIN_BYTES: u64 = 4 << 20;
 /// Memtables grow to this many times their size, where no checkpoint finds room; then changes are refused.
 const MEMTABLES_MAX: usize = 4;
@@ -119,7 +119,7 @@ impl LogEngine {
         }
         match self.checkpoint() {
             // The journal has everything. New data is refused until there is room; what frees some goes on.
-            Err(Error::NoSpace { .. }) => {
+            Err(error) if error.is_shortage() => {
                 self.checkpoint_again = self.log_bytes + CHECKPOINT_AGAIN_BYTES;
                 Ok(())
             }
@@ -156,7 +156,7 @@ impl LogEngine {
     /// file do. Without any, nothing was changed, and the engine goes on: the journal has everything.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; a device failed, and the engine takes no writes from then on.
+    /// [`Error::is_shortage`]; a device failed, and the engine takes no writes from then on.
     pub(super) fn in_folder(
         &mut self,
         mut write: impl FnMut(&mut Self) -> Result<()>,
@@ -164,7 +164,7 @@ impl LogEngine {
         let mut has_given_back = false;
         loop {
             let written = write(self);
-            if matches!(written, Err(Error::NoSpace { .. })) {
+            if written.as_ref().is_err_and(Error::is_shortage) {
                 // Runs that were begun take the room that the next attempt needs.
                 self.map_folder.keep(&self.named_runs).ok();
             }
@@ -174,7 +174,7 @@ impl LogEngine {
                     has_given_back = true;
                     self.give_back_all_room()?;
                 }
-                Err(error @ Error::NoSpace { .. }) => return Err(error),
+                Err(error) if error.is_shortage() => return Err(error),
                 done => return self.fail(done),
             }
         }

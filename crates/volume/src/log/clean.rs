@@ -127,7 +127,7 @@ impl LogEngine {
         if relocations >= self.sizes.relocations_max {
             match self.rewrite_maps() {
                 // The steps of this plan need more of them: it is made when there is room.
-                Err(error @ Error::NoSpace { .. }) => return Err(error),
+                Err(error) if error.is_shortage() => return Err(error),
                 rewritten => self.fail(rewritten)?,
             }
         }

@@ -154,7 +154,7 @@ impl LogEngine {
         let map = self.change_maps(change, head);
         let reached = self.reached;
         match self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new())) {
-            Err(error @ Error::NoSpace { .. }) => {
+            Err(error) if error.is_shortage() => {
                 self.heads = before;
                 self.undo_maps(change, head, map);
                 Err(error)
@@ -186,7 +186,7 @@ impl LogEngine {
         self.shared.zones.write().grow(zones);
         let reached = self.reached;
         match self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new())) {
-            Err(error @ Error::NoSpace { .. }) => {
+            Err(error) if error.is_shortage() => {
                 self.shared.zones.write().shrink(before.zones);
                 Err(error)
             }

@@ -172,7 +172,7 @@ impl LogEngine {
         };
         self.totals.merges += 1;
         let merged = match job.work.result() {
-            Err(Error::NoSpace { .. }) => return Ok(()),
+            Err(error) if error.is_shortage() => return Ok(()),
             done => done?,
         };
         self.note_merged(merged.overwritten, merged.discarded);

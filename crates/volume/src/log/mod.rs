@@ -162,7 +162,7 @@ impl Engine for LogEngine {
         self.merging.cancel();
         match self.checkpoint_if_changed() {
             // The journal has everything; the next opening reads more of it.
-            Err(Error::NoSpace { .. }) => self.sync_log()?,
+            Err(error) if error.is_shortage() => self.sync_log()?,
             done => done?,
         }
         self.give_back_room().map(drop)

@@ -204,7 +204,7 @@ impl LogEngine {
         let mut refused = Vec::new();
         for (at, (chunk, answer)) in chunks.iter().zip(answers).enumerate() {
             match self.write_one(chunk, answer) {
-                Err(Error::NoSpace { .. }) if self.failed.is_none() => refused.push(at),
+                Err(error) if error.is_shortage() && self.failed.is_none() => refused.push(at),
                 written => written?,
             }
         }
