@@ -1,9 +1,12 @@
 //! The control socket of a daemon: one JSON object a line, and one in answer (FORMAT.md, "Control socket").
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -17,6 +20,14 @@ pub const VERSION: u64 = 1;
 pub const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Time without a byte after which a client is cut off.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// A client that waits for an answer gets a space after each of these times: JSON allows it before the answer, and the
+/// client sees that the process lives.
+const ALIVE_AFTER: Duration = Duration::from_secs(2);
+/// Time without a byte after which a daemon counts as one that does not answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Clients at once; more are turned away. Each costs a descriptor and two threads.
+const CLIENTS_MAX: usize = 32;
 
 /// Interval at which a stream that its client does not take looks whether it is to end. Such a client may wait for a store
 /// elsewhere.
@@ -65,14 +76,22 @@ pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<Cont
         answering: Arc::default(),
     };
     let (listener, answering) = (listener.clone(), control.answering.clone());
+    let places = Arc::new(AtomicUsize::new(0));
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || {
             while let Some(socket) = listener.accept_unix() {
                 let (handler, answering) = (handler.clone(), answering.clone());
+                let Some(place) = Place::take(&places) else {
+                    turn_away(&socket);
+                    continue;
+                };
                 let _ = std::thread::Builder::new()
                     .name("control-client".into())
-                    .spawn(move || attend(&socket, &*handler, &answering));
+                    .spawn(move || {
+                        let _place = place;
+                        attend(&socket, &*handler, &answering)
+                    });
             }
         })
         .map_err(|source| Error::Host {
@@ -80,6 +99,30 @@ pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<Cont
             source,
         })?;
     Ok(control)
+}
+
+/// One of the clients that are served at once.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
+        // Dropping it gives the place back, also where there are too many.
+        let place = Self(taken.clone());
+        (taken.fetch_add(1, SeqCst) < CLIENTS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Tells a client that there are too many, where its socket takes that at once.
+fn turn_away(socket: &UnixStream) {
+    let why = format!("the process serves {CLIENTS_MAX} questions at once; ask again later");
+    let _ = socket.set_nonblocking(true);
+    let _ = writeln!(&*socket, "{}", refusal(&why));
 }
 
 /// A client, until it leaves or sends what is no line.
@@ -98,7 +141,7 @@ fn attend(socket: &UnixStream, handler: &dyn Handler, answering: &RwLock<()>) ->
             return None;
         }
         let _until_sent = answering.read();
-        let answer = answer(&line, handler);
+        let answer = alive_until(socket, || answer(&line, handler));
         writeln!(&*socket, "{answer}").ok()?;
         if answer["ok"] == true {
             let request: Value = serde_json::from_slice(&line).ok()?;
@@ -110,21 +153,42 @@ fn attend(socket: &UnixStream, handler: &dyn Handler, answering: &RwLock<()>) ->
     }
 }
 
+/// Works, and lets the client see meanwhile that it is worked.
+fn alive_until<T>(socket: &UnixStream, work: impl FnOnce() -> T) -> T {
+    let (ends, has_ended) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        // Without the thread the client is told nothing until the answer is there.
+        let _ = std::thread::Builder::new()
+            .name("control-alive".into())
+            .spawn_scoped(scope, move || {
+                while has_ended.recv_timeout(ALIVE_AFTER) == Err(RecvTimeoutError::Timeout)
+                    && (&*socket).write_all(b" ").is_ok()
+                {}
+            });
+        let done = work();
+        drop(ends);
+        done
+    })
+}
+
+fn refusal(why: &str) -> Value {
+    json!({"version": VERSION, "ok": false, "error": why})
+}
+
 /// The answer to one line.
 pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
-    let refuse = |why: &str| json!({"version": VERSION, "ok": false, "error": why});
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
-        return refuse("the line is no JSON object");
+        return refusal("the line is no JSON object");
     };
     if request["version"] != VERSION {
-        return refuse("this daemon speaks version 1");
+        return refusal("this daemon speaks version 1");
     }
     let Some(what) = request["do"].as_str() else {
-        return refuse("there is no field \"do\"");
+        return refusal("there is no field \"do\"");
     };
     match handler.handle(what, &request) {
         Ok(result) => json!({"version": VERSION, "ok": true, "result": result}),
-        Err(why) => refuse(&why),
+        Err(why) => refusal(&why),
     }
 }
 
@@ -146,20 +210,43 @@ pub fn ask_for_stream(
     what: &str,
     fields: Value,
 ) -> Result<Option<(Value, BufReader<UnixStream>)>> {
-    let Ok(socket) = UnixStream::connect(path) else {
-        return Ok(None);
+    ask_within(path, what, fields, ANSWER_MAX)
+}
+
+/// The same, of a daemon that may be silent for `silence_max`.
+fn ask_within(
+    path: &Path,
+    what: &str,
+    fields: Value,
+    silence_max: Duration,
+) -> Result<Option<(Value, BufReader<UnixStream>)>> {
+    let fail = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Busy {
+            what: format!(
+                "the process that listens at {} has not answered for {} s: it is stopped, or waits for a disk; \
+                 let it go on (kill -CONT) or end it, and try again",
+                path.display(),
+                silence_max.as_secs()
+            ),
+        },
+        _ => Error::Host {
+            what: format!("the daemon at {} does not answer", path.display()),
+            source,
+        },
+    };
+    let socket = match connect(path, silence_max) {
+        Ok(socket) => socket,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(fail(error)),
+        Err(_) => return Ok(None),
     };
     let mut request = fields;
     request["version"] = VERSION.into();
     request["do"] = what.into();
-    let fail = |source| Error::Host {
-        what: format!("the daemon at {} does not answer", path.display()),
-        source,
-    };
     writeln!(&socket, "{request}").map_err(fail)?;
     let mut line = String::new();
     let mut stream = BufReader::new(socket);
     stream.read_line(&mut line).map_err(fail)?;
+    stream.get_ref().set_read_timeout(None).map_err(fail)?;
     let answer: Value =
         serde_json::from_str(&line).map_err(|error| fail(io::Error::other(error)))?;
     match answer["ok"].as_bool() {
@@ -173,6 +260,15 @@ pub fn ask_for_stream(
     }
 }
 
+/// Connects, and bounds each wait. The system has a client wait where many wait already that nobody has taken.
+fn connect(path: &Path, wait_max: Duration) -> io::Result<UnixStream> {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+    socket.set_write_timeout(Some(wait_max))?;
+    socket.set_read_timeout(Some(wait_max))?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +279,10 @@ mod tests {
         fn handle(&self, what: &str, request: &Value) -> Answer {
             match what {
                 "echo" => Ok(request["text"].clone()),
+                "ponder" => {
+                    std::thread::sleep(ALIVE_AFTER * 3);
+                    Ok("done".into())
+                }
                 _ => Err(format!("there is no \"{what}\"")),
             }
         }
@@ -209,6 +309,44 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn a_daemon_that_is_stopped_is_not_waited_for_and_one_that_works_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("stopped");
+        // Nobody takes its clients, as in a process that is stopped: the system does.
+        let stopped = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let second = Duration::from_secs(1);
+        let error = ask_within(&path, "echo", json!({}), second).expect_err("no answer");
+        assert!(matches!(error, Error::Busy { .. }), "{error:?}");
+        assert!(error.to_string().contains("has not answered"), "{error}");
+        drop(stopped);
+        let path = folder.path().join("control");
+        let listener = Arc::new(Listener::unix(&path).expect("a socket"));
+        let control = serve(&listener, Arc::new(Echo)).expect("a thread");
+        let heard = ask_within(&path, "ponder", json!({}), ALIVE_AFTER * 2).expect("an answer");
+        assert_eq!(heard.expect("it listens").0, "done");
+        control.end();
+    }
+
+    #[test]
+    fn no_more_clients_are_served_at_once_than_there_are_places() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("control");
+        let listener = Arc::new(Listener::unix(&path).expect("a socket"));
+        let control = serve(&listener, Arc::new(Echo)).expect("a thread");
+        let idle: Vec<_> = (0..CLIENTS_MAX)
+            .map(|_| UnixStream::connect(&path).expect("it listens"))
+            .collect();
+        let error = ask(&path, "echo", json!({})).expect_err("turned away");
+        assert!(error.to_string().contains("ask again later"), "{error}");
+        drop(idle);
+        let asked = || ask(&path, "echo", json!({"text": "hello"}));
+        while asked().is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        control.end();
     }
 
     #[test]
