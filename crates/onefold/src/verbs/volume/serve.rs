@@ -118,11 +118,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         args.when_filling.when_full.0,
     )?);
     let limits = Limits {
-        connections_max: args.connections as usize,
+        connections_max: served_at_once(args.connections, out),
         stall_max: args.client_timeout,
         ..Limits::default()
     };
-    warn_of_few_files(args.connections, out);
     let server = Server::new(Exports::of(source.clone()), tls, limits);
     let mut listeners = Vec::new();
     if let Some(path) = &args.places.unix {
@@ -155,16 +154,19 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 /// Files that a server has open besides its clients' sockets: of the depot, 64 of its map among them, and its own.
 const OWN_FILES: u64 = 200;
 
-/// Tells where the system lets this process have too few files open for all clients that may come.
-fn warn_of_few_files(clients: u32, out: &Out) {
+/// The clients that are served at once: as many as may come, or as the system lets this process have files open beside
+/// the depot's. A depot that cannot open its files would fail the clients that are there.
+fn served_at_once(clients: u32, out: &Out) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
-    let served = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OWN_FILES));
+    let left = |limit: u64| limit.saturating_sub(OWN_FILES).max(limit / 4).max(1);
+    let served = limit.map_or(u64::MAX, left);
     if served < u64::from(clients) {
         out.warn(format!(
-            "the system lets a process have {} files open: some {served} clients are served at once, not {clients} (raise the hard limit of open files, LimitNOFILE= with systemd)",
+            "the system lets a process have {} files open: {served} clients are served at once, not {clients} (raise the hard limit of open files, LimitNOFILE= with systemd)",
             limit.unwrap_or_default()
         ));
     }
+    served.min(u64::from(clients)) as usize
 }
 
 /// Prints where clients find the server.
