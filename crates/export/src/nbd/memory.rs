@@ -20,6 +20,10 @@ pub struct Memory {
 #[derive(Default)]
 struct State {
     lent_bytes: usize,
+    /// Of these, bytes for payloads that have not come whole.
+    arriving_bytes: usize,
+    /// Threads that wait for memory for a payload.
+    waiting_for_arrival: usize,
     idle: Vec<Buffer>,
     idle_bytes: usize,
 }
@@ -33,11 +37,21 @@ pub struct Permit {
     memory: Arc<Memory>,
     share: Arc<Share>,
     bytes: usize,
+    is_arriving: bool,
+}
+
+/// The use of some memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// The request is there: it ends when the device has done it.
+    Request,
+    /// The payload is still to come: its client says how long that takes.
+    Arrival,
 }
 
 impl Memory {
-    /// At most `bytes_max` bytes are lent, to one connection a quarter of them. Either may be exceeded by one request
-    /// that is larger than that.
+    /// At most `bytes_max` bytes are lent, to one connection a quarter of them, and half of them to payloads that have
+    /// not come whole. Each may be exceeded by one request that is larger than that.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
@@ -49,19 +63,32 @@ impl Memory {
 
     /// Waits until there are `bytes` for this connection. A thread that waits holds nothing, so the wait ends when
     /// requests do.
-    pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Permit {
+    pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize, how: Use) -> Permit {
         let mut state = self.state.lock();
         loop {
-            if let Some(permit) = self.lend(&mut state, share, bytes) {
+            if let Some(permit) = self.lend(&mut state, share, bytes, how) {
                 return permit;
             }
+            let arrivals = usize::from(how == Use::Arrival);
+            state.waiting_for_arrival += arrivals;
             self.returned.wait(&mut state);
+            state.waiting_for_arrival -= arrivals;
         }
     }
 
+    /// Whether a client waits for memory that others hold for payloads which have not come.
+    pub fn is_waited_for(&self) -> bool {
+        self.state.lock().waiting_for_arrival > 0
+    }
+
     /// The same without waiting.
-    pub fn try_take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Permit> {
-        self.lend(&mut self.state.lock(), share, bytes)
+    pub fn try_take(
+        self: &Arc<Self>,
+        share: &Arc<Share>,
+        bytes: usize,
+        how: Use,
+    ) -> Option<Permit> {
+        self.lend(&mut self.state.lock(), share, bytes, how)
     }
 
     fn lend(
@@ -69,11 +96,19 @@ impl Memory {
         state: &mut State,
         share: &Arc<Share>,
         bytes: usize,
+        how: Use,
     ) -> Option<Permit> {
+        let is_arriving = how == Use::Arrival;
         let fits = |lent: usize, max: usize| lent == 0 || lent.saturating_add(bytes) <= max;
         let own = share.0.load(Relaxed);
         if !fits(state.lent_bytes, self.bytes_max) || !fits(own, self.connection_bytes_max) {
             return None;
+        }
+        if is_arriving {
+            if !fits(state.arriving_bytes, self.bytes_max / 2) {
+                return None;
+            }
+            state.arriving_bytes += bytes;
         }
         state.lent_bytes += bytes;
         share.0.fetch_add(bytes, Relaxed);
@@ -81,6 +116,7 @@ impl Memory {
             memory: self.clone(),
             share: share.clone(),
             bytes,
+            is_arriving,
         })
     }
 
@@ -117,11 +153,22 @@ impl Memory {
     }
 }
 
+impl Permit {
+    /// The payload has come whole.
+    pub fn arrived(&mut self) {
+        if std::mem::take(&mut self.is_arriving) {
+            self.memory.state.lock().arriving_bytes -= self.bytes;
+            self.memory.returned.notify_all();
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
         }
+        self.arrived();
         let mut state = self.memory.state.lock();
         state.lent_bytes -= self.bytes;
         self.share.0.fetch_sub(self.bytes, Relaxed);
@@ -138,20 +185,33 @@ mod tests {
     fn no_more_is_lent_than_there_is_and_what_is_returned_is_lent_again() {
         let memory = Memory::new(400);
         let (ann, bob) = (Arc::default(), Arc::default());
-        let first = memory.try_take(&ann, 60).expect("there are 400");
+        let first = memory.try_take(&ann, 60, Use::Request).expect("there are 400");
         assert!(
-            memory.try_take(&ann, 60).is_none(),
+            memory.try_take(&ann, 60, Use::Request).is_none(),
             "100 for each connection"
         );
-        let large = memory.try_take(&bob, 300).expect("one may be larger");
+        let large = memory.try_take(&bob, 300, Use::Request).expect("one may be larger");
         assert!(
-            memory.try_take(&Arc::default(), 60).is_none(),
+            memory.try_take(&Arc::default(), 60, Use::Request).is_none(),
             "of 400 there are 40"
         );
         drop(large);
-        assert!(memory.try_take(&Arc::default(), 60).is_some());
+        assert!(memory.try_take(&Arc::default(), 60, Use::Request).is_some());
         drop(first);
-        assert!(memory.try_take(&ann, 100).is_some());
+        assert!(memory.try_take(&ann, 100, Use::Request).is_some());
+    }
+
+    #[test]
+    fn payloads_that_have_not_come_hold_half_of_it() {
+        let memory = Memory::new(400);
+        let take = |how| memory.try_take(&Arc::default(), 100, how);
+        let mut first = take(Use::Arrival).expect("of 200");
+        let _second = take(Use::Arrival).expect("of 200");
+        assert!(take(Use::Arrival).is_none());
+        let request = take(Use::Request).expect("the other half is for requests that are there");
+        drop(request);
+        first.arrived();
+        assert!(take(Use::Arrival).is_some());
     }
 
     #[test]

@@ -5,10 +5,11 @@
 //! listener ─▶ server ─▶ handshake (options) ─▶ connection: reader ─▶ request ─▶ device ─▶ reply
 //! ```
 //!
-//! `wire`, `options`, `handshake`, `request` and `reply` know bytes alone; `stream`, `reader`, `connection` and
+//! `wire`, `options`, `handshake`, `request` and `reply` know bytes alone; `stream`, `arrival`, `reader`, `connection` and
 //! `server` do the I/O. A hostile client gets errors or is cut off: lengths are checked before memory is taken for
 //! them, memory is bounded for each connection and for all ([`Limits`]), and a client that stalls has a deadline.
 
+mod arrival;
 mod connection;
 mod exports;
 mod handshake;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use onefold_volume::{Buffer, Completion, Op, Request};
 
 use super::connection::{Connection, broken};
-use super::memory::Permit;
+use super::arrival::Arrival;
+use super::memory::{Permit, Use};
 use super::reply::{Form, Reply};
 use super::request::{self, Header, Plan};
 use super::wire::flag;
@@ -122,13 +123,18 @@ impl Reader {
                 buffer_bytes,
                 hints,
             } => {
-                let Some((buffer, permit)) = memory(connection, buffer_bytes, may_wait) else {
+                let how = match op == Op::Write && !self.collect(connection, buffer_bytes)? {
+                    true => Use::Arrival,
+                    false => Use::Request,
+                };
+                let Some((buffer, permit)) = memory(connection, buffer_bytes, how, may_wait) else {
                     self.waiting = Some((header, plan));
                     return Ok(None);
                 };
-                let mut buffer = buffer;
+                let (mut buffer, mut permit) = (buffer, permit);
                 if op == Op::Write {
                     self.payload(connection, &mut buffer)?;
+                    permit.iter_mut().for_each(Permit::arrived);
                 }
                 let request = Request {
                     op,
@@ -176,24 +182,40 @@ impl Reader {
         header.map(Some).ok_or_else(broken)
     }
 
+    /// Waits until a payload that finds room among the received bytes is there whole: it needs no memory before. `false`:
+    /// it is too long for that.
+    fn collect(&mut self, connection: &Connection, bytes: usize) -> io::Result<bool> {
+        if self.end - self.start >= bytes {
+            return Ok(true);
+        }
+        if bytes > self.input.len() {
+            return Ok(false);
+        }
+        self.input.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let mut arrival = Arrival::new(connection);
+        while self.end < bytes {
+            self.end += arrival.receive(&mut self.input[self.end..])?;
+        }
+        Ok(true)
+    }
+
     fn payload(&mut self, connection: &Connection, buffer: &mut [u8]) -> io::Result<()> {
         let there = buffer.len().min(self.end - self.start);
         buffer[..there].copy_from_slice(&self.input[self.start..self.start + there]);
         self.start += there;
-        let deadline = connection.stream.deadline(buffer.len() as u64);
+        let mut arrival = Arrival::new(connection);
         let mut rest = &mut buffer[there..];
         while !rest.is_empty() {
-            match connection.stream.receive(rest, Some(deadline))? {
-                0 => return Err(broken()),
-                count => rest = &mut rest[count..],
-            }
+            let count = arrival.receive(rest)?;
+            rest = &mut rest[count..];
         }
         Ok(())
     }
 
     fn skip(&mut self, connection: &Connection, bytes: u64) -> io::Result<()> {
         let mut left = bytes;
-        let deadline = connection.stream.deadline(bytes.min(u64::from(u32::MAX)));
+        let mut arrival = Arrival::new(connection);
         loop {
             let there = left.min((self.end - self.start) as u64);
             self.start += there as usize;
@@ -201,10 +223,7 @@ impl Reader {
             if left == 0 {
                 return Ok(());
             }
-            match connection.stream.receive(&mut self.input, Some(deadline))? {
-                0 => return Err(broken()),
-                count => (self.start, self.end) = (0, count),
-            }
+            (self.start, self.end) = (0, arrival.receive(&mut self.input)?);
         }
     }
 }
@@ -212,6 +231,7 @@ impl Reader {
 fn memory(
     connection: &Connection,
     bytes: usize,
+    how: Use,
     may_wait: bool,
 ) -> Option<(Buffer, Option<Permit>)> {
     if bytes == 0 {
@@ -219,8 +239,8 @@ fn memory(
     }
     let (memory, share): (&Arc<_>, _) = (&connection.memory, &connection.share);
     let permit = match may_wait {
-        true => memory.take(share, bytes),
-        false => memory.try_take(share, bytes)?,
+        true => memory.take(share, bytes, how),
+        false => memory.try_take(share, bytes, how)?,
     };
     Some((memory.buffer(bytes), Some(permit)))
 }

@@ -17,7 +17,7 @@ use socket2::{SockRef, TcpKeepalive};
 /// [`Stream::allow_stalls`] gives it more.
 const STALL_MAX: Duration = Duration::from_secs(30);
 /// A client has a second more for each of these bytes that it sends or takes.
-const BYTES_A_SECOND_MIN: u64 = 64 << 10;
+pub(super) const BYTES_A_SECOND_MIN: u64 = 64 << 10;
 /// A thread that waits looks at the clock after each of these times.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// A client that has sent nothing for so long is asked whether it is still there: one whose host has died holds a
@@ -38,7 +38,17 @@ impl Deadline {
         Self(Instant::now() + longest + Duration::from_secs(bytes / BYTES_A_SECOND_MIN))
     }
 
-    fn check(self) -> io::Result<()> {
+    /// The time after `time`.
+    pub fn after(time: Duration) -> Self {
+        Self(Instant::now() + time)
+    }
+
+    /// The earlier one.
+    pub fn or(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+
+    pub fn check(self) -> io::Result<()> {
         match Instant::now() < self.0 {
             true => Ok(()),
             false => Err(io::Error::new(ErrorKind::TimedOut, "the client stalls")),
@@ -160,8 +170,12 @@ impl Stream {
 
     /// The time by which this many bytes must have come or gone.
     pub fn deadline(&self, bytes: u64) -> Deadline {
-        let stall_max_ms = self.stall_max_ms.load(Ordering::Relaxed);
-        Deadline::of(bytes, Duration::from_millis(stall_max_ms))
+        Deadline::of(bytes, self.stall_max())
+    }
+
+    /// Time that the client may stall.
+    pub fn stall_max(&self) -> Duration {
+        Duration::from_millis(self.stall_max_ms.load(Ordering::Relaxed))
     }
 
     /// Goes through the TLS handshake, as the server.
@@ -236,7 +250,8 @@ impl Stream {
                 continue;
             }
             drop(connection);
-            *start = 0;
+            // A wait that ends without bytes leaves none behind.
+            (*start, *end) = (0, 0);
             *end = self.receive_bare(bytes, deadline)?;
             if *end == 0 {
                 return Ok(0);

@@ -3,6 +3,7 @@
 use crate::client::{BLOCK_STATUS, FLUSH, READ, Rig, TRIM, WRITE, WRITE_ZEROES};
 use onefold_export::RawDevice;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const EPERM: u32 = 1;
 const EINVAL: u32 = 22;
@@ -162,4 +163,58 @@ fn a_client_that_stops_in_the_middle_is_cut_off() {
     drop((silent, gone));
     let mut late = rig.client();
     assert_eq!(late.read(0, 4096), [7; 4096]);
+}
+
+/// Clients that announce more than all memory of requests and send nothing keep none from being served whose requests
+/// are there, and are cut off.
+#[test]
+fn writers_that_stall_keep_nobody_from_being_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    std::fs::File::create(&path)
+        .and_then(|file| file.set_len(64 << 20))
+        .expect("a file");
+    let device = Arc::new(RawDevice::open(&path, "disk", true).expect("a device"));
+    let limits = onefold_export::nbd::Limits {
+        stall_max: Duration::from_secs(8),
+        ..Default::default()
+    };
+    let rig = Rig::limited(device, limits);
+    let mut stalled: Vec<_> = (0..9).map(|_| rig.client()).collect();
+    for client in &mut stalled {
+        client.request(WRITE, 0, 1, 0, 32 << 20);
+        client.send(&[1]);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let asked = Instant::now();
+    let mut healthy = rig.client();
+    assert_eq!(healthy.read(0, 4096), [0; 4096]);
+    assert_eq!(healthy.write(0, &[7; 128 << 10], 0), 0);
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(4), "it was served after {took:?}");
+    // Those who waited for memory themselves have their whole patience after that.
+    assert!(stalled.iter_mut().all(|client| client.is_cut()));
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(60), "they were cut off after {took:?}");
+    assert_eq!(healthy.write(0, &vec![8; 4 << 20], 0), 0, "a large write is taken again");
+}
+
+/// A client that sends a little now and then is cut off as well.
+#[test]
+fn a_payload_that_drips_is_cut_off() {
+    let disk = Arc::new(onefold_io::MemDisk::default());
+    onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
+    let device = Arc::new(RawDevice::new(disk, "disk").expect("a device"));
+    let limits = onefold_export::nbd::Limits {
+        stall_max: Duration::from_secs(1),
+        ..Default::default()
+    };
+    let rig = Rig::limited(device, limits);
+    let mut client = rig.client();
+    client.request(WRITE, 0, 1, 0, 1 << 20);
+    let began = Instant::now();
+    while client.try_send(&[1]) {
+        assert!(began.elapsed() < Duration::from_secs(30), "it drips on");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
