@@ -161,8 +161,9 @@ fn alive_until<T>(socket: &UnixStream, work: impl FnOnce() -> T) -> T {
         let _ = std::thread::Builder::new()
             .name("control-alive".into())
             .spawn_scoped(scope, move || {
+                let mut out = socket;
                 while has_ended.recv_timeout(ALIVE_AFTER) == Err(RecvTimeoutError::Timeout)
-                    && (&*socket).write_all(b" ").is_ok()
+                    && out.write_all(b" ").is_ok()
                 {}
             });
         let done = work();

@@ -58,7 +58,8 @@ impl<'a> Arrival<'a> {
         self.bytes += count as u64;
         let ended = self.window_ends.check();
         if ended.is_err() {
-            let is_slow = self.bytes < BYTES_A_SECOND_MIN * self.connection.stream.stall_max().as_secs();
+            let is_slow =
+                self.bytes < BYTES_A_SECOND_MIN * self.connection.stream.stall_max().as_secs();
             if is_slow && self.was_slow {
                 return ended;
             }

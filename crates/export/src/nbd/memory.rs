@@ -185,12 +185,16 @@ mod tests {
     fn no_more_is_lent_than_there_is_and_what_is_returned_is_lent_again() {
         let memory = Memory::new(400);
         let (ann, bob) = (Arc::default(), Arc::default());
-        let first = memory.try_take(&ann, 60, Use::Request).expect("there are 400");
+        let first = memory
+            .try_take(&ann, 60, Use::Request)
+            .expect("there are 400");
         assert!(
             memory.try_take(&ann, 60, Use::Request).is_none(),
             "100 for each connection"
         );
-        let large = memory.try_take(&bob, 300, Use::Request).expect("one may be larger");
+        let large = memory
+            .try_take(&bob, 300, Use::Request)
+            .expect("one may be larger");
         assert!(
             memory.try_take(&Arc::default(), 60, Use::Request).is_none(),
             "of 400 there are 40"

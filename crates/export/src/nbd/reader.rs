@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use onefold_volume::{Buffer, Completion, Op, Request};
 
-use super::connection::{Connection, broken};
 use super::arrival::Arrival;
+use super::connection::{Connection, broken};
 use super::memory::{Permit, Use};
 use super::reply::{Form, Reply};
 use super::request::{self, Header, Plan};

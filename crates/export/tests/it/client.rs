@@ -117,6 +117,11 @@ impl Client {
         self.socket.write_all(bytes).expect("the server takes it");
     }
 
+    /// The same; `false` where the server has cut the connection.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).is_ok()
+    }
+
     /// Whether the server has cut the connection.
     pub fn is_cut(&mut self) -> bool {
         let mut rest = Vec::new();

@@ -191,12 +191,22 @@ fn writers_that_stall_keep_nobody_from_being_served() {
     assert_eq!(healthy.read(0, 4096), [0; 4096]);
     assert_eq!(healthy.write(0, &[7; 128 << 10], 0), 0);
     let took = asked.elapsed();
-    assert!(took < Duration::from_secs(4), "it was served after {took:?}");
+    assert!(
+        took < Duration::from_secs(4),
+        "it was served after {took:?}"
+    );
     // Those who waited for memory themselves have their whole patience after that.
     assert!(stalled.iter_mut().all(|client| client.is_cut()));
     let took = asked.elapsed();
-    assert!(took < Duration::from_secs(60), "they were cut off after {took:?}");
-    assert_eq!(healthy.write(0, &vec![8; 4 << 20], 0), 0, "a large write is taken again");
+    assert!(
+        took < Duration::from_secs(60),
+        "they were cut off after {took:?}"
+    );
+    assert_eq!(
+        healthy.write(0, &vec![8; 4 << 20], 0),
+        0,
+        "a large write is taken again"
+    );
 }
 
 /// A client that sends a little now and then is cut off as well.

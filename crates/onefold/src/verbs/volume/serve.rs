@@ -158,11 +158,11 @@ const OWN_FILES: u64 = 200;
 /// the depot's. A depot that cannot open its files would fail the clients that are there.
 fn served_at_once(clients: u32, out: &Out) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
-    let left = |limit: u64| limit.saturating_sub(OWN_FILES).max(limit / 4).max(1);
+    let left = |limit: u64| limit.saturating_sub(OWN_FILES).max(limit / 8).max(1);
     let served = limit.map_or(u64::MAX, left);
     if served < u64::from(clients) {
         out.warn(format!(
-            "the system lets a process have {} files open: {served} clients are served at once, not {clients} (raise the hard limit of open files, LimitNOFILE= with systemd)",
+            "the system lets a process have {} files open: some {served} clients are served at once, not {clients} (raise the hard limit of open files, LimitNOFILE= with systemd)",
             limit.unwrap_or_default()
         ));
     }
