@@ -2,7 +2,7 @@
 
 use super::settle::Served;
 use super::state::{Shared, State, give};
-use crate::{Collected, Effort, Error, Result};
+use crate::{Collected, Effort, Result};
 
 impl Shared {
     /// Collects garbage now, and looks at the pages.

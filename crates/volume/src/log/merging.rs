@@ -13,7 +13,7 @@ use super::map::levels::Levels;
 use super::map::settle::{MergeSizes, Merger};
 use super::shared::Shared;
 use super::writer::LogEngine;
-use crate::{Error, HeadId, Result};
+use crate::{HeadId, Result};
 
 /// Recent levels that are left to gather while a merge goes on, as a multiple of those that make one due: then the writer
 /// waits for it.

@@ -64,7 +64,7 @@ use onefold_index::ChunkIndex;
 use onefold_io::{Dir, Disk};
 
 use crate::{
-    ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk, HeadChange,
+    ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace, HashedChunk, HeadChange,
     HeadId, HeadInfo, Result, Sequence,
 };
 pub use budget::Budget;
