@@ -92,7 +92,7 @@ impl Place {
         let Some(lock) = lock else {
             let what = read_record(folder).map_or("the device".into(), |record| {
                 format!(
-                    "process {} has it as {}: it",
+                    "process {} has it as {} (`onefold volume detach` takes it away): it",
                     record.process,
                     record.device.display()
                 )
@@ -213,6 +213,13 @@ pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
 /// The control socket of the daemon that has attached a device in `folder`; `None` where none has.
 pub fn control_in(folder: &Path) -> Option<PathBuf> {
     read_record(folder).map(|record| record.control)
+}
+
+/// The device that a daemon attached in `folder`, where it is still there though the daemon has died.
+pub fn dead_in(folder: &Path) -> Option<PathBuf> {
+    let record = read_record(folder)?;
+    let is_left = host::is_loop_over(&record.device, &record.file);
+    (is_left && Place::lock(folder).is_ok()).then_some(record.device)
 }
 
 /// Fails while somebody uses the device that is attached in `folder`, if one is.

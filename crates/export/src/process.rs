@@ -16,16 +16,16 @@ pub fn protect() -> Vec<String> {
     let mut refused = Vec::new();
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if let Err(error) = mlockall(flags) {
-        refused.push(format!("its memory may be swapped out (mlockall: {error})"));
+        refused.push(format!("the memory of the device's process may be swapped out: raise its limit of locked memory, LimitMEMLOCK= with systemd (mlockall: {error})"));
     }
     if let Err(error) = configure_io_flusher_behavior(true) {
         refused.push(format!(
-            "it may wait for memory that only itself can free (PR_SET_IO_FLUSHER: {error})"
+            "when memory runs out, the device's process may wait for memory that is free only once it has written: give it CAP_SYS_RESOURCE (PR_SET_IO_FLUSHER: {error})"
         ));
     }
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
         refused.push(format!(
-            "it may be killed when memory runs out (oom_score_adj: {error})"
+            "the device's process may be killed when memory runs out: give it CAP_SYS_RESOURCE (oom_score_adj: {error})"
         ));
     }
     refused

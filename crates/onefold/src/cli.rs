@@ -43,8 +43,8 @@ pub struct Cli {
     pub verb: Verb,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository, \
-11 locked, 12 wrong password, 13 damaged, 14 no space, 15 no answer, 130 interrupted
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 some paths could not be read, 10 no repository \
+or depot, 11 locked or in use, 12 wrong password, 13 damaged, 14 no space, 15 no answer, 16 the host lacks something, 130 interrupted
 
 Environment: ONEFOLD_REPOSITORY, ONEFOLD_REPOSITORY_FILE, ONEFOLD_PASSWORD, ONEFOLD_PASSWORD_FILE, \
 ONEFOLD_PASSWORD_COMMAND, ONEFOLD_FROM_REPOSITORY, ONEFOLD_FROM_REPOSITORY_FILE, ONEFOLD_FROM_PASSWORD, \

@@ -306,10 +306,10 @@ fn device_advice(error: &onefold_volume::Error) -> Option<&'static str> {
     match error {
         onefold_volume::Error::NoDepot { .. } => Some("`onefold volume create` makes one"),
         onefold_volume::Error::Held { .. } => Some(
-            "it is attached, served or being looked at: `onefold volume detach` takes an attached one away",
+            "it is attached, served or being looked at: `onefold volume detach` takes an attached one away, and says which process serves one",
         ),
         onefold_volume::Error::NoSpace { .. } => Some(
-            "nothing of what failed was acknowledged; make room on the file system that holds the depot, or delete files on the volume and `fstrim`, then `onefold volume collect`",
+            "nothing of what failed was acknowledged; make room on the file system that holds the depot, or delete files on the volume, then `sync`, `fstrim` and `onefold volume collect`",
         ),
         _ => None,
     }

@@ -173,6 +173,7 @@ fn describe(verb: &Verb) -> (&'static str, &'static str) {
             "with-lock",
             "the command was not run, and nothing is locked; run it again",
         ),
+        Verb::Volume(args) if args.what.changes_nothing() => ("volume", NOTHING),
         Verb::Volume(_) => (
             "volume",
             "what was flushed is on the disk; what was written since the last flush may be lost",

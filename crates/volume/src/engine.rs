@@ -273,6 +273,8 @@ pub struct FreeSpace {
     pub free: u64,
     /// Hold nothing that is mapped, and can be written after a collection.
     pub reclaimable: u64,
+    /// Of the reclaimable ones, those that nobody has looked at since the depot was opened: they may be mapped.
+    pub unseen: u64,
     /// Of the free ones, kept for collection, journal and file systems' metadata.
     pub reserved: u64,
     /// Pages that may be promised to writes of data before they are stored: at most the free ones less the reserved
@@ -295,12 +297,27 @@ impl FreeSpace {
         self.usable().saturating_sub(self.left())
     }
 
+    /// How much garbage there is; `None` as long as nobody has looked at all that is stored.
+    pub fn known_garbage(&self) -> Option<u64> {
+        (self.unseen == 0).then_some(self.reclaimable)
+    }
+
+    /// How full the device is for data at most, in percent, where so many pages are mapped.
+    pub fn full_percent_max(&self, mapped: u64) -> u64 {
+        let live = self.live() + self.unseen.min(mapped);
+        match self.usable() {
+            0 => 100,
+            usable => (live * 100 / usable).min(100),
+        }
+    }
+
     /// Pages that data may take.
     pub fn usable(&self) -> u64 {
         self.total.saturating_sub(self.reserved)
     }
 
-    /// How full the device is for data, after a collection, in percent.
+    /// How full the device is for data, after a collection, in percent; too little while pages are
+    /// [unseen](Self::unseen).
     pub fn full_percent(&self) -> u64 {
         match self.usable() {
             0 => 100,

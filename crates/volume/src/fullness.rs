@@ -14,7 +14,7 @@ const CLEARLY_BELOW: u64 = 5;
 /// The rate is that of the last hour,
 const RATE_SECONDS: u64 = 3600;
 /// of which this much must have been seen.
-const RATE_SECONDS_MIN: u64 = 600;
+const RATE_SECONDS_MIN: u64 = RATE_SECONDS - 3 * SAMPLE_SECONDS;
 /// Seconds between two samples of it.
 const SAMPLE_SECONDS: u64 = 60;
 /// Told when the device is full within this time at the last hour's rate,
@@ -42,7 +42,11 @@ pub enum Filling {
 impl Fullness {
     /// Looks at the space now, `seconds` after any start, and returns what is to be told.
     pub fn look(&mut self, seconds: u64, space: &FreeSpace) -> Vec<Filling> {
-        self.sample(seconds, space.live());
+        match space.unseen {
+            0 => self.sample(seconds, space.live()),
+            // What lives is not known: a rate would be one of looking.
+            _ => self.samples.clear(),
+        }
         let mut news = Vec::new();
         let percent = space.full_percent();
         let reached = THRESHOLDS
@@ -156,5 +160,25 @@ mod tests {
             told.extend(fullness.look(minute * 60, &space(6460 + 10 * (minute - 270))));
         }
         assert_eq!(told.len(), 2, "{told:?}");
+    }
+
+    #[test]
+    fn neither_a_first_copy_nor_a_first_look_is_a_rate() {
+        let mut fullness = Fullness::default();
+        // A copy of ten minutes into an empty device, and then nothing.
+        for minute in 0..55 {
+            assert_eq!(fullness.look(minute * 60, &space(400 * minute.min(10))), []);
+        }
+        let mut fullness = Fullness::default();
+        let unseen = FreeSpace {
+            unseen: 4000,
+            ..space(0)
+        };
+        for minute in 0..70 {
+            assert_eq!(fullness.look(minute * 60, &unseen), []);
+        }
+        for minute in 70..140 {
+            assert_eq!(fullness.look(minute * 60, &space(4000)), []);
+        }
     }
 }

@@ -31,8 +31,12 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 10 no depot, 11 in use (attached, served or mounted), \
+13 damaged, 14 no space, 16 the host lacks something (/dev/fuse, loop devices, rights of root), 130 interrupted";
+
 /// Block devices that store every byte once: make them, attach them to this host, serve them
 #[derive(clap::Args, Debug)]
+#[command(after_help = EXIT_CODES)]
 pub struct Args {
     #[command(subcommand)]
     pub what: What,
@@ -57,6 +61,16 @@ pub enum What {
     Save(ask::DepotArgs),
     Dump(dump::Args),
     Delete(delete::Args),
+}
+
+impl What {
+    /// Whether all that it does is to look.
+    pub fn changes_nothing(&self) -> bool {
+        matches!(
+            self,
+            Self::List(_) | Self::Stats(_) | Self::Check(_) | Self::Dump(_)
+        )
+    }
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {

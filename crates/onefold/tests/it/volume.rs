@@ -36,6 +36,12 @@ impl Serving {
         Self { child, uri }
     }
 
+    /// Ends it as the kernel does when memory runs out.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("it ends");
+    }
+
     /// Ends it as `systemctl stop` does.
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -166,6 +166,190 @@ fn a_depot_that_fills_is_told_once_for_each_threshold() {
 }
 
 #[test]
+fn statistics_of_a_closed_depot_call_nothing_garbage() {
+    if !has("nbdcopy") {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    std::fs::write(rig.path("content"), Random(3).bytes(8 * MIB)).expect("write");
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    succeeds(
+        Command::new("nbdcopy")
+            .arg(rig.path("content"))
+            .arg(&serving.uri),
+    );
+    let stats = || {
+        rig.run(["--json", "volume", "stats", "depot"])
+            .ends(0)
+            .last()
+    };
+    let open = stats();
+    assert_eq!(open["message_type"], "volume_stats");
+    assert_eq!(open["space"]["reclaimable_bytes"], 0);
+    let percent = open["space"]["full_percent"].as_u64().expect("known");
+    assert!(percent >= 10, "{open}");
+    assert!(open["counters"]["zones_ready"].is_u64(), "{open}");
+    serving.stop();
+    let closed = stats();
+    assert!(closed["space"]["reclaimable_bytes"].is_null(), "{closed}");
+    assert!(closed["space"]["full_percent"].is_null(), "{closed}");
+    let most = closed["space"]["full_percent_max"]
+        .as_u64()
+        .expect("a bound");
+    assert!(
+        (percent..=percent + 5).contains(&most),
+        "{percent} {closed}"
+    );
+    let shown = rig.run(["volume", "stats", "depot"]).ends(0).out;
+    assert!(shown.contains("–") && shown.contains("at most"), "{shown}");
+    // Somebody looks: it is known then.
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    rig.run(["volume", "collect", "depot"]).ends(0);
+    let seen = stats();
+    assert!(seen["space"]["full_percent"].as_u64() >= Some(10), "{seen}");
+    assert!(
+        seen["space"]["reclaimable_bytes"].as_u64() < Some(MIB as u64),
+        "{seen}"
+    );
+    serving.stop();
+}
+
+#[test]
+fn a_depot_is_made_only_where_nothing_of_others_is_and_leaves_nothing_when_it_fails() {
+    let rig = Rig::empty();
+    std::fs::create_dir(rig.path("full")).expect("a folder");
+    std::fs::write(rig.path("full/data"), "mine").expect("write");
+    std::fs::write(rig.path("filled"), [7; 4096]).expect("write");
+    let create = |args: &[&str]| {
+        let all = ["volume", "create"].iter().chain(args).copied();
+        rig.run(all)
+    };
+    let said = create(&["full", "--size", "64M"]).ends(1);
+    assert!(said.err.contains("full: it holds"), "{}", said.err);
+    std::fs::rename(rig.path("full/data"), rig.path("full/letter")).expect("rename");
+    let said = create(&["full", "--size", "64M"]).ends(1);
+    assert!(said.err.contains("letter"), "{}", said.err);
+    let names: Vec<_> = std::fs::read_dir(rig.path("full"))
+        .expect("a folder")
+        .collect();
+    assert_eq!(names.len(), 1);
+    let said = create(&["new", "--size", "64M", "--data", "filled"]);
+    assert!(
+        said.err.contains("filled") && !said.err.contains("new:"),
+        "{}",
+        said.err
+    );
+    assert!(!rig.path("new").exists());
+    let said = create(&["new", "--size", "64M", "--ram", "1M"]).ends(2);
+    assert!(said.err.contains("1 MiB of RAM"), "{}", said.err);
+    assert!(!rig.path("new").exists());
+    let said = create(&["new", "--size", "40"]).ends(2);
+    assert!(said.err.contains("40G"), "{}", said.err);
+    std::fs::create_dir(rig.path("empty")).expect("a folder");
+    create(&["empty", "--size", "64M", "--ram", "1M"]).ends(2);
+    assert_eq!(
+        std::fs::read_dir(rig.path("empty"))
+            .expect("it stays")
+            .count(),
+        0
+    );
+    create(&["empty", "--size", "64M"]).ends(0);
+}
+
+#[test]
+fn options_of_raw_files_are_refused_with_a_depot() {
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    let serve = ["volume", "serve", "depot", "--unix", "socket"];
+    for more in [&["--name", "foo"][..], &["--read-only"]] {
+        rig.run(serve.iter().chain(more).copied()).ends(2);
+    }
+    rig.run(["volume", "attach", "depot", "--read-only"])
+        .ends(2);
+    std::fs::write(rig.path("raw.img"), "").expect("write");
+    rig.run(["volume", "stats", "raw.img"]).ends(10);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    let said = rig.run(["volume", "detach", "depot"]).ends(11);
+    assert!(said.err.contains("kill -TERM"), "{}", said.err);
+    serving.stop();
+}
+
+#[test]
+fn a_watch_that_is_ended_says_nothing_of_loss() {
+    let rig = Rig::empty();
+    create(&rig, &[]);
+    let mut watch = program()
+        .current_dir(rig.dir.path())
+        .args(["volume", "stats", "depot", "--watch"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(watch.stdout.as_mut().expect("piped"))
+        .read_line(&mut line)
+        .expect("statistics");
+    let pid = rustix::process::Pid::from_child(&watch);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it lives");
+    let mut said = String::new();
+    let stderr = watch.stderr.as_mut().expect("piped");
+    std::io::Read::read_to_string(stderr, &mut said).expect("text");
+    assert_eq!(
+        (watch.wait().expect("it ends").code(), &*said),
+        (Some(0), "")
+    );
+}
+
+/// Ends a server as the kernel does when memory runs out.
+fn killed_while_served(rig: &Rig, backend: &str) {
+    create(rig, &["--backend", backend]);
+    let serving = Serving::start(rig, &["depot", "--unix", "socket"]);
+    succeeds(Command::new("qemu-io").args([
+        "-f",
+        "raw",
+        &serving.uri,
+        "-c",
+        "write -P 1 0 1M",
+        "-c",
+        "flush",
+    ]));
+    serving.kill();
+}
+
+#[test]
+fn a_backend_that_lost_what_was_written_says_so() {
+    if !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::empty();
+    killed_while_served(&rig, "inram");
+    let mut server = program()
+        .current_dir(rig.dir.path())
+        .args(["volume", "serve", "depot", "--unix", "socket"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = String::new();
+    BufReader::new(server.stderr.as_mut().expect("piped"))
+        .read_line(&mut said)
+        .expect("it says something");
+    let pid = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it lives");
+    server.wait().expect("it ends");
+    assert!(said.contains("saved last"), "{said}");
+    let rig = Rig::empty();
+    killed_while_served(&rig, "dtb");
+    let said = rig.run(["volume", "stats", "depot"]).ends(13);
+    assert!(
+        said.err.contains("all data of the depot is lost"),
+        "{}",
+        said.err
+    );
+    assert!(said.err.contains("volume delete"), "{}", said.err);
+}
+
+#[test]
 fn a_server_that_may_open_few_files_says_how_many_clients_it_serves() {
     if !has("prlimit") {
         return;

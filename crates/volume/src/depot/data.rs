@@ -49,7 +49,16 @@ pub(super) fn create(
         }?;
         let capacity_bytes = capacity.unwrap_or(0);
         disk.set_len(0)?;
-        disk.set_len(HEAD_BYTES.saturating_add(capacity_bytes))?;
+        let bytes = HEAD_BYTES.saturating_add(capacity_bytes);
+        disk.set_len(bytes).map_err(|error| match error.kind {
+            ErrorKind::NoSpace => Error::Invalid {
+                what: format!(
+                    "the folder's file system can have no file of {} MiB: a smaller capacity or volume is needed",
+                    bytes >> 20
+                ),
+            },
+            _ => error.into(),
+        })?;
         return Ok(NewData {
             disk,
             capacity_bytes,
@@ -66,7 +75,7 @@ pub(super) fn create(
     if !overwrite && !is_blank(&*disk)? {
         return Err(Error::Exists {
             place: path.into(),
-            what: "the device does not begin with zeros: it may hold something".into(),
+            what: "it does not begin with zeros, so it may hold something (`--overwrite` takes it all the same)".into(),
         });
     }
     Ok(NewData {

@@ -52,14 +52,7 @@ impl Depot {
                 Err(error) => return Err(error),
             }
         }
-        for entry in folder.list()? {
-            if FOLDERS.contains(&entry.name.as_str()) && entry.is_dir {
-                empty(&*folder.subdir(&entry.name)?)?;
-                folder.remove_subdir(&entry.name)?;
-            } else if is_ours(&entry) {
-                remove_if_there(folder, &entry.name)?;
-            }
-        }
+        clear(folder)?;
         folder.sync()?;
         for name in [CONFIG_COPY, CONFIG] {
             remove_if_there(folder, name)?;
@@ -70,6 +63,60 @@ impl Depot {
         let left = folder.list()?.into_iter().map(|entry| entry.name);
         Ok(left.collect())
     }
+
+    /// Fails where files of others are in the folder: a depot's would lie among them.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; the folder cannot be listed.
+    pub fn confirm_no_others(folder: &dyn Dir) -> Result<()> {
+        let entries = folder.list()?;
+        let Some(other) = entries.iter().find(|entry| !may_be_there(entry)) else {
+            return Ok(());
+        };
+        Err(Error::Exists {
+            place: "the folder".into(),
+            what: format!(
+                "it holds {} and is no depot: name a folder that is new or empty",
+                other.name
+            ),
+        })
+    }
+
+    /// Removes what a creation that failed has left in `folder`. Where a depot is, or files of others are, all stays.
+    ///
+    /// # Errors
+    /// [`Error::Held`]; [`Error::Exists`]; a device failed.
+    pub fn clear_failed(folder: &dyn Dir) -> Result<()> {
+        Self::confirm_no_others(folder)?;
+        let guard = lock(folder)?;
+        match read_config(folder) {
+            Err(Error::NoDepot { .. }) => clear(folder)?,
+            _ => return Ok(()),
+        }
+        drop(guard);
+        Ok(remove_if_there(folder, LOCK)?)
+    }
+}
+
+/// Removes all but the configuration and the lock.
+fn clear(folder: &dyn Dir) -> Result<()> {
+    for entry in folder.list()? {
+        if FOLDERS.contains(&entry.name.as_str()) && entry.is_dir {
+            empty(&*folder.subdir(&entry.name)?)?;
+            folder.remove_subdir(&entry.name)?;
+        } else if is_ours(&entry) {
+            remove_if_there(folder, &entry.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a new depot may find it: a file system's own, a socket that a killed process left, or a depot's.
+fn may_be_there(entry: &DirEntry) -> bool {
+    let name = entry.name.as_str();
+    is_ours(entry)
+        || [LOCK, CONFIG, CONFIG_COPY, "control", "lost+found"].contains(&name)
+        || (entry.is_dir && FOLDERS.contains(&name))
 }
 
 fn is_ours(entry: &DirEntry) -> bool {

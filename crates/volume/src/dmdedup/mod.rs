@@ -257,6 +257,7 @@ impl Engine for Dmdedup {
             total: stats.blocks,
             free,
             reclaimable: self.garbage,
+            unseen: 0,
             reserved: 0,
             claimable_data: free,
             claimable_metadata: free,

@@ -143,7 +143,7 @@ impl Dtb {
             return Err(Error::Damaged {
                 place: FILE.into(),
                 what: "dtb keeps nothing that survives a crash, and this metadata was being changed when its process or \
-                       the machine died"
+                       the machine died: all data of the depot is lost; `onefold volume delete` makes room for a new one"
                     .into(),
             });
         }

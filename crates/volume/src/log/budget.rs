@@ -65,7 +65,9 @@ impl Budget {
             let least = least + CACHES_MIN + INDEX_MIN;
             return Err(Error::Invalid {
                 what: format!(
-                    "{ram_bytes} bytes of RAM are too few: a depot of this size needs at least {least}"
+                    "{} MiB of RAM are too few: a depot of this size needs at least {}",
+                    ram_bytes >> 20,
+                    least.div_ceil(1 << 20)
                 ),
             });
         };

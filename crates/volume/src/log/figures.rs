@@ -120,9 +120,9 @@ impl LogEngine {
     pub(super) fn space(&self) -> FreeSpace {
         let layout = &self.shared.layout_now();
         let a_zone = layout.chunks_a_zone();
-        let (free, ready) = {
+        let (free, ready, unseen) = {
             let zones = self.shared.zones.read();
-            (zones.free(), zones.ready())
+            (zones.free(), zones.ready(), zones.unseen())
         };
         let others = ZONES_FOR_CLEANING + ZONES_FOR_JOURNAL;
         let is_host_full = self.host.is_full || !self.host.takes_data();
@@ -139,14 +139,17 @@ impl LogEngine {
             true => metadata.saturating_sub(reserve_ready(layout, kept)),
             false => 0,
         };
+        let reclaimable = match self.is_worth_cleaning() {
+            true => {
+                (self.likely_garbage() / u64::from(layout.chunk_pages)).min(self.stored_chunks())
+            }
+            false => 0,
+        };
         FreeSpace {
             total: u64::from(layout.zones) * a_zone,
             free: u64::from(usable) * a_zone,
-            reclaimable: match self.is_worth_cleaning() {
-                true => (self.likely_garbage() / u64::from(layout.chunk_pages))
-                    .min(self.stored_chunks()),
-                false => 0,
-            },
+            reclaimable,
+            unseen: (u64::from(unseen) * a_zone).min(reclaimable),
             reserved: u64::from(kept) * a_zone,
             claimable_data: u64::from(data.min(usable.saturating_sub(kept))) * a_zone / 2,
             claimable_metadata: u64::from(metadata.min(usable)) * a_zone / 2,

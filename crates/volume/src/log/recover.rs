@@ -206,7 +206,8 @@ fn begin(
     found: Found,
     options: LogOptions,
 ) -> Result<LogEngine> {
-    let zones = found.zones;
+    let mut zones = found.zones;
+    zones.forget_seen();
     let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
     let mut index = HashIndex::new(options.index);
     // Zones that are replayed are told to it below; a lost index is told all zones.

@@ -29,6 +29,8 @@ pub struct Zones {
     ids_reserved: u64,
     /// Places that changed since the file of zones was written.
     changed: BTreeSet<ZoneNo>,
+    /// Zones of which nobody has counted what lives since the depot was opened.
+    unseen: u32,
     /// Where the chunks of freed zones are.
     pub relocations: Relocations,
     chunk_pages: u32,
@@ -56,6 +58,8 @@ pub struct ZoneInfo {
     pub pages_used: u32,
     /// Pages of chunks that lived at the last mark that tracked it; where none did since opening, 0: worth a look.
     pub live_pages: u32,
+    /// Whether somebody has counted them since the depot was opened.
+    pub is_seen: bool,
 }
 
 impl Zones {
@@ -72,6 +76,7 @@ impl Zones {
             next_id,
             ids_reserved: next_id + IDS_RESERVED_AT_ONCE,
             changed: BTreeSet::new(),
+            unseen: 0,
             relocations: Relocations::default(),
             chunk_pages: layout.chunk_pages,
         };
@@ -84,6 +89,12 @@ impl Zones {
             .for_each(|info| info.live_pages = 0);
         zones.unchanged();
         zones
+    }
+
+    /// Nobody has counted what lives in any zone.
+    pub fn forget_seen(&mut self) {
+        (self.by_id.values_mut()).for_each(|info| info.is_seen = false);
+        self.unseen = self.by_id.len() as u32;
     }
 
     /// The device has this many zones from now on, more than before.
@@ -104,6 +115,11 @@ impl Zones {
     /// Zones of the device.
     pub fn count(&self) -> u32 {
         self.by_no.len() as u32
+    }
+
+    /// Zones of which nobody has counted what lives since the depot was opened.
+    pub fn unseen(&self) -> u32 {
+        self.unseen
     }
 
     /// The filling, if the depot holds it.
@@ -315,6 +331,7 @@ impl Zones {
             pages_used,
             // Filled just now: nothing of it is garbage yet.
             live_pages: u32::MAX,
+            is_seen: true,
         };
         self.by_id.insert(id, info);
     }
@@ -323,6 +340,7 @@ impl Zones {
     pub fn set_live(&mut self, id: ZoneId, pages: u32) {
         if let Some(info) = self.by_id.get_mut(&id) {
             info.live_pages = pages;
+            self.unseen -= u32::from(!std::mem::replace(&mut info.is_seen, true));
         }
     }
 
@@ -339,6 +357,7 @@ impl Zones {
         if let Some(info) = self.by_id.remove(&id) {
             self.by_no[info.no.0 as usize] = None;
             self.changed.insert(info.no);
+            self.unseen -= u32::from(!info.is_seen);
             self.free += 1;
             self.ready += 1;
         }

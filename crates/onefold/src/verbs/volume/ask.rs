@@ -16,6 +16,9 @@ use crate::out::Out;
 use crate::signal;
 
 /// Show what a depot did and holds
+///
+/// What was written and read counts since the depot was opened, of one that nobody has open not at all. Garbage is –
+/// until it was looked for after that. Latencies are the median, and what 99 % of requests stay within.
 #[derive(clap::Args, Debug)]
 pub struct StatsArgs {
     /// Folder of the depot
@@ -37,6 +40,7 @@ pub struct DepotArgs {
 
 /// Runs `volume stats`.
 pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
+    let _listening = args.watch.then(signal::listen);
     loop {
         let stats = ask(&args.depot, "stats", json!({}))?;
         match out.json {
@@ -46,7 +50,12 @@ pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
         if !args.watch || signal::raised() {
             return Ok(Exit::Ok);
         }
-        std::thread::sleep(Duration::from_secs(1));
+        for _ in 0..20 {
+            if signal::raised() {
+                return Ok(Exit::Ok);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
@@ -84,9 +93,23 @@ pub fn ask(folder: &Path, what: &str, request: Value) -> Result<Value> {
     answer
 }
 
+/// A latency, within a factor of two, with the unit that suits it.
+fn took(micros: u64) -> String {
+    match micros {
+        0..10_000 => format!("{micros} µs"),
+        _ => format!("{} ms", micros / 1000),
+    }
+}
+
 fn table(stats: &Value, out: &Out) -> Result<()> {
     let number = |name: &str| stats.pointer(name).and_then(Value::as_u64).unwrap_or(0);
-    let percent = |name: &str| format!("{} %", number(name));
+    let known = |name: &str| stats.pointer(name).and_then(Value::as_u64);
+    let garbage = known("/space/reclaimable_bytes").map_or("–".into(), human::bytes);
+    let full = match known("/space/full_percent") {
+        Some(percent) => format!("{percent} %"),
+        // Nobody has looked for garbage since the depot was opened.
+        None => format!("at most {} %", number("/space/full_percent_max")),
+    };
     let bytes = |name: &str| human::bytes(number(name));
     let ratio = |name: &str| match stats.pointer(name).and_then(Value::as_f64) {
         Some(ratio) => format!("{ratio:.2}"),
@@ -97,9 +120,10 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         ("stored", bytes("/stored_bytes")),
         ("storage ratio", ratio("/storage_ratio")),
         ("free", bytes("/space/free_bytes")),
-        ("garbage", bytes("/space/reclaimable_bytes")),
-        ("full", percent("/space/full_percent")),
+        ("garbage", garbage),
+        ("full", full),
         ("capacity", bytes("/space/total_bytes")),
+        ("since it was opened:", String::new()),
         ("written", bytes("/write_bytes")),
         ("  unique chunks", human::count(number("/unique_writes"))),
         (
@@ -115,7 +139,8 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         ("discards", human::count(number("/discards"))),
     ];
     for (name, value) in rows {
-        out.line(format_args!("{name:<18}{value:>14}"))?;
+        let row = format!("{name:<18}{value:>14}");
+        out.line(row.trim_end())?;
     }
     for op in ["read", "write", "discard", "flush"] {
         let micros = |which: &str| number(&format!("/latency_us/{op}/{which}"));
@@ -123,7 +148,11 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
             out.line(format_args!(
                 "{:<18}{:>14}",
                 format!("{op} takes"),
-                format!("{} / {} µs", micros("p50"), micros("p99"))
+                format!(
+                    "{}, 99 % up to {}",
+                    took(micros("p50")),
+                    took(micros("p99"))
+                )
             ))?;
         }
     }

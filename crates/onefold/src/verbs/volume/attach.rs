@@ -30,7 +30,7 @@ pub struct Args {
     pub volume: Option<String>,
 
     /// Refuse writes to a raw file
-    #[arg(long, requires = "raw")]
+    #[arg(long, requires = "raw", conflicts_with = "depot")]
     pub read_only: bool,
 
     /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for

@@ -1,12 +1,12 @@
 //! `onefold volume create`: a new depot with one volume, or one more volume in a depot.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onefold_export::attach;
 use onefold_io::{Dir, FileDir};
 use onefold_store::{Entropy, Error as StoreError};
-use onefold_volume::depot::config::{Backend, EngineKind};
+use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::{CreateOptions, backends};
 use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::json;
@@ -20,6 +20,9 @@ use crate::exit::Exit;
 use crate::human;
 use crate::out::Out;
 
+/// A smaller volume is one whose unit was forgotten.
+const SIZE_MIN: u64 = 1 << 20;
+
 /// Make a depot, a folder in which volumes share every chunk, or one more volume in it
 ///
 /// DEPOT:NAME makes one more volume where the depot is there already.
@@ -30,7 +33,7 @@ pub struct Args {
     #[arg(value_name = "DEPOT[:VOLUME]")]
     pub name: HeadName,
 
-    /// Size of the volume, such as 40G
+    /// Size of the volume, such as 40G; 1M at least
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub size: u64,
 
@@ -38,11 +41,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub volume: Option<String>,
 
-    /// Block device or file for the chunks (default: a file in the folder)
+    /// Block device or file for the chunks, which must be there and as large as they may become (`truncate` makes a
+    /// file; default: a file in the folder)
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
 
-    /// Bytes of chunks that are stored at most (default: all that a device has; of a file, the size and 6 % more)
+    /// Bytes of chunks that are stored at most (default: all that a device has; of a file, for log the size, a seventh
+    /// of it and 8 MiB, for the others the size and 6 %). With log, 1 % of it is for headers of zones
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub capacity: Option<u64>,
 
@@ -66,13 +71,18 @@ pub struct Args {
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let depot_path = &args.name.depot;
     let volume = volume_name(args)?;
+    if args.size < SIZE_MIN {
+        return Err(Error::Usage(format!(
+            "a volume of {} would hold nothing: give at least 1M, and mind the unit, as in --size 40G",
+            human::bytes(args.size)
+        )));
+    }
     if args.name.volume.is_some() && depot_path.join("config").exists() {
         return one_more(args, volume, out);
     }
     if let Some(data) = &args.data {
         attach::confirm_unused(data, "create the depot")?;
     }
-    let folder: Arc<dyn Dir> = Arc::new(FileDir::create(depot_path).map_err(VolumeError::from)?);
     let entropy = Entropy::system();
     let depot = entropy.try_bytes().map_err(StoreError::from)?;
     let hash_key = entropy.try_bytes().map_err(StoreError::from)?;
@@ -92,7 +102,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         ram_bytes: args.ram,
         ..CreateOptions::new(args.size, depot, hash_key)
     };
-    let config = Depot::create(&folder, &options).map_err(|error| naming(error, depot_path))?;
+    let config = create(depot_path, &options)?;
     if out.json {
         out.json(&json!({
             "message_type": "created",
@@ -121,6 +131,39 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         _ => {}
     }
     Ok(Exit::Ok)
+}
+
+/// Makes the depot, or leaves nothing of it.
+fn create(path: &Path, options: &CreateOptions) -> Result<Config> {
+    let was_there = path.exists();
+    confirm_begun_or_empty(path)?;
+    let folder: Arc<dyn Dir> = Arc::new(FileDir::create(path).map_err(VolumeError::from)?);
+    Depot::confirm_no_others(&*folder).map_err(|error| naming(error, path))?;
+    Depot::create(&folder, options).map_err(|error| {
+        // It is told why there is none, which matters more than what could not be taken away.
+        let _ = Depot::clear_failed(&*folder);
+        if !was_there {
+            let _ = std::fs::remove_dir(path);
+        }
+        Error::Device(naming(error, path))
+    })
+}
+
+/// Fails where the folder holds something and no lock, which a creation makes first: names like a depot's are others'
+/// then.
+fn confirm_begun_or_empty(path: &Path) -> Result<()> {
+    if path.join("lock").exists() {
+        return Ok(());
+    }
+    let names = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    match names.find(|name| name != "lost+found") {
+        None => Ok(()),
+        Some(name) => Err(Error::Device(VolumeError::Exists {
+            place: path.display().to_string(),
+            what: format!("it holds {name} and is no depot: name a folder that is new or empty"),
+        })),
+    }
 }
 
 fn volume_name(args: &Args) -> Result<&str> {

@@ -38,13 +38,14 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
     let why = Via::from(args.via).choose()?;
     let place = Place::take(&args.named.place()?)?;
-    let warnings = process::protect();
+    let mut warnings = process::protect();
     let source = Arc::new(args.named.open(
         "raw",
         !args.read_only,
         args.ram,
         args.when_filling.when_full.0,
     )?);
+    warnings.extend(source.loss());
     let device = chosen(&source, args)?;
     let attached = place.attach(device.clone(), &args.named.control()?)?;
     let path = attached.device.clone();
@@ -144,7 +145,12 @@ fn wait(shared: &Shared, watch: &SpaceWatch, out: &Out) {
         if signal::raised() {
             match shared.detach() {
                 Ok(_) => return,
-                Err(why) if !told => out.note(format_args!("waiting to end: {why}")),
+                Err(why) if !told => {
+                    watch.tell(
+                        &format!("asked to end, and it does once its device is free: {why}"),
+                        out,
+                    );
+                }
                 Err(_) => {}
             }
             told = true;
@@ -226,7 +232,7 @@ impl Handler for Daemon {
                 Ok(detached)
             }
             ("detach", None) => Err(format!(
-                "it is not attached: process {} serves it over NBD",
+                "it is not attached: process {0} serves it over NBD; `kill -TERM {0}` ends that",
                 std::process::id()
             )),
             _ => match requests::handle(&self.source, what, request) {

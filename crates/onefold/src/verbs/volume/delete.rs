@@ -10,6 +10,7 @@ use super::head_name::HeadName;
 use super::source::{naming, no_depot};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::human;
 use crate::out::{self, Out};
 
 /// Delete a volume, or a depot with all its volumes
@@ -63,10 +64,28 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         false => out.say(format_args!(
             "{} is deleted; {} in its folder are not the depot's and stay",
             depot.display(),
-            left.join(", ")
+            shown(&left)
         ))?,
     }
     Ok(Exit::Ok)
+}
+
+/// Some names, and how many more there are.
+fn shown(names: &[String]) -> String {
+    const SHOWN_MAX: usize = 5;
+    let some: Vec<_> = names
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|name| out::safe(name))
+        .collect();
+    match names.len() {
+        0..=SHOWN_MAX => some.join(", "),
+        all => format!(
+            "{} and {} more",
+            some.join(", "),
+            human::count((all - SHOWN_MAX) as u64)
+        ),
+    }
 }
 
 fn volume(args: &Args, out: &Out) -> Result<Exit> {

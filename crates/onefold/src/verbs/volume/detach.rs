@@ -30,8 +30,21 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     attach::confirm_unused_in(&place)?;
     let control = args.named.control()?;
     let process = process_behind(&control)?;
+    // It is held before it is asked: a later process may have its number.
+    let running = (process.as_ref()).and_then(|process| RunningProcess::find(process.number));
+    if let Some(served) = &process
+        && !served.is_attached
+    {
+        return Err(Error::Export(onefold_export::Error::Busy {
+            what: format!(
+                "{} is not attached: process {1} serves it, and `kill -TERM {1}` ends that",
+                args.named.shown(),
+                served.number
+            ),
+        }));
+    }
     if let Some(detached) = control::ask(&control, "detach", json!({}))? {
-        if process.is_some_and(|process| !process.has_ended_within(END_WITHIN)) {
+        if running.is_some_and(|process| !process.has_ended_within(END_WITHIN)) {
             out.warn("the device is gone, but its process has not ended yet: until then the depot is in use");
         }
         let device = detached["device"].as_str().unwrap_or_default();
@@ -50,12 +63,21 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 }
 
 /// The process that listens at a control socket; `None` where nobody does.
-fn process_behind(control: &Path) -> Result<Option<RunningProcess>> {
+fn process_behind(control: &Path) -> Result<Option<Daemon>> {
     let status = control::ask(control, "status", json!({}))?;
-    let process = status
-        .as_ref()
-        .and_then(|status| status["process"].as_u64());
-    Ok(process.and_then(RunningProcess::find))
+    Ok(status.and_then(|status| {
+        Some(Daemon {
+            number: status["process"].as_u64()?,
+            is_attached: status["device"].is_string(),
+        })
+    }))
+}
+
+/// A process that listens.
+struct Daemon {
+    number: u64,
+    /// Whether it has a device: it serves over NBD otherwise.
+    is_attached: bool,
 }
 
 fn told(device: &str, how: &str, out: &Out) -> Result<Exit> {

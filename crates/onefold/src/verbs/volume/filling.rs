@@ -92,13 +92,25 @@ impl SpaceWatch {
         let seconds = self.started.elapsed().as_secs();
         for filling in state.fullness.look(seconds, &space) {
             let line = told(filling, &space);
-            out.warn(format_args!("{}: {line}", self.depot.display()));
-            if let Err(error) = self.log(&line)
-                && !std::mem::replace(&mut state.log_failed, true)
-            {
-                out.warn(format_args!("the depot's log cannot be written: {error}"));
-            }
+            self.tell_with(&mut state, &line, out);
             self.run_command(filling, &space, out);
+        }
+    }
+
+    /// Tells a line on standard error and in the depot's log, if there is a depot.
+    pub fn tell(&self, line: &str, out: &Out) {
+        self.tell_with(&mut self.state.lock(), line, out);
+    }
+
+    fn tell_with(&self, state: &mut WatchState, line: &str, out: &Out) {
+        if self.depot.as_os_str().is_empty() {
+            return out.warn(line);
+        }
+        out.warn(format_args!("{}: {line}", self.depot.display()));
+        if let Err(error) = self.log(line)
+            && !std::mem::replace(&mut state.log_failed, true)
+        {
+            out.warn(format_args!("the depot's log cannot be written: {error}"));
         }
     }
 
@@ -150,16 +162,16 @@ impl SpaceWatch {
 fn told(filling: Filling, space: &FreeSpace) -> String {
     match filling {
         Filling::Reached(100) if space.missing > 0 => {
-            "the file system that holds the depot is full: writes that need space fail; make room there, or delete files on the volume and run fstrim".into()
+            "the file system that holds the depot is full: writes that need space fail; make room there, or delete files on the volume, then `sync` and `fstrim`, once more where `stats` still shows it full".into()
         }
         Filling::Reached(100) => {
-            "the depot is full: writes that need space fail; delete files and run fstrim".into()
+            "the depot is full: writes that need space fail; delete files, then `sync` and `fstrim`, once more where `stats` still shows it full".into()
         }
         Filling::Reached(_) => format!("the depot is {} % full", space.full_percent()),
         Filling::Soon(seconds) => format!(
-            "the depot is {} % full, and at the last hour's rate it is full in {}",
+            "the depot is {} % full, and at the last hour's rate it is full in {:.1} hours",
             space.full_percent(),
-            human::duration(Duration::from_secs(seconds))
+            seconds as f64 / 3600.0
         ),
     }
 }

@@ -32,6 +32,13 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     for one in &all {
+        if one["dead"] == true {
+            let device = out::safe(one["device"].as_str().unwrap_or_default());
+            out.line(format_args!(
+                "{device}  its process was killed: unmount it, then `onefold volume detach` what it was made of"
+            ))?;
+            continue;
+        }
         let text = |name: &str| out::safe(one[name].as_str().unwrap_or_default());
         let bytes = human::bytes(one["volumes"][0]["bytes"].as_u64().unwrap_or(0));
         out.line(format_args!(
@@ -76,7 +83,7 @@ fn volumes(depot: &Path, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the status of each daemon, in the order of their folders.
+/// Returns the status of each daemon, and devices of those that were killed, in the order of their folders.
 fn attached() -> Vec<Value> {
     let folders = std::fs::read_dir(places::all())
         .into_iter()
@@ -84,11 +91,11 @@ fn attached() -> Vec<Value> {
         .flatten();
     let mut folders: Vec<_> = folders.map(|entry| entry.path()).collect();
     folders.sort();
-    let controls = folders
-        .iter()
-        .filter_map(|folder| attach::control_in(folder));
-    let ask = |control: PathBuf| control::ask(&control, "status", json!({}));
-    controls
-        .filter_map(|control| ask(control).ok().flatten())
-        .collect()
+    let status = |folder: &PathBuf| {
+        let control = attach::control_in(folder)?;
+        let answer = control::ask(&control, "status", json!({})).ok().flatten();
+        let dead = || Some(json!({"device": attach::dead_in(folder)?, "dead": true}));
+        answer.or_else(dead)
+    };
+    folders.iter().filter_map(status).collect()
 }

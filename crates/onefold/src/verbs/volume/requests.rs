@@ -41,11 +41,12 @@ fn stats(all: &DepotStats) -> Value {
     let named = |pairs: &[(&'static str, u64)]| {
         let pairs = pairs
             .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).into()));
+            .map(|(name, value)| (name.replace(' ', "_"), (*value).into()));
         Value::Object(pairs.collect::<Map<_, _>>())
     };
     let written = engine.unique_writes + engine.duplicate_writes;
     json!({
+        "message_type": "volume_stats",
         "chunk_bytes": chunk,
         "reads": front.reads,
         "read_bytes": front.read_bytes,
@@ -74,10 +75,11 @@ fn stats(all: &DepotStats) -> Value {
         "space": {
             "total_bytes": space.total * chunk,
             "free_bytes": space.free * chunk,
-            "reclaimable_bytes": space.reclaimable * chunk,
+            "reclaimable_bytes": space.known_garbage().map(|chunks| chunks * chunk),
             "reserved_bytes": space.reserved * chunk,
             "missing_on_host_bytes": space.missing * chunk,
-            "full_percent": space.full_percent(),
+            "full_percent": space.known_garbage().map(|_| space.full_percent()),
+            "full_percent_max": space.full_percent_max(engine.mapped_lbns),
         },
         "latency_us": {
             "read": latency(&front.latencies.read),

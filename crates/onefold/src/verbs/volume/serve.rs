@@ -33,11 +33,17 @@ pub struct Args {
     pub named: NamedVolume,
 
     /// Name of a raw file's export
-    #[arg(long, value_name = "NAME", default_value = "raw", requires = "raw")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "raw",
+        requires = "raw",
+        conflicts_with = "depot"
+    )]
     pub name: String,
 
     /// Refuse writes to a raw file
-    #[arg(long, requires = "raw")]
+    #[arg(long, requires = "raw", conflicts_with = "depot")]
     pub read_only: bool,
 
     /// RAM for the index, the map and caches of a depot; the process takes some 48 MiB besides (default: a byte for
@@ -135,6 +141,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     for listener in &listeners {
         server.listen(listener)?;
     }
+    source.loss().iter().for_each(|loss| out.warn(loss));
     tell(args, &source.volumes(), &listeners, out)?;
     let mut settled = Instant::now();
     while !signal::raised() {

@@ -106,6 +106,9 @@ impl NamedVolume {
 /// # Errors
 /// There is none, another process has it open, or it is damaged; `ram_bytes` are too few.
 pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) -> Result<Depot> {
+    if folder.is_file() {
+        return Err(no_depot(folder));
+    }
     let dir = match FileDir::open(folder) {
         Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
             return Err(no_depot(folder));
@@ -142,7 +145,9 @@ pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
     match error {
         VolumeError::NoDepot { .. } => VolumeError::NoDepot { place },
         VolumeError::Held { .. } => VolumeError::Held { place },
-        VolumeError::Exists { what, .. } => VolumeError::Exists { place, what },
+        VolumeError::Exists { what, place: found } if found == "the folder" => {
+            VolumeError::Exists { place, what }
+        }
         error => error,
     }
 }
@@ -220,6 +225,14 @@ impl Source {
             }
             Self::Depot(open) => open.heads().iter().map(heads::shown).collect(),
         }
+    }
+
+    /// Says that the depot has gone back to what was saved last, where it has.
+    pub fn loss(&self) -> Option<String> {
+        let lost = self.with_depot(|depot, _| Ok(depot.lost_unsaved()));
+        lost.unwrap_or(false).then(|| {
+            "the depot was open when its process or the machine died: all is as it was saved last (backend inram), and what was written since is lost".into()
+        })
     }
 
     /// Pages of the depot's data device; `None` of a raw file, and while the depot is being closed.
