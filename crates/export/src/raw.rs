@@ -29,13 +29,14 @@ impl RawDevice {
         Ok(Self { disk, geometry })
     }
 
-    /// A device over the file or block device at `path`, past the page cache where the file system allows it.
+    /// A device over the file or block device at `path`, past the page cache where the file system allows it. One that is
+    /// writable has the file to itself.
     ///
     /// # Errors
-    /// The device cannot be opened.
+    /// [`Error::Held`] where another has it; the device cannot be opened.
     pub fn open(path: &Path, name: &str, is_writable: bool) -> Result<Self> {
         let disk = match is_writable {
-            true => FileDisk::open_write(path)?,
+            true => FileDisk::open_alone(path)?,
             false => FileDisk::open(path)?,
         };
         let disk: Arc<dyn Disk> = match DirectDisk::over(disk.batched(Batching::Ring)) {

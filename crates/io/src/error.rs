@@ -19,6 +19,8 @@ pub enum ErrorKind {
     NoSpace,
     /// The process has as many files open as it may.
     TooManyOpen,
+    /// Another has the file or device for himself.
+    InUse,
     /// The operation is not permitted, or the file system is read-only.
     Denied,
     /// The bytes read are not what was written: wrong magic, length or checksum.
@@ -186,6 +188,7 @@ impl ErrorKind {
             Self::Short => "the disk ends too early",
             Self::NoSpace => "no space left",
             Self::TooManyOpen => "too many files are open",
+            Self::InUse => "in use",
             Self::Denied => "not permitted",
             Self::Damaged => "damaged",
             Self::OtherVersion => "made by another version",

@@ -273,7 +273,7 @@ pub struct FreeSpace {
     pub free: u64,
     /// Hold nothing that is mapped, and can be written after a collection.
     pub reclaimable: u64,
-    /// Of the reclaimable ones, those that nobody has looked at since the depot was opened: they may be mapped.
+    /// Reclaimable pages that nobody has looked at since the depot was opened: they may be mapped.
     pub unseen: u64,
     /// Of the free ones, kept for collection, journal and file systems' metadata.
     pub reserved: u64,

@@ -48,10 +48,10 @@ pub enum Error {
         /// What is there.
         what: String,
     },
-    /// Another process has the depot open.
+    /// Another process has the depot or its data device, or the device is mounted.
     #[error("{place} is in use by another process")]
     Held {
-        /// The folder.
+        /// The folder, or the data device.
         place: String,
     },
     /// The depot is whole, but this program cannot use it: an engine that it has not, another version, a data device
@@ -94,6 +94,7 @@ impl From<onefold_io::Error> for Error {
                     None => error.what,
                 },
             },
+            ErrorKind::InUse => Self::Held { place: error.path },
             ErrorKind::OtherVersion => Self::Unsupported {
                 what: error.to_string(),
             },

@@ -44,7 +44,7 @@ impl Fullness {
     pub fn look(&mut self, seconds: u64, space: &FreeSpace) -> Vec<Filling> {
         match space.unseen {
             0 => self.sample(seconds, space.live()),
-            // What lives is not known: a rate would be one of looking.
+            // Live pages are not known: a rate would be one of looking.
             _ => self.samples.clear(),
         }
         let mut news = Vec::new();

@@ -20,7 +20,7 @@ pub struct Memory {
 #[derive(Default)]
 struct State {
     lent_bytes: usize,
-    /// Of these, bytes for payloads that have not come whole.
+    /// The part of these bytes that payloads may take which have not come whole.
     arriving_bytes: usize,
     /// Threads that wait for memory for a payload.
     waiting_for_arrival: usize,

@@ -18,6 +18,7 @@ use rustix::{
 
 use super::{
     FileDisk,
+    claim::{FileLock, no_locks},
     group::GroupAccess,
     kind::no_file,
     make::make_durably,
@@ -421,11 +422,7 @@ impl FileDir {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(e @ (Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)) => {
-                    return Err(Error {
-                        what: "the file system has no locks (flock), or its server gives none"
-                            .into(),
-                        ..self.fail("lock", name, e)
-                    });
+                    return Err(no_locks(self.fail("lock", name, e)));
                 }
                 Err(e) => return Err(self.fail("lock", name, e)),
             }
@@ -433,19 +430,6 @@ impl FileDir {
                 return Ok(Some(FileLock(file)));
             }
         }
-    }
-}
-
-/// A lock that is released when dropped, by an explicit call: closing releases it only with the last copy of the
-/// descriptor, and a process that another thread is just starting has a copy until it runs its program. Where the call
-/// fails, closing releases it.
-struct FileLock(File);
-
-impl LockGuard for FileLock {}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 

@@ -19,7 +19,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::turns::{Turns, Way};
+use super::{
+    claim::FileLock,
+    turns::{Turns, Way},
+};
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result, Stretch, WriteAt,
     aligned::{is_misaligned, read_through, whole_pages, write_pages},
@@ -53,6 +56,8 @@ pub struct FileDisk {
     /// A handle past the page cache, opened by the first large read or write; `None` where the file system has none.
     direct: OnceLock<Option<File>>,
     turns: Turns,
+    /// Held where the disk was [opened alone](FileDisk::open_alone) and is no block device.
+    _claim: Option<FileLock>,
 }
 
 impl FileDisk {
@@ -106,7 +111,16 @@ impl FileDisk {
             batching: Batching::default(),
             direct: OnceLock::new(),
             turns: Turns::default(),
+            _claim: None,
         })
+    }
+
+    /// This disk, which holds `claim` until it is dropped.
+    pub(super) fn claimed(self, claim: Option<FileLock>) -> Self {
+        Self {
+            _claim: claim,
+            ..self
+        }
     }
 
     /// This disk with another method for batches.

@@ -5,6 +5,7 @@
 //! failed once fails for ever, because the kernel forgets which pages it lost; new files cannot be read by other users
 //! (mode 0600, folders 0700), except by the group of a shared folder.
 
+mod claim;
 mod dir;
 mod disk;
 mod group;

@@ -78,6 +78,7 @@ mod untested;
 mod versitygw;
 mod volume;
 mod volume_care;
+mod volume_claim;
 mod volume_dump;
 mod volume_rigs;
 mod volume_snapshots;

@@ -4,21 +4,36 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use onefold_io::{Dir, DirectDisk, Disk, ErrorKind, FileDisk};
+use onefold_io::{Dir, DirectDisk, Disk, ErrorKind, FileDisk, LockGuard, LockKind};
 
 use super::config::{Config, HEAD_BYTES};
 use crate::{Error, Result};
 
 /// The data file's name in the folder.
 const FILE: &str = "data";
+/// Bytes at either end of a device that are zeros where it is blank. Superblocks, partition tables and labels of RAID
+/// begin or end within them.
+const EDGE_BYTES: u64 = 1 << 20;
+
+/// How a device is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// For reading and writing, and for this opener alone for as long as the disk is there.
+    Alone,
+    /// For reading, beside its owner.
+    Beside,
+}
 
 /// Opens a device or file by its path: what a simulation replaces.
-pub type OpenDevice = Arc<dyn Fn(&str) -> onefold_io::Result<Arc<dyn Disk>> + Send + Sync>;
+pub type OpenDevice = Arc<dyn Fn(&str, Access) -> onefold_io::Result<Arc<dyn Disk>> + Send + Sync>;
 
 /// Devices of the system, read and written past the page cache where that can be.
 pub fn system_devices() -> OpenDevice {
-    Arc::new(|path| {
-        let disk = FileDisk::open_write(Path::new(path))?;
+    Arc::new(|path, access| {
+        let disk = match access {
+            Access::Alone => FileDisk::open_alone(Path::new(path)),
+            Access::Beside => FileDisk::open(Path::new(path)),
+        }?;
         Ok(match DirectDisk::over(disk) {
             Ok(direct) => Arc::new(direct) as Arc<dyn Disk>,
             Err(cached) => Arc::new(cached),
@@ -31,9 +46,10 @@ pub(super) struct NewData {
     pub disk: Arc<dyn Disk>,
     /// Bytes for chunks; the length of a device where no capacity was wanted.
     pub capacity_bytes: u64,
+    _claim: Option<Box<dyn LockGuard>>,
 }
 
-/// Looks at a device by its path, or makes the file in the folder; `capacity` is what was asked for.
+/// Takes a device by its path, or makes the file in the folder; `capacity` is what was asked for.
 pub(super) fn create(
     folder: &dyn Dir,
     open: &OpenDevice,
@@ -42,29 +58,9 @@ pub(super) fn create(
     overwrite: bool,
 ) -> Result<NewData> {
     if path.is_empty() {
-        let disk = match folder.create(FILE) {
-            // What a creation that was interrupted left: there is no configuration beside it.
-            Err(error) if error.kind == ErrorKind::Exists => folder.open_write(FILE),
-            other => other,
-        }?;
-        let capacity_bytes = capacity.unwrap_or(0);
-        disk.set_len(0)?;
-        let bytes = HEAD_BYTES.saturating_add(capacity_bytes);
-        disk.set_len(bytes).map_err(|error| match error.kind {
-            ErrorKind::NoSpace => Error::Invalid {
-                what: format!(
-                    "the folder's file system can have no file of {} MiB: a smaller capacity or volume is needed",
-                    bytes >> 20
-                ),
-            },
-            _ => error.into(),
-        })?;
-        return Ok(NewData {
-            disk,
-            capacity_bytes,
-        });
+        return create_file(folder, capacity.unwrap_or(0));
     }
-    let disk = open(path)?;
+    let disk = open(path, Access::Alone)?;
     let room = disk.len()?.saturating_sub(HEAD_BYTES);
     let capacity_bytes = capacity.unwrap_or(room);
     if capacity_bytes > room {
@@ -75,19 +71,77 @@ pub(super) fn create(
     if !overwrite && !is_blank(&*disk)? {
         return Err(Error::Exists {
             place: path.into(),
-            what: "it does not begin with zeros, so it may hold something (`--overwrite` takes it all the same)".into(),
+            what: "its first and last MiB are not all zeros, so it may hold something (`--overwrite` takes it all the same)"
+                .into(),
         });
     }
     Ok(NewData {
         disk,
         capacity_bytes,
+        _claim: None,
+    })
+}
+
+fn create_file(folder: &dyn Dir, capacity_bytes: u64) -> Result<NewData> {
+    let disk = match folder.create(FILE) {
+        // What a creation that was interrupted left: there is no configuration beside it.
+        Err(error) if error.kind == ErrorKind::Exists => folder.open_write(FILE),
+        other => other,
+    }?;
+    let claim = claim_file(folder)?;
+    disk.set_len(0)?;
+    let bytes = HEAD_BYTES.saturating_add(capacity_bytes);
+    disk.set_len(bytes).map_err(|error| match error.kind {
+        ErrorKind::NoSpace => Error::Invalid {
+            what: format!(
+                "the folder's file system can have no file of {} MiB: a smaller capacity or volume is needed",
+                bytes >> 20
+            ),
+        },
+        _ => error.into(),
+    })?;
+    Ok(NewData {
+        disk,
+        capacity_bytes,
+        _claim: Some(claim),
+    })
+}
+
+/// Keeps others from taking the file in the folder for a device of theirs. The file is there.
+fn claim_file(folder: &dyn Dir) -> Result<Box<dyn LockGuard>> {
+    let held = folder.lock(FILE, LockKind::Exclusive)?;
+    held.ok_or_else(|| Error::Held {
+        place: "the depot's file data".into(),
     })
 }
 
 fn is_blank(disk: &dyn Disk) -> Result<bool> {
-    let mut head = vec![0; HEAD_BYTES.min(disk.len()?) as usize];
-    disk.read_at(&mut head, 0)?;
-    Ok(head.iter().all(|byte| *byte == 0))
+    let len = disk.len()?;
+    for offset in [0, len.saturating_sub(EDGE_BYTES)] {
+        let mut edge = vec![0; EDGE_BYTES.min(len) as usize];
+        disk.read_at(&mut edge, offset)?;
+        if edge.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Gives a device back: all that a depot had of it is discarded where it can be, and either end is blank again.
+pub(super) fn give_back(disk: &dyn Disk, config: &Config) -> Result<()> {
+    // A device that cannot discard keeps bytes that nobody can find any more.
+    let _ = disk.discard(HEAD_BYTES, config.capacity_bytes);
+    let len = disk.len()?;
+    let end = HEAD_BYTES + config.capacity_bytes;
+    // The head goes last: a deletion that was cut off can be repeated.
+    for begin in [len.saturating_sub(EDGE_BYTES), 0] {
+        let until = end.min(begin + EDGE_BYTES);
+        if begin < until {
+            disk.write_at(&vec![0; (until - begin) as usize], begin)?;
+            disk.sync()?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the copy at the device's beginning; durable when it returns.
@@ -99,19 +153,44 @@ pub(super) fn write_head(disk: &dyn Disk, config: &Config) -> Result<()> {
     Ok(disk.sync()?)
 }
 
-/// Opens the data device of a depot.
+/// The data device of an open depot.
+pub(super) struct OwnData {
+    pub disk: Arc<dyn Disk>,
+    /// Held on the file in the folder for as long as the depot is open; a device given by path is held by its disk.
+    pub claim: Option<Box<dyn LockGuard>>,
+}
+
+/// Opens the data device of a depot, for its owner alone.
+///
+/// # Errors
+/// [`Error::Held`] where another has it; those of [`look`].
+pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<OwnData> {
+    let (disk, claim) = match config.data_path.as_str() {
+        "" => (folder.open_write(FILE)?, Some(claim_file(folder)?)),
+        path => (open(path, Access::Alone)?, None),
+    };
+    check_owner(&*disk, config)?;
+    Ok(OwnData { disk, claim })
+}
+
+/// Opens the data device of a depot for reading, whoever has the depot open.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where it belongs to another depot or is shorter than it was; [`Error::Damaged`] where its
 /// beginning is no head copy.
-pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk>> {
+pub(super) fn look(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk>> {
+    let disk = match config.data_path.as_str() {
+        "" => folder.open(FILE)?,
+        path => open(path, Access::Beside)?,
+    };
+    check_owner(&*disk, config)?;
+    Ok(disk)
+}
+
+fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
     let path = match config.data_path.as_str() {
         "" => FILE,
         path => path,
-    };
-    let disk = match config.data_path.is_empty() {
-        true => folder.open_write(FILE)?,
-        false => open(path)?,
     };
     let expected = HEAD_BYTES + config.capacity_bytes;
     let found = disk.len()?;
@@ -123,19 +202,19 @@ pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Resu
     let mut head = vec![0; HEAD_BYTES as usize];
     disk.read_at(&mut head, 0)?;
     let owner = Config::decode(&head, path)?;
-    if owner.depot != config.depot {
-        return Err(Error::Unsupported {
+    match owner.depot == config.depot {
+        true => Ok(()),
+        false => Err(Error::Unsupported {
             what: format!(
                 "{path} belongs to depot {}, not to {}",
                 crate::dump::hex(&owner.depot),
                 crate::dump::hex(&config.depot)
             ),
-        });
+        }),
     }
-    Ok(disk)
 }
 
-/// Makes a data file long enough for so many bytes of chunks; a device must be.
+/// Makes the data file of an open depot long enough for so many bytes of chunks; a device must be.
 ///
 /// # Errors
 /// [`Error::Invalid`]: the device is shorter. A device failed.
@@ -145,11 +224,11 @@ pub(super) fn grow(
     config: &Config,
     capacity: u64,
 ) -> Result<()> {
-    let disk = open(folder, devices, config)?;
     let wanted = HEAD_BYTES + capacity;
-    match disk.len()? {
+    match look(folder, devices, config)?.len()? {
         found if found >= wanted => Ok(()),
         _ if config.data_path.is_empty() => {
+            let disk = folder.open_write(FILE)?;
             disk.set_len(wanted)?;
             Ok(disk.sync()?)
         }

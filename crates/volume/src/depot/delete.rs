@@ -1,9 +1,9 @@
 //! Deleting a depot: all its files go, those that say what it is last, so that a deletion that was cut off can be
 //! repeated.
 
-use onefold_io::{Dir, DirEntry, remove_if_there};
+use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, remove_if_there};
 
-use super::config::HEAD_BYTES;
+use super::config::Config;
 use super::{CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, read_config};
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ impl Depot {
     /// returned.
     ///
     /// # Errors
-    /// [`Error::NoDepot`]; [`Error::Held`]; a device failed.
+    /// [`Error::NoDepot`]; [`Error::Held`], also where another depot has the data device; a device failed.
     pub fn delete(folder: &dyn Dir, devices: &OpenDevice) -> Result<Vec<String>> {
         let config = match read_config(folder) {
             // What a depot was like is not needed to delete it.
@@ -38,20 +38,10 @@ impl Depot {
             other => Some(other?),
         };
         let guard = lock(folder)?;
-        if let Some(config) = config.filter(|config| !config.data_path.is_empty()) {
-            match data::open(folder, devices, &config) {
-                Ok(disk) => {
-                    // A device that cannot discard keeps bytes that nobody can find any more.
-                    let _ = disk.discard(HEAD_BYTES, config.capacity_bytes);
-                    disk.write_at(&vec![0; HEAD_BYTES as usize], 0)?;
-                    disk.sync()?;
-                }
-                // It is another depot's by now, was overwritten, or is gone.
-                Err(Error::Unsupported { .. } | Error::Damaged { .. }) => {}
-                Err(Error::Io(error)) if error.kind == onefold_io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let _claim = match &config {
+            Some(config) => take_data(folder, devices, config)?,
+            None => None,
+        };
         clear(folder)?;
         folder.sync()?;
         for name in [CONFIG_COPY, CONFIG] {
@@ -117,6 +107,25 @@ fn may_be_there(entry: &DirEntry) -> bool {
     is_ours(entry)
         || [LOCK, CONFIG, CONFIG_COPY, "control", "lost+found"].contains(&name)
         || (entry.is_dir && FOLDERS.contains(&name))
+}
+
+/// Gives the data device back; of a file in the folder, returns what keeps others from it while it is removed.
+fn take_data(
+    folder: &dyn Dir,
+    devices: &OpenDevice,
+    config: &Config,
+) -> Result<Option<Box<dyn LockGuard>>> {
+    match data::open(folder, devices, config) {
+        Ok(data) if config.data_path.is_empty() => Ok(data.claim),
+        Ok(data) => {
+            data::give_back(&*data.disk, config)?;
+            Ok(None)
+        }
+        // It is another depot's by now, was overwritten, or is gone.
+        Err(Error::Unsupported { .. } | Error::Damaged { .. }) => Ok(None),
+        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_ours(entry: &DirEntry) -> bool {

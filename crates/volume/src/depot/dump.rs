@@ -53,7 +53,7 @@ impl Depot {
             (Structure::Manifest, EngineKind::Log) => crate::log::dump::manifest(folder),
             (Structure::Zones, EngineKind::Log) => crate::log::dump::zones(folder),
             (Structure::Zone(place), EngineKind::Log) => {
-                let disk = data::open(folder, devices, &config)?;
+                let disk = data::look(folder, devices, &config)?;
                 crate::log::dump::zone(folder, &*log::zones(&config, disk), place)
             }
             (Structure::Metadata, EngineKind::Log) => {

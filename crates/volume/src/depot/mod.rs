@@ -31,7 +31,7 @@ use self::backends::Parameters;
 pub use self::changes::Piece;
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
-pub use self::data::{OpenDevice, system_devices};
+pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
 use crate::front::{Front, FrontStats, Options};
 use crate::{
@@ -62,7 +62,7 @@ pub struct CreateOptions {
     pub capacity_bytes: Option<u64>,
     /// Path of a data device; `None` makes a file in the folder.
     pub data_path: Option<String>,
-    /// Use a data device that does not begin with zeros.
+    /// Use a data device of which the first or last MiB is not all zeros.
     pub overwrite: bool,
     /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
     pub ram_bytes: Option<u64>,
@@ -117,6 +117,7 @@ pub struct Depot {
     heads: RwLock<Vec<Head>>,
     devices: OpenDevice,
     lost_unsaved: bool,
+    _data_claim: Option<Box<dyn LockGuard>>,
     _lock: Box<dyn LockGuard>,
 }
 
@@ -124,7 +125,8 @@ impl Depot {
     /// Makes a depot in `folder`, which holds none.
     ///
     /// # Errors
-    /// [`Error::Exists`] where one is there, or the data device holds something; [`Error::Invalid`];
+    /// [`Error::Exists`] where one is there, or the data device holds something; [`Error::Held`] where another has it;
+    /// [`Error::Invalid`];
     /// [`Error::Unsupported`] for an engine that is not built yet; a device failed.
     pub fn create(folder: &Arc<dyn Dir>, options: &CreateOptions) -> Result<Config> {
         let _lock = lock(&**folder)?;
@@ -196,9 +198,9 @@ impl Depot {
     pub fn open(folder: Arc<dyn Dir>, options: OpenOptions) -> Result<Self> {
         let config = read_config(&*folder)?;
         let lock = lock(&*folder)?;
-        let disk = data::open(&*folder, &options.devices, &config)?;
+        let data = data::open(&*folder, &options.devices, &config)?;
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
-        let engine = open_engine(&folder, &config, disk, &options)?;
+        let engine = open_engine(&folder, &config, data.disk, &options)?;
         if is_saved_at_close(&config) && !lost_unsaved {
             folder.create(UNSAVED)?;
             folder.sync()?;
@@ -211,6 +213,7 @@ impl Depot {
             folder,
             config: Box::new(config),
             lost_unsaved,
+            _data_claim: data.claim,
             _lock: lock,
         })
     }

@@ -142,7 +142,7 @@ fn a_data_device_is_free_once_its_depot_is_deleted() {
     let disk = Arc::new(MemDisk::new());
     disk.set_len(32 << 20).expect("RAM");
     let shared = Arc::clone(&disk);
-    let devices: OpenDevice = Arc::new(move |_| Ok(Arc::clone(&shared) as Arc<dyn Disk>));
+    let devices: OpenDevice = Arc::new(move |_, _| Ok(Arc::clone(&shared) as Arc<dyn Disk>));
     let options = |depot| CreateOptions {
         data_path: Some("/dev/sdb".into()),
         devices: Arc::clone(&devices),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, MemDir, MemDisk, remove_if_there};
+use onefold_io::{Dir, Disk, LockKind, MemDir, MemDisk, remove_if_there};
 use onefold_volume::conformance::Caller;
 use onefold_volume::depot::backends::{self, Parameters};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
@@ -105,7 +105,49 @@ fn either_copy_of_the_configuration_is_enough() {
 
 fn devices(disk: &Arc<dyn Disk>) -> OpenDevice {
     let disk = Arc::clone(disk);
-    Arc::new(move |_| Ok(Arc::clone(&disk)))
+    Arc::new(move |_, _| Ok(Arc::clone(&disk)))
+}
+
+#[test]
+fn an_open_depot_has_its_data_file_to_itself() {
+    let folder = folder();
+    Depot::create(&folder, &options(1)).expect("a depot");
+    let taken = || folder.lock("data", LockKind::Exclusive).expect("RAM");
+    let depot = open(&folder).expect("a depot");
+    assert!(taken().is_none(), "another may take the file");
+    depot.close().expect("it can be closed");
+    let other = taken().expect("it is free");
+    assert!(matches!(open(&folder), Err(Error::Held { .. })));
+    let held = Depot::delete(&*folder, &OpenOptions::default().devices);
+    assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
+    drop(other);
+    open(&folder).expect("nothing of it was deleted");
+}
+
+/// A device that cannot discard is blank again at its ends, where a new depot looks.
+#[test]
+fn a_device_is_blank_where_neither_end_holds_anything() {
+    let bytes = (1 << 20) + (2 << 20);
+    for at in [64 << 10, (1 << 20) - 1, bytes - (1 << 20), bytes - 1] {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        disk.set_len(bytes).expect("RAM");
+        disk.write_at(&[1], at).expect("RAM");
+        let on_device = |overwrite| CreateOptions {
+            data_path: Some("/dev/disk".into()),
+            devices: devices(&disk),
+            overwrite,
+            ..options(1)
+        };
+        let folder = folder();
+        let taken = Depot::create(&folder, &on_device(false));
+        assert!(
+            matches!(taken, Err(Error::Exists { .. })),
+            "{at}: {taken:?}"
+        );
+        Depot::create(&folder, &on_device(true)).expect("it is meant");
+        Depot::delete(&*folder, &devices(&disk)).expect("it goes");
+        Depot::create(&folder, &on_device(false)).expect("it is blank again");
+    }
 }
 
 #[test]

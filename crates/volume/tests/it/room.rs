@@ -160,7 +160,7 @@ fn log_depot(disk: &Arc<SparseFile>, inline: bool) -> (Arc<dyn Dir>, OpenOptions
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let disk = Arc::clone(disk);
     let devices: onefold_volume::depot::OpenDevice =
-        Arc::new(move |_| Ok(Arc::clone(&disk) as Arc<dyn Disk>));
+        Arc::new(move |_, _| Ok(Arc::clone(&disk) as Arc<dyn Disk>));
     let options = CreateOptions {
         engine: EngineKind::Log,
         data_path: Some("/sparse".into()),

@@ -17,7 +17,7 @@ use crate::signal;
 
 /// Show what a depot did and holds
 ///
-/// What was written and read counts since the depot was opened, of one that nobody has open not at all. Garbage is –
+/// Writes and reads count since the depot was opened; a depot that nobody has open has no such counts. Garbage is –
 /// until it was looked for after that. Latencies are the median, and what 99 % of requests stay within.
 #[derive(clap::Args, Debug)]
 pub struct StatsArgs {

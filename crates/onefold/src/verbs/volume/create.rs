@@ -140,7 +140,7 @@ fn create(path: &Path, options: &CreateOptions) -> Result<Config> {
     let folder: Arc<dyn Dir> = Arc::new(FileDir::create(path).map_err(VolumeError::from)?);
     Depot::confirm_no_others(&*folder).map_err(|error| naming(error, path))?;
     Depot::create(&folder, options).map_err(|error| {
-        // It is told why there is none, which matters more than what could not be taken away.
+        // The error says why there is no depot, which matters more than what could not be taken away.
         let _ = Depot::clear_failed(&*folder);
         if !was_there {
             let _ = std::fs::remove_dir(path);

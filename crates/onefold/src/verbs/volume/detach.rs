@@ -30,7 +30,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     attach::confirm_unused_in(&place)?;
     let control = args.named.control()?;
     let process = process_behind(&control)?;
-    // It is held before it is asked: a later process may have its number.
+    // The process is held before it is asked: a later process may have its number.
     let running = (process.as_ref()).and_then(|process| RunningProcess::find(process.number));
     if let Some(served) = &process
         && !served.is_attached

@@ -128,9 +128,18 @@ pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) ->
         ..OpenOptions::default()
     };
     let opened = Depot::open(Arc::new(dir), options);
-    let depot = opened.map_err(|error| naming(error, folder))?;
-    attach::confirm_unused(Path::new(&depot.config().data_path), "try again")?;
-    Ok(depot)
+    opened.map_err(|error| match naming(error, folder) {
+        VolumeError::Held { place } => held(place),
+        error => error.into(),
+    })
+}
+
+/// Somebody has the depot or its data device: of a mounted one, the error says where.
+fn held(place: String) -> Error {
+    match attach::confirm_unused(Path::new(&place), "try again") {
+        Err(error) => error.into(),
+        Ok(()) => VolumeError::Held { place }.into(),
+    }
 }
 
 /// There is none in this folder.
@@ -144,7 +153,7 @@ pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
     let place = folder.display().to_string();
     match error {
         VolumeError::NoDepot { .. } => VolumeError::NoDepot { place },
-        VolumeError::Held { .. } => VolumeError::Held { place },
+        VolumeError::Held { place: held } if held == "the depot" => VolumeError::Held { place },
         VolumeError::Exists { what, place: found } if found == "the folder" => {
             VolumeError::Exists { place, what }
         }
