@@ -415,7 +415,7 @@ fn a_depot_is_served_over_nbd_and_has_one_owner() {
         .ends(11);
     let map = succeeds(Command::new("nbdinfo").args(["--map", &uri]));
     assert!(map.contains("hole"), "{map}");
-    let refused = rig.run(["volume", "detach", "depot"]).ends(1);
+    let refused = rig.run(["volume", "detach", "depot"]).ends(11);
     assert!(refused.err.contains("not attached"), "{}", refused.err);
     let stats = rig
         .run(["--json", "volume", "stats", "depot"])

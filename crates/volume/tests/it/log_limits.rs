@@ -130,7 +130,8 @@ fn the_smallest_depot_works_with_the_least_ram() {
         panic!("{refused}");
     };
     let least = what.rsplit(' ').next().and_then(|word| word.parse().ok());
-    let least: u64 = least.unwrap_or_else(|| panic!("it says how much is needed: {what}"));
+    let least: u64 = least.unwrap_or_else(|| panic!("it says how many MiB are needed: {what}"));
+    let least = least * MIB;
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     Depot::create(&folder, &create_options(Some(least))).expect("that is enough");
     let open = |ram_bytes| {

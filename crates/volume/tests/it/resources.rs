@@ -37,13 +37,14 @@ fn open(folder: &Arc<dyn Dir>, ram_bytes: Option<u64>) -> (Depot, Caller) {
     (depot, device)
 }
 
-/// The least RAM that such a depot takes: a refusal says so.
+/// The least RAM that such a depot takes, in whole MiB: a refusal says so.
 fn least_ram() -> u64 {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let refused = create(&folder, Some(4 * MIB)).expect_err("too little");
     let said = refused.to_string();
     let least = said.rsplit(' ').next().and_then(|word| word.parse().ok());
-    least.unwrap_or_else(|| panic!("it says how much is needed: {said}"))
+    let least: u64 = least.unwrap_or_else(|| panic!("it says how many MiB are needed: {said}"));
+    least * MIB
 }
 
 fn content(number: u64) -> Vec<u8> {
