@@ -76,20 +76,20 @@ pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<Cont
         answering: Arc::default(),
     };
     let (listener, answering) = (listener.clone(), control.answering.clone());
-    let places = Arc::new(AtomicUsize::new(0));
+    let taken = Arc::new(AtomicUsize::new(0));
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || {
             while let Some(socket) = listener.accept_unix() {
                 let (handler, answering) = (handler.clone(), answering.clone());
-                let Some(place) = Place::take(&places) else {
+                let Some(slot) = ClientSlot::take(&taken) else {
                     turn_away(&socket);
                     continue;
                 };
                 let _ = std::thread::Builder::new()
                     .name("control-client".into())
                     .spawn(move || {
-                        let _place = place;
+                        let _slot = slot;
                         attend(&socket, &*handler, &answering)
                     });
             }
@@ -102,17 +102,17 @@ pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<Cont
 }
 
 /// One of the clients that are served at once.
-struct Place(Arc<AtomicUsize>);
+struct ClientSlot(Arc<AtomicUsize>);
 
-impl Place {
+impl ClientSlot {
     fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
-        // Dropping it gives the place back, also where there are too many.
-        let place = Self(taken.clone());
-        (taken.fetch_add(1, SeqCst) < CLIENTS_MAX).then_some(place)
+        // Dropping a slot gives it back, also where there are too many.
+        let slot = Self(taken.clone());
+        (taken.fetch_add(1, SeqCst) < CLIENTS_MAX).then_some(slot)
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }

@@ -32,7 +32,7 @@ const PREFIX: &[u8] = b"volume:";
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// A device to restore onto.
-enum Place {
+enum RestoreTarget {
     Device(Arc<dyn BlockDevice>),
     Volume(Depot, Arc<dyn BlockDevice>),
 }
@@ -71,9 +71,9 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
     if args.dry_run {
         return tell(args, &entry, "would restore", out);
     }
-    let place = Place::open(&args.target, &entry)?;
+    let opened = RestoreTarget::open(&args.target, &entry)?;
     let mut writer = DeviceWriter {
-        device: place.device(),
+        device: opened.device(),
         at: 0,
         buffer: Vec::with_capacity(BYTES_AT_ONCE),
     };
@@ -81,7 +81,7 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
     let failed = |error| Error::io(format!("write {}", args.target.display()), error);
     writer.finish(entry.size).map_err(failed)?;
     drop(writer);
-    place.close()?;
+    opened.close()?;
     session.finish()?;
     tell(args, &entry, "restored", out)
 }
@@ -103,10 +103,10 @@ fn tell(args: &Args, entry: &Entry, did: &str, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-impl Place {
+impl RestoreTarget {
     /// Opens the device, which must be large enough, or the volume, which is made where it is missing.
     fn open(target: &OsStr, entry: &Entry) -> Result<Self> {
-        let place = match target.as_bytes().strip_prefix(PREFIX) {
+        let opened = match target.as_bytes().strip_prefix(PREFIX) {
             None => {
                 let path = Path::new(target);
                 attach::confirm_unused(path, "restore")?;
@@ -127,14 +127,14 @@ impl Place {
                 Self::Volume(depot, device)
             }
         };
-        let bytes = place.device().geometry().bytes;
+        let bytes = opened.device().geometry().bytes;
         match bytes < entry.size {
             true => Err(Error::Usage(format!(
                 "{} has {bytes} bytes, and {} are to be restored: make it larger first",
                 target.display(),
                 entry.size
             ))),
-            false => Ok(place),
+            false => Ok(opened),
         }
     }
 
