@@ -8,12 +8,12 @@ use rustix::io::Errno;
 use super::ahead::LargeFileQueue;
 use super::device::{ChangedDevice, DeviceWork};
 use super::moved::{self, Chunks};
-use super::parts::{FILE_BYTES_AHEAD, LargePart, large_channel};
+use super::parts::{FILE_BYTES_AHEAD, LargePart, PartSender, large_channel};
 use super::plan::{ContentFrom, Entries, Job, PlanStep, Planned, Planner};
 use super::source::Work;
 use crate::meta::Stat;
 use crate::tree::Tree;
-use crate::{Entry, Flags, Kind, path};
+use crate::{Entry, Flags, Kind, Time, path};
 
 /// The source of one file.
 pub enum StreamInput {
@@ -26,34 +26,9 @@ pub enum StreamInput {
 /// Sends the steps of a stream: the folders above its path, and one file. Waits where the finisher has many steps to
 /// take.
 pub fn steps(input: StreamInput, path: &[u8], parent: Option<&Tree>, planner: Planner<'_>) {
-    let Planner {
-        options,
-        session,
-        work,
-        steps,
-        owners,
-        mut reader,
-        ..
-    } = planner;
-    let (uid, gid) = (
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-    );
-    let stat = |kind, mode| Stat {
-        kind,
-        mode,
-        uid,
-        gid,
-        size: 0,
-        blocks: 0,
-        mtime: options.time,
-        ctime: options.time,
-        atime: options.time,
-        inode: 0,
-        device: 0,
-        links: 1,
-        rdev: 0,
-    };
+    let (options, owners) = (planner.options, planner.owners);
+    let steps = planner.steps.clone();
+    let stat = |kind, mode| own_stat(kind, mode, options.time);
     let send = |folder: &[u8], entry: Entry, content, job| {
         let planned = Planned {
             entry,
@@ -81,49 +56,80 @@ pub fn steps(input: StreamInput, path: &[u8], parent: Option<&Tree>, planner: Pl
     let (folder, name) = path::split(path);
     let (parts, receiver) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
     let file = stat(Kind::File, 0o644);
+    let entry = file.entry(name.to_vec(), owners);
     match input {
         StreamInput::Pipe(fd) => {
-            let _ = work.send(Work::Stream {
+            let name = name.to_vec();
+            let stat = file;
+            let _ = planner.work.send(Work::Stream {
                 fd,
-                name: name.to_vec(),
-                stat: file,
+                name,
+                stat,
                 parts,
             });
         }
         StreamInput::Device(device) => {
-            let before = parent
-                .filter(|_| !options.force_reread)
-                .and_then(|tree| base_of(tree, path, session, &mut reader));
-            let marks = before.as_ref().map(|before| &*before.xattrs);
-            match device.begin(marks) {
-                Ok(stream) => {
-                    let work_of = DeviceWork {
-                        stream,
-                        base: before.map(|before| before.content).unwrap_or_default(),
-                        reader,
-                        stat: file,
-                    };
-                    let _ = work.send(Work::Device {
-                        work: Box::new(work_of),
-                        parts,
-                    });
-                }
-                Err(error) => {
-                    let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    let _ = parts.send(LargePart::End(Err(error)));
-                }
-            }
+            let parent = parent.filter(|_| !options.force_reread);
+            read_device(device, path, parent, file, planner, parts);
         }
     }
     send(
         folder,
-        stat(Kind::File, 0o644).entry(name.to_vec(), owners),
+        entry,
         ContentFrom::Job,
         Job::Large {
             parts: receiver,
             budget_bytes: 0,
         },
     );
+}
+
+/// What a stream's folders and file are to look like: they belong to this process.
+fn own_stat(kind: Kind, mode: u16, time: Time) -> Stat {
+    Stat {
+        kind,
+        mode,
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        size: 0,
+        blocks: 0,
+        mtime: time,
+        ctime: time,
+        atime: time,
+        inode: 0,
+        device: 0,
+        links: 1,
+        rdev: 0,
+    }
+}
+
+/// Has a device read: all of it, or only what changed since the entry that `parent` has at `path`.
+fn read_device(
+    device: Box<dyn ChangedDevice>,
+    path: &[u8],
+    parent: Option<&Tree>,
+    stat: Stat,
+    planner: Planner<'_>,
+    parts: PartSender,
+) {
+    let mut reader = planner.reader;
+    let base = parent.and_then(|tree| base_of(tree, path, planner.session, &mut reader));
+    match device.begin(base.as_ref().map(|base| &*base.xattrs)) {
+        Ok(stream) => {
+            let work = DeviceWork {
+                stream,
+                base: base.map(|base| base.content).unwrap_or_default(),
+                reader,
+                stat,
+            };
+            let work = Box::new(work);
+            let _ = planner.work.send(Work::Device { work, parts });
+        }
+        Err(error) => {
+            let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let _ = parts.send(LargePart::End(Err(error)));
+        }
+    }
 }
 
 /// The parent's entry of a device, where it can be read and all its chunks are there.
