@@ -5,12 +5,12 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Random, SimDir};
 use onefold_volume::conformance::Caller;
+use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::config::{Backend, EngineKind};
-use onefold_volume::depot::{CreateOptions, OpenOptions};
-use onefold_volume::front::Options;
-use onefold_volume::{Depot, Effort, HeadId};
+use onefold_volume::{Depot, Effort};
 
-const CHUNK: u64 = 4096;
+use crate::opened::{CHUNK, open};
+
 const CHUNKS: u64 = 1500;
 
 /// Names of a depot's files with fingerprints of what they hold.
@@ -40,15 +40,7 @@ fn work(engine: EngineKind, seed: u64) -> Image {
     Depot::create(&folder, &options).expect("a depot");
     let mut random = Random(seed);
     for _ in 0..3 {
-        let options = OpenOptions {
-            front: Options {
-                inline: true,
-                ..Options::default()
-            },
-            ..OpenOptions::default()
-        };
-        let depot = Depot::open(Arc::clone(&folder), options).expect("a depot");
-        let caller = Caller(depot.device(HeadId(0)).expect("the volume"));
+        let (depot, caller) = open(&folder, None);
         for _ in 0..600 {
             act(&depot, &caller, &mut random);
         }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, MemDir, Random};
-use onefold_volume::conformance::Caller;
+use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::config::EngineKind;
-use onefold_volume::depot::{CreateOptions, OpenOptions};
-use onefold_volume::front::Options;
-use onefold_volume::{Depot, Effort, Error, HeadId};
+use onefold_volume::{Depot, Effort, Error};
 
-const CHUNK: u64 = 4096;
+use crate::opened::{CHUNK, content, open};
+
 const MIB: u64 = 1 << 20;
 /// Where zones begin in the data file, and how long they are.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -26,23 +25,6 @@ fn create(volume_bytes: u64, capacity_bytes: u64) -> Arc<dyn Dir> {
     folder
 }
 
-fn open(folder: &Arc<dyn Dir>) -> (Depot, Caller) {
-    let options = OpenOptions {
-        front: Options {
-            inline: true,
-            ..Options::default()
-        },
-        ..OpenOptions::default()
-    };
-    let depot = Depot::open(Arc::clone(folder), options).expect("it opens by itself");
-    let device = Caller(depot.device(HeadId(0)).expect("the volume"));
-    (depot, device)
-}
-
-fn content(n: u64) -> Vec<u8> {
-    Random(n).bytes(CHUNK as usize)
-}
-
 fn counter(depot: &Depot, name: &str) -> u64 {
     let stats = depot.stats().expect("open").engine;
     let found = stats.counters.iter().find(|(known, _)| *known == name);
@@ -53,7 +35,7 @@ fn counter(depot: &Depot, name: &str) -> u64 {
 #[test]
 fn old_duplicates_are_found() {
     let folder = create(64 * MIB, 64 * MIB);
-    let (depot, device) = open(&folder);
+    let (depot, device) = open(&folder, None);
     for n in 0..8000 {
         device.write(n * CHUNK, &content(n)).expect("room");
     }
@@ -74,7 +56,7 @@ fn opens_by_itself_after_any_crash() {
     let mut random = Random(25);
     let mut newest = vec![0; 1000];
     for round in 1..30 {
-        let (depot, device) = open(&folder);
+        let (depot, device) = open(&folder, None);
         for (lbn, n) in newest.iter().enumerate().filter(|(_, n)| **n > 0) {
             let found = device.read(lbn as u64 * CHUNK, CHUNK).expect("a read");
             assert!(found[..] == content(*n)[..], "round {round}, chunk {lbn}");
@@ -97,7 +79,7 @@ fn opens_by_itself_after_any_crash() {
 #[test]
 fn page_of_another_zone_is_damage() {
     let folder = create(32 * MIB, 32 * MIB);
-    let (depot, device) = open(&folder);
+    let (depot, device) = open(&folder, None);
     for n in 0..200 {
         device.write(n * CHUNK, &content(n)).expect("room");
     }
@@ -109,7 +91,7 @@ fn page_of_another_zone_is_damage() {
     data.read_at(&mut zone, HEAD_BYTES + ZONE_BYTES)
         .expect("RAM");
     data.write_at(&zone, HEAD_BYTES).expect("RAM");
-    let (_depot, device) = open(&folder);
+    let (_depot, device) = open(&folder, None);
     let mut damaged = 0;
     for n in 0..200 {
         match device.read(n * CHUNK, CHUNK) {
@@ -124,7 +106,7 @@ fn page_of_another_zone_is_damage() {
 #[test]
 fn smallest_depot_64_mib() {
     let folder = create(64 * MIB, 64 * MIB);
-    let (depot, device) = open(&folder);
+    let (depot, device) = open(&folder, None);
     let mut taken = 0;
     while device.write(taken * CHUNK, &content(taken)).is_ok() {
         taken += 1;
@@ -146,7 +128,7 @@ fn smallest_depot_64_mib() {
 #[test]
 fn discard_of_a_tebibyte_is_one_entry() {
     let folder = create(MIB * MIB, 32 * MIB);
-    let (depot, device) = open(&folder);
+    let (depot, device) = open(&folder, None);
     for n in 0..100 {
         device
             .write(n * (MIB * MIB / 100), &content(n))
@@ -166,7 +148,7 @@ fn space_returns() {
     let folder = create(64 * MIB, 24 * MIB);
     let mut free = Vec::new();
     for round in 0..6 {
-        let (depot, device) = open(&folder);
+        let (depot, device) = open(&folder, None);
         for n in 0..3000 {
             let unique = content(round * 10_000 + n);
             device.write(n * CHUNK, &unique).expect("room");

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, MemDir, Random, SimDir};
-use onefold_volume::conformance::Caller;
+use onefold_io::{Dir, MemDir, SimDir};
+use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::config::EngineKind;
-use onefold_volume::depot::{CreateOptions, OpenOptions};
-use onefold_volume::front::Options;
-use onefold_volume::{Depot, Effort, Error, HeadId};
+use onefold_volume::{Depot, Effort, Error};
 
-const CHUNK: u64 = 4096;
+use crate::opened::{CHUNK, content, open};
+
 const MIB: u64 = 1 << 20;
 
 fn create(folder: &Arc<dyn Dir>, ram_bytes: Option<u64>) -> Result<(), Error> {
@@ -23,20 +22,6 @@ fn create(folder: &Arc<dyn Dir>, ram_bytes: Option<u64>) -> Result<(), Error> {
     Depot::create(folder, &options).map(drop)
 }
 
-fn open(folder: &Arc<dyn Dir>, ram_bytes: Option<u64>) -> (Depot, Caller) {
-    let options = OpenOptions {
-        ram_bytes,
-        front: Options {
-            inline: true,
-            ..Options::default()
-        },
-        ..OpenOptions::default()
-    };
-    let depot = Depot::open(Arc::clone(folder), options).expect("it opens");
-    let device = Caller(depot.device(HeadId(0)).expect("the volume"));
-    (depot, device)
-}
-
 /// The least RAM that such a depot takes, in whole MiB: a refusal says so.
 fn least_ram() -> u64 {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
@@ -45,10 +30,6 @@ fn least_ram() -> u64 {
     let least = said.rsplit(' ').next().and_then(|word| word.parse().ok());
     let least: u64 = least.unwrap_or_else(|| panic!("it says how many MiB are needed: {said}"));
     least * MIB
-}
-
-fn content(number: u64) -> Vec<u8> {
-    Random(number).bytes(CHUNK as usize)
 }
 
 fn unique_writes(depot: &Depot) -> u64 {
