@@ -31,9 +31,15 @@ pub struct Rig {
 impl Rig {
     /// Over 1 MiB of memory.
     pub fn new() -> Self {
+        Self::in_memory(Limits::default())
+    }
+
+    /// Over 1 MiB of memory, with these limits.
+    pub fn in_memory(limits: Limits) -> Self {
         let disk = Arc::new(MemDisk::default());
         onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
-        Self::over(Arc::new(RawDevice::new(disk, "disk").expect("a device")))
+        let device = RawDevice::new(disk, "disk").expect("a device");
+        Self::limited(Arc::new(device), limits)
     }
 
     pub fn over(device: Arc<dyn BlockDevice>) -> Self {

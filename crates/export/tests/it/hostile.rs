@@ -125,14 +125,11 @@ fn a_client_that_takes_no_replies_gets_only_its_share_of_memory() {
 
 #[test]
 fn there_are_only_so_many_clients() {
-    let disk = Arc::new(onefold_io::MemDisk::default());
-    onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
-    let device = Arc::new(RawDevice::new(disk, "disk").expect("a device"));
     let limits = onefold_export::nbd::Limits {
         connections_max: 2,
         ..Default::default()
     };
-    let rig = Rig::limited(device, limits);
+    let rig = Rig::in_memory(limits);
     let (mut ann, mut bob) = (rig.client(), rig.client());
     let third = rig.try_connect();
     assert!(third.is_none(), "a third one is turned away");
@@ -143,15 +140,12 @@ fn there_are_only_so_many_clients() {
 /// for longer than is allowed. Others do not notice.
 #[test]
 fn a_client_that_stops_in_the_middle_is_cut_off() {
-    let disk = Arc::new(onefold_io::MemDisk::default());
-    onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
-    let device = Arc::new(RawDevice::new(disk, "disk").expect("a device"));
     let limits = onefold_export::nbd::Limits {
         connections_max: 3,
         stall_max: std::time::Duration::ZERO,
         ..Default::default()
     };
-    let rig = Rig::limited(device, limits);
+    let rig = Rig::in_memory(limits);
     let (mut silent, mut gone, mut other) = (rig.client(), rig.client(), rig.client());
     assert_eq!(other.write(0, &[7; 4096], 0), 0);
     // Half of a request's head; all of it and a part of its bytes.
@@ -212,14 +206,11 @@ fn writers_that_stall_keep_nobody_from_being_served() {
 /// A client that sends a little now and then is cut off as well.
 #[test]
 fn a_payload_that_drips_is_cut_off() {
-    let disk = Arc::new(onefold_io::MemDisk::default());
-    onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
-    let device = Arc::new(RawDevice::new(disk, "disk").expect("a device"));
     let limits = onefold_export::nbd::Limits {
         stall_max: Duration::from_secs(1),
         ..Default::default()
     };
-    let rig = Rig::limited(device, limits);
+    let rig = Rig::in_memory(limits);
     let mut client = rig.client();
     client.request(WRITE, 0, 1, 0, 1 << 20);
     let began = Instant::now();

@@ -50,6 +50,18 @@ impl Serving {
     }
 }
 
+/// Runs commands of `qemu-io` on the export at `uri`; all must succeed.
+pub fn qemu_io(uri: &str, commands: &[&str]) {
+    let commands = commands.iter().flat_map(|command| ["-c", command]);
+    let mut qemu_io = Command::new("qemu-io");
+    let said = succeeds(
+        qemu_io
+            .args(["-f", "raw", "-d", "unmap", uri])
+            .args(commands),
+    );
+    assert!(!said.contains("failed"), "{said}");
+}
+
 fn disk(rig: &Rig, mib: u64) -> PathBuf {
     let path = rig.path("disk.img");
     File::create(&path)
@@ -402,15 +414,7 @@ fn a_depot_is_served_over_nbd_and_has_one_owner() {
     let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
     assert!(serving.uri.contains(":///vm?"), "{}", serving.uri);
     let uri = serving.uri.clone();
-    succeeds(Command::new("qemu-io").args([
-        "-f",
-        "raw",
-        &uri,
-        "-c",
-        "write -P 5 0 1M",
-        "-c",
-        "flush",
-    ]));
+    qemu_io(&uri, &["write -P 5 0 1M", "flush"]);
     rig.run(["volume", "serve", "depot", "--unix", "other"])
         .ends(11);
     let map = succeeds(Command::new("nbdinfo").args(["--map", &uri]));
@@ -424,9 +428,7 @@ fn a_depot_is_served_over_nbd_and_has_one_owner() {
     assert_eq!(stats["unique_writes"], 1, "256 equal chunks: {stats}");
     serving.stop();
     let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
-    let said =
-        succeeds(Command::new("qemu-io").args(["-f", "raw", &serving.uri, "-c", "read -P 5 0 1M"]));
-    assert!(!said.contains("failed"), "{said}");
+    qemu_io(&serving.uri, &["read -P 5 0 1M"]);
     serving.stop();
 }
 

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::rig::{Random, Rig, program};
 use crate::untested::has;
-use crate::volume::{Serving, succeeds};
+use crate::volume::{Serving, qemu_io, succeeds};
 
 const MIB: usize = 1 << 20;
 
@@ -149,19 +149,7 @@ fn a_depot_that_fills_is_told_once_for_each_threshold() {
     );
     // Space of deleted data can be written again, while the depot is served.
     let write = format!("write -P 7 0 {}", 8 * MIB);
-    succeeds(Command::new("qemu-io").args([
-        "-f",
-        "raw",
-        "-d",
-        "unmap",
-        &serving.uri,
-        "-c",
-        "discard 0 20M",
-        "-c",
-        &write,
-        "-c",
-        "flush",
-    ]));
+    qemu_io(&serving.uri, &["discard 0 20M", &write, "flush"]);
     serving.stop();
 }
 
@@ -307,15 +295,7 @@ fn a_watch_that_is_ended_says_nothing_of_loss() {
 fn killed_while_served(rig: &Rig, backend: &str) {
     create(rig, &["--backend", backend]);
     let serving = Serving::start(rig, &["depot", "--unix", "socket"]);
-    succeeds(Command::new("qemu-io").args([
-        "-f",
-        "raw",
-        &serving.uri,
-        "-c",
-        "write -P 1 0 1M",
-        "-c",
-        "flush",
-    ]));
+    qemu_io(&serving.uri, &["write -P 1 0 1M", "flush"]);
     serving.kill();
 }
 

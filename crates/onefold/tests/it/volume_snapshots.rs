@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::rig::{Random, Rig};
 use crate::untested::has;
-use crate::volume::{Serving, can_attach, succeeds};
+use crate::volume::{Serving, can_attach, qemu_io, succeeds};
 
 const MIB: usize = 1 << 20;
 
@@ -35,12 +35,6 @@ fn copy_out(rig: &Rig, name: &str) -> Vec<u8> {
     std::fs::read(&path).expect("read")
 }
 
-fn qemu_io(rig: &Rig, name: &str, command: &str) {
-    let uri = uri(rig, name);
-    let said = succeeds(Command::new("qemu-io").args(["-f", "raw", &uri, "-c", command]));
-    assert!(!said.contains("failed"), "{said}");
-}
-
 fn names(rig: &Rig) -> Vec<String> {
     let listed = rig.run(["--json", "volume", "list", "depot"]).ends(0).out;
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
@@ -62,10 +56,10 @@ fn snapshots_and_clones_are_made_and_served_while_the_depot_is_served() {
     copy_in(&rig, "main", &first);
     rig.run(["-q", "volume", "snapshot", "depot@monday"])
         .ends(0);
-    qemu_io(&rig, "main", "write -P 7 1M 1M");
+    qemu_io(&uri(&rig, "main"), &["write -P 7 1M 1M"]);
     rig.run(["-q", "volume", "clone", "depot@monday", "depot:old"])
         .ends(0);
-    qemu_io(&rig, "old", "write -P 8 2M 1M");
+    qemu_io(&uri(&rig, "old"), &["write -P 8 2M 1M"]);
     rig.run(["-q", "volume", "create", "depot:new", "--size", "8M"])
         .ends(0);
     assert_eq!(names(&rig), ["main", "main@monday", "new", "old"]);
@@ -101,6 +95,28 @@ fn other_backends_keep_one_volume() {
     assert!(refused.err.contains("backend log"), "{}", refused.err);
 }
 
+/// Writes to the volume at two places, discards at a third, and does the same to what it is to hold.
+fn change(rig: &Rig, content: &mut [u8]) {
+    for (command, at, length, byte) in [
+        ("write -P 7 1M 512k", 1, 512 << 10, 7),
+        ("write -P 9 5M 300k", 5, 300 << 10, 9),
+        ("discard 9M 1M", 9, MIB, 0),
+    ] {
+        qemu_io(&uri(rig, "main"), &[command]);
+        content[at * MIB..at * MIB + length].fill(byte);
+    }
+}
+
+/// The latest snapshot's image of the volume, restored as a file.
+fn restored_image(rig: &Rig) -> Vec<u8> {
+    rig.run(["-q", "restore", "latest", "--target", "out"])
+        .ends(0);
+    let depot = rig.path("depot").canonicalize().expect("there");
+    let path = depot.join("main");
+    let inside = path.strip_prefix("/").expect("an absolute path");
+    std::fs::read(rig.path("out").join(inside)).expect("restored")
+}
+
 /// A backup of a snapshot reads what changed since the one before, and what it holds comes back as a file and as a
 /// volume.
 #[test]
@@ -119,19 +135,7 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
         .ends(0)
         .last();
     assert_eq!(first["bytes_read"], 16 * MIB as u64, "{first}");
-    for (at, command) in [
-        (1, "write -P 7 1M 512k"),
-        (5, "write -P 9 5M 300k"),
-        (9, "discard 9M 1M"),
-    ] {
-        qemu_io(&rig, "main", command);
-        let (length, byte) = match at {
-            1 => (512 << 10, 7),
-            5 => (300 << 10, 9),
-            _ => (MIB, 0),
-        };
-        content[at * MIB..at * MIB + length].fill(byte);
-    }
+    change(&rig, &mut content);
     rig.run(["-q", "volume", "snapshot", "depot@b"]).ends(0);
     serving.stop();
     // Without a server, the backup opens the depot itself.
@@ -151,15 +155,7 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
         .last();
     assert_eq!(same["bytes_read"], 0, "{same}");
 
-    rig.run(["-q", "restore", "latest", "--target", "out"])
-        .ends(0);
-    let path = rig
-        .path("depot")
-        .canonicalize()
-        .expect("there")
-        .join("main");
-    let inside = path.strip_prefix("/").expect("an absolute path");
-    let restored = std::fs::read(rig.path("out").join(inside)).expect("restored");
+    let restored = restored_image(&rig);
     assert_eq!(restored.len(), 32 * MIB);
     assert!(
         restored[..16 * MIB] == content[..],
