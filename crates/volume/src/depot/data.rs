@@ -84,7 +84,7 @@ pub(super) fn create(
 
 fn create_file(folder: &dyn Dir, capacity_bytes: u64) -> Result<NewData> {
     let disk = match folder.create(FILE) {
-        // What a creation that was interrupted left: there is no configuration beside it.
+        // An interrupted creation left the file: there is no configuration beside it.
         Err(error) if error.kind == ErrorKind::Exists => folder.open_write(FILE),
         other => other,
     }?;

@@ -121,7 +121,7 @@ fn take_data(
             data::give_back(&*data.disk, config)?;
             Ok(None)
         }
-        // It is another depot's by now, was overwritten, or is gone.
+        // The device is another depot's by now, was overwritten, or is gone.
         Err(Error::Unsupported { .. } | Error::Damaged { .. }) => Ok(None),
         Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
