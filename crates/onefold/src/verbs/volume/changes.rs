@@ -41,7 +41,7 @@ const DATA: u8 = 3;
 /// base.
 pub fn describe(depot: &Depot, request: &Value) -> onefold_volume::Result<Value> {
     let head = heads::named(depot, request)?;
-    let mark = mark(depot, &head);
+    let mark = mark(&depot.config().depot, &head);
     Ok(json!({
         "name": head.name,
         "bytes": head.bytes,
@@ -105,11 +105,11 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// The name of a snapshot that no other one has or will have.
-fn mark(depot: &Depot, head: &Head) -> String {
-    let id = depot.config().depot;
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{id}:{}:{}", head.id.0, head.name)
+/// The name of a snapshot that no other one has or will have. Its time is a part of it: where a depot's folder was put
+/// back to an older state, numbers and names are given again.
+fn mark(depot: &[u8], head: &Head) -> String {
+    let depot: String = depot.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{depot}:{}:{}:{}", head.id.0, head.created, head.name)
 }
 
 /// The snapshot that a mark names, if this depot still has it and it is one of the same volume.
@@ -117,6 +117,7 @@ fn base(depot: &Depot, head: &Head, request: &Value) -> Option<HeadId> {
     let wanted = request["base"].as_str()?;
     let volume = |head: &Head| head.name.split('@').next().map(str::to_owned);
     let heads = depot.heads();
+    let depot = &depot.config().depot;
     let base = heads.iter().find(|base| mark(depot, base) == wanted)?;
     let fits = !base.is_writable && !head.is_writable && volume(base) == volume(head);
     fits.then_some(base.id)
@@ -242,5 +243,25 @@ fn ended_early(error: io::Error) -> io::Error {
             "it could not be read to its end: the depot was closed, or is damaged (`onefold volume check --read-data`)",
         ),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that is put back to an older state gives numbers and names again: a backup must not take the snapshot
+    /// that has them now for the one that it holds.
+    #[test]
+    fn a_snapshot_of_another_time_has_another_mark() {
+        let head = |created| Head {
+            id: HeadId(3),
+            name: "main@monday".into(),
+            bytes: 4096,
+            is_writable: false,
+            created,
+        };
+        assert_eq!(mark(&[7; 16], &head(1)), mark(&[7; 16], &head(1)));
+        assert_ne!(mark(&[7; 16], &head(1)), mark(&[7; 16], &head(2)));
     }
 }
