@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use onefold_io::{
     Dir, DirEntry, Disk, Error as IoError, ErrorKind, LockGuard, LockKind, MemDir, Result,
 };
+use onefold_volume::Depot;
 use onefold_volume::depot::CreateOptions;
-use onefold_volume::{Depot, Effort};
 
 use crate::opened::{CHUNK, content, open};
 
@@ -117,12 +117,12 @@ fn a_lack_of_descriptors_passes() {
     write(0..500);
     is_short.store(true, SeqCst);
     write(500..1000);
-    // Collection begins with a checkpoint, which needs files.
-    let _ = depot.collect(Effort::Whole);
+    let refused = depot.snapshot(None, "a", 0);
+    refused.expect_err("a snapshot begins with a checkpoint, which needs files");
     write(1000..1500);
     is_short.store(false, SeqCst);
     write(1500..2000);
-    depot.collect(Effort::Whole).expect("files are there again");
+    depot.snapshot(None, "a", 0).expect("files are there again");
     drop(caller);
     depot.close().expect("all is well");
 
