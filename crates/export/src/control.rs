@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use crate::socket_path::SocketPath;
 use crate::{Error, Listener, Result};
 
 /// Version of the requests and answers.
@@ -266,7 +267,8 @@ fn connect(path: &Path, wait_max: Duration) -> io::Result<UnixStream> {
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
     socket.set_write_timeout(Some(wait_max))?;
     socket.set_read_timeout(Some(wait_max))?;
-    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    let path = SocketPath::of(path)?;
+    socket.connect(&socket2::SockAddr::unix(&path)?)?;
     Ok(OwnedFd::from(socket).into())
 }
 

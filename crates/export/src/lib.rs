@@ -11,6 +11,7 @@ mod listen;
 pub mod nbd;
 pub mod process;
 mod raw;
+mod socket_path;
 
 pub use error::{Error, Result};
 pub use listen::Listener;

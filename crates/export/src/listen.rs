@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::nbd::Socket;
+use crate::socket_path::SocketPath;
 use crate::{Error, Result};
 
 /// A bound socket.
@@ -42,14 +43,15 @@ impl Listener {
                 let what = "something that is no socket has this name";
                 return Err(fail(io::Error::new(io::ErrorKind::AlreadyExists, what)));
             }
-            Ok(_) if UnixStream::connect(path).is_ok() => return Err(Error::InUse { address }),
+            Ok(_) if SocketPath::of(path).and_then(UnixStream::connect).is_ok() => return Err(Error::InUse { address }),
             _ => {}
         }
         // Under another name first: nobody may connect before the mode is right.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let hidden = path.with_file_name(format!(".{name}.{}", std::process::id()));
         let _ = std::fs::remove_file(&hidden);
-        let listener = UnixListener::bind(&hidden).map_err(fail)?;
+        let bound = SocketPath::of(&hidden).and_then(UnixListener::bind);
+        let listener = bound.map_err(fail)?;
         let placed = std::fs::set_permissions(&hidden, PermissionsExt::from_mode(0o600))
             .and_then(|()| std::fs::rename(&hidden, path))
             .and_then(|()| std::fs::symlink_metadata(path));
