@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use tempfile::NamedTempFile;
+use xtask::program::{cargo, on_path, step};
+use xtask::versitygw;
 
 /// Debian packages that the tests use, each with a program whose presence shows that it is installed.
 const PACKAGES: &[(&str, &str)] = &[
@@ -28,14 +30,11 @@ const PACKAGES: &[(&str, &str)] = &[
     ("fio", "fio"),
 ];
 
-/// Seconds for each fuzz target: some ten thousand inputs.
-const FUZZ_SECONDS: &str = "0.5";
-
 /// Installs the missing packages, and runs all steps with the variable `CI` set: a test then fails where a program is
 /// missing.
 pub fn test() -> Result<(), String> {
     install()?;
-    crate::versitygw::install()?;
+    versitygw::install()?;
     run(true)
 }
 
@@ -66,7 +65,7 @@ fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests, the model's small casts, a short fuzz, documentation, licences. With `all_is_there`,
+/// Format, clippy, tidy, tests with the model's small casts and a short fuzz, documentation, licences. With `all_is_there`,
 /// the programs that tests use must be installed.
 pub fn run(all_is_there: bool) -> Result<(), String> {
     let mut not_run = Vec::new();
@@ -82,9 +81,6 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
     crate::tidy::run()?;
     not_run.extend(bare_chunkers()?);
     not_run.extend(tests(all_is_there)?);
-    println!("── cargo xtask model");
-    crate::model::run(false)?;
-    fuzz(&["--seconds".into(), FUZZ_SECONDS.into()])?;
     step(
         "cargo doc",
         Command::new("cargo")
@@ -114,8 +110,8 @@ fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     if all_is_there {
         command.env("CI", "true");
     }
-    if let Some(program) = crate::versitygw::found() {
-        command.env(crate::versitygw::VARIABLE, program);
+    if let Some(program) = versitygw::found() {
+        command.env(versitygw::VARIABLE, program);
     }
     step(&format!("cargo {}", args.join(" ")), &mut command)?;
     let told = std::fs::read_to_string(untested.path()).map_err(|error| error.to_string())?;
@@ -156,40 +152,20 @@ pub fn fuzz(args: &[String]) -> Result<(), String> {
     cargo(&all)
 }
 
-/// Prints a cargo command and runs it.
-pub fn cargo(args: &[&str]) -> Result<(), String> {
-    step(
-        &format!("cargo {}", args.join(" ")),
-        Command::new("cargo").args(args),
-    )
-}
-
-/// Runs this program's present task in a program that is built for release.
-pub fn run_released() -> Result<(), String> {
+/// Searches for a lost chunk in every state that sessions, sweeps and changes of roots can reach; with `all`, those of
+/// large casts, too.
+pub fn model(all: bool) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "--package", "xtask", "--"]);
-    step(
-        "cargo run --release --package xtask",
-        command.args(std::env::args_os().skip(1)),
-    )
-}
-
-pub fn step(what: &str, command: &mut Command) -> Result<(), String> {
-    println!("── {what}");
-    match command.env("PATH", path()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{what}: {status}")),
-        Err(error) => Err(format!("{what}: {error}")),
+    command.args(["test", "--quiet", "--package", "onefold-store", "--test", "model"]);
+    if all {
+        command.arg("--release").env("ONEFOLD_LARGE_CASTS", "1");
     }
+    step("cargo test --test model", command.args(["--", "--nocapture"]))
 }
 
-pub fn on_path(program: &str) -> bool {
-    std::env::split_paths(&path()).any(|dir| dir.join(program).is_file())
-}
-
-/// PATH with the folders of `mkfs.ext4` at its end, which not every user's PATH has.
-fn path() -> OsString {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/sbin:/sbin");
-    path
+/// Runs a benchmark, in a program that is built for release; `args` are those of `onefold-bench`.
+pub fn bench(args: &[OsString]) -> Result<(), String> {
+    let mut command = Command::new("cargo");
+    command.args(["run", "--quiet", "--release", "--package", "onefold-bench", "--"]);
+    step("cargo run --release --package onefold-bench", command.args(args))
 }

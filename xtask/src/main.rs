@@ -1,26 +1,16 @@
 //! Tasks of the project: `cargo xtask ci | test | model | golden | fuzz | tidy | bench`. One file a task.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod ci;
 mod examples;
 mod golden;
-mod model;
 mod package;
 mod rigs;
-mod serving;
 mod tidy;
-mod versitygw;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use peak_alloc::PeakAlloc;
-
-/// Counts the bytes on the heap, for `bench index`; costs two atomic additions an allocation.
-#[global_allocator]
-static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Tasks of the project.
 #[derive(Parser)]
@@ -70,17 +60,12 @@ enum Task {
     },
     /// Checks layers, sizes of files, and words, which no compiler does.
     Tidy,
-    /// Runs a benchmark, beside peers, in one run.
-    #[command(subcommand)]
-    Bench(Box<bench::Bench>),
-    /// Runs a command for a benchmark and writes its figures.
-    #[command(hide = true)]
-    Measured {
-        /// The file for the figures.
-        report: PathBuf,
-        /// The program and its arguments.
+    /// Runs a benchmark, beside peers, in one run; without a name, lists them.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Arguments of onefold-bench.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
+        args: Vec<OsString>,
     },
 }
 
@@ -98,13 +83,12 @@ fn main() {
         Task::Test {
             rigs: Some(Rigs::Volume(rig)),
         } => rig.run(),
-        Task::Model { all } => model::run(all),
+        Task::Model { all } => ci::model(all),
         Task::Fuzz { args } => ci::fuzz(&args),
         Task::Golden { bless } => golden::run(bless),
         Task::Package { try_it } => package::run(try_it),
         Task::Tidy => tidy::run(),
-        Task::Bench(bench) => bench.run(),
-        Task::Measured { report, command } => bench::measured(&report, &command),
+        Task::Bench { args } => ci::bench(&args),
     };
     if let Err(error) = done {
         eprintln!("xtask: {error}");

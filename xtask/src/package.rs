@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::ci::{on_path, step};
+use xtask::program::{on_path, step};
 use crate::tidy;
 
 /// Files of the repository that go into the package: source, destination and mode.

@@ -18,6 +18,9 @@ pub struct Server {
 
 impl Server {
     /// Starts our program, over a raw file.
+    ///
+    /// # Errors
+    /// The server does not start.
     pub fn onefold(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("onefold.sock");
         let mut command = Command::new(program);
@@ -30,6 +33,9 @@ impl Server {
     }
 
     /// Makes a depot with room for three times its volume, and starts our program with it.
+    ///
+    /// # Errors
+    /// The server does not start.
     pub fn depot(program: &Path, mib: u64, folder: &Path) -> Result<Self, String> {
         let (depot, socket) = (folder.join("depot"), folder.join("depot.sock"));
         let mut create = Command::new(program);
@@ -48,6 +54,9 @@ impl Server {
 
     /// Starts our program with TLS, for clients with a certificate, at a free port of this host. The folder holds the
     /// certificates.
+    ///
+    /// # Errors
+    /// The server does not start.
     pub fn onefold_tls(program: &Path, file: &Path, folder: &Path) -> Result<Self, String> {
         let mut command = Command::new(program);
         command
@@ -86,6 +95,9 @@ impl Server {
     }
 
     /// Starts QEMU's server on the same file, past the page cache as well.
+    ///
+    /// # Errors
+    /// The server does not start.
     pub fn qemu(file: &Path, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("qemu.sock");
         let mut command = Command::new("qemu-nbd");
@@ -105,6 +117,9 @@ impl Server {
     }
 
     /// Starts nbdkit's server of memory, which shows the limit of the socket.
+    ///
+    /// # Errors
+    /// The server does not start.
     pub fn nbdkit(mib: u64, folder: &Path) -> Result<Self, String> {
         let socket = folder.join("nbdkit.sock");
         let mut command = Command::new("nbdkit");

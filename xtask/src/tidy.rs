@@ -84,7 +84,7 @@ pub fn read(path: &Path) -> String {
 
 /// Rust files of the workspace, and of `rivals` beside it.
 pub fn sources(root: &Path) -> Vec<PathBuf> {
-    let folders = ["crates", "fuzz", "rivals/src", "xtask"];
+    let folders = ["bench", "crates", "fuzz", "rivals/src", "xtask"];
     let mut found: Vec<PathBuf> = folders
         .iter()
         .flat_map(|folder| files_below(&root.join(folder), "rs"))

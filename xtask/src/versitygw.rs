@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::ci::{on_path, step};
+use crate::program::{on_path, step};
 
 /// Before this version two writers of one object could both win.
 const VERSION: &str = "v1.8.0";
@@ -20,6 +20,9 @@ pub fn found() -> Option<PathBuf> {
 }
 
 /// Builds it where it is missing: two minutes on two cores. `None` where there is no Go.
+///
+/// # Errors
+/// It cannot be built.
 pub fn install() -> Result<Option<PathBuf>, String> {
     if let Some(program) = found() {
         return Ok(Some(program));

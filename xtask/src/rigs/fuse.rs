@@ -104,7 +104,7 @@ pub fn run(program: &Path, file_systems: &[FileSystem], is_long: bool) -> Result
 
 /// The exerciser of file systems: what is on the PATH, or built beside this program.
 fn fsx() -> Result<PathBuf, String> {
-    if crate::ci::on_path("fsx") {
+    if xtask::program::on_path("fsx") {
         return Ok("fsx".into());
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ fn fsx() -> Result<PathBuf, String> {
     let program = root.join("bin/fsx");
     if !program.exists() {
         let root = root.display().to_string();
-        crate::ci::cargo(&["install", "--locked", "--root", &root, "fsx@0.3.2"])?;
+        xtask::program::cargo(&["install", "--locked", "--root", &root, "fsx@0.3.2"])?;
     }
     Ok(program)
 }

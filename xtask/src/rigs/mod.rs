@@ -80,7 +80,7 @@ impl VolumeRig {
 }
 
 fn build() -> Result<PathBuf, String> {
-    crate::ci::cargo(&["build", "--package", "onefold"])?;
+    xtask::program::cargo(&["build", "--package", "onefold"])?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(own.with_file_name("onefold"))
 }

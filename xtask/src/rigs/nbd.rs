@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::steps::Steps;
-use crate::serving::Server;
+use xtask::serving::Server;
 
 /// Wrong requests by libnbd, whose own checks are off; two connections.
 const WRONG: &str = r#"

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{files_below, read};
 
 pub fn check(root: &Path, amiss: &mut Vec<String>) {
-    let mut packages: Vec<_> = ["fuzz", "rivals", "xtask"]
+    let mut packages: Vec<_> = ["bench", "fuzz", "rivals", "xtask"]
         .map(|name| root.join(name))
         .into();
     let crates = std::fs::read_dir(root.join("crates"));

@@ -5,7 +5,7 @@
 mod papers;
 mod papers_disks;
 mod papers_filters;
-#[path = "../../../../xtask/src/bench/report.rs"]
+#[path = "../../../../bench/src/report.rs"]
 #[allow(
     dead_code,
     unused_imports,

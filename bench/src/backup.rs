@@ -217,7 +217,7 @@ impl<'a> Bench<'a> {
             }
             folders.extend(program.parent().map(Path::to_path_buf));
         } else if TOOLS.iter().any(ours) && !self.args.build_only {
-            crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
+            xtask::program::cargo(&["build", "--release", "--package", "onefold"])?;
             let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
             folders.extend(std::fs::canonicalize(Path::new(&target).join("release")));
         }

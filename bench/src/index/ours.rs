@@ -17,7 +17,7 @@ use onefold_papers::workload::{Asked, Order, container_of, seeded_key};
 use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};
 use super::{BATCH, Error, IndexArgs};
-use crate::bench::disk_io::DiskIo;
+use crate::disk_io::DiskIo;
 
 /// Builds and asks `index` in a new folder `path`, which is removed.
 pub fn run(

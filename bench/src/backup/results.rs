@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::measure::{self, Measured};
 use super::s3::Requests;
 use super::tools::{Compression, TOOLS, Tool};
-use crate::bench::report::{self, Table};
+use crate::report::{self, Table};
 
 /// The tool name for the disk's own rates.
 const DISK: &str = "(disk)";

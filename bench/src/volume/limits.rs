@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::VolumeArgs;
-use crate::bench::report;
+use crate::report;
 
 /// Measures RAM with a map of random chunks that fill the data device.
 pub fn ram(args: &VolumeArgs) -> Result<(), String> {

@@ -16,7 +16,7 @@ use onefold_papers::workload::{TraceReader, Workload, drive, key_of};
 use super::figures::RECORD_BYTES;
 use super::{Error, IndexArgs};
 use crate::ALLOCATOR;
-use crate::bench::report::Table;
+use crate::report::Table;
 
 /// Number of keys asked for after the stream, of either kind.
 const PROBES: u64 = 20_000;

@@ -14,7 +14,7 @@ use onefold_io::FileDir;
 use onefold_papers::workload::{container_of, seeded_key};
 
 use super::{BATCH, IndexArgs};
-use crate::bench::backup::measure;
+use crate::backup::measure;
 
 /// Bytes of the file that is backed up.
 const FILE_BYTES: usize = 64 << 20;

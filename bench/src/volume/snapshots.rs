@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::VolumeArgs;
 use super::fio::{Load, Target};
 use super::transport::{build, median};
-use crate::serving::Server;
+use xtask::serving::Server;
 
 /// Seconds that each may take.
 const GOAL_SECONDS: f64 = 0.1;

@@ -114,7 +114,7 @@ impl<'a> Bench<'a> {
         let program = match &args.onefold {
             Some(program) => program.clone(),
             None => {
-                crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
+                xtask::program::cargo(&["build", "--release", "--package", "onefold"])?;
                 let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
                 Path::new(&target).join("release/onefold")
             }

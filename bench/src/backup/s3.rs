@@ -41,7 +41,7 @@ pub struct Server {
 impl Server {
     /// Starts a server that keeps its objects in `folder`.
     pub fn start(folder: &Path) -> Result<Self, String> {
-        let program = crate::versitygw::install()?;
+        let program = xtask::versitygw::install()?;
         let program = program.ok_or("versitygw is not there, nor Go to build it")?;
         let buckets = folder.join("buckets");
         let bucket = buckets.join(BUCKET);

@@ -1,4 +1,5 @@
-//! Benchmarks: each prints machine, seed and versions beside its figures, and compares in one run.
+//! Benchmarks (`cargo xtask bench`): each prints machine, seed and versions beside its figures, and compares in one run.
+#![forbid(unsafe_code)]
 
 mod backup;
 mod child;
@@ -11,12 +12,27 @@ mod ram;
 mod report;
 mod volume;
 
-pub use child::measured;
-use clap::Subcommand;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use peak_alloc::PeakAlloc;
+
+/// Counts the bytes on the heap, for `bench index`; costs two atomic additions an allocation.
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Benchmarks.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
 
 /// The benchmark to run.
 #[derive(Subcommand)]
-pub enum Bench {
+enum Bench {
     /// Onefold and other backup programs on the same data: wall, CPU, peak RSS, repository size, stage by stage.
     Backup(backup::BackupArgs),
     /// Chunkers at equal real means, beside the `fastcdc` and `mothcdc` crates: speed, cost of an edit, sizes, dedup
@@ -40,11 +56,20 @@ pub enum Bench {
     Sampling(OfPapers),
     /// Block devices beside their peers: the costs of a transport.
     Volume(volume::VolumeArgs),
+    /// Runs a command for a benchmark and writes its figures.
+    #[command(hide = true)]
+    Measured {
+        /// The file for the figures.
+        report: PathBuf,
+        /// The program and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 /// A benchmark of the crate `papers`.
 #[derive(clap::Args)]
-pub struct OfPapers {
+struct OfPapers {
     /// Arguments of the benchmark.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
@@ -63,17 +88,12 @@ impl OfPapers {
             name,
         ];
         all.extend(self.args.iter().map(String::as_str));
-        crate::ci::cargo(&all)
+        xtask::program::cargo(&all)
     }
 }
 
 impl Bench {
-    /// Runs the benchmark, in a program that is compiled like a released one.
-    pub fn run(self) -> Result<(), String> {
-        let is_here = !matches!(self, Bench::Papers(_) | Bench::Sampling(_));
-        if cfg!(debug_assertions) && is_here {
-            return crate::ci::run_released();
-        }
+    fn run(self) -> Result<(), String> {
         match self {
             Bench::Backup(args) => backup::run(&args),
             Bench::Chunk(args) => chunk::run(&args),
@@ -84,6 +104,14 @@ impl Bench {
             Bench::Ram(args) => ram::run(&args),
             Bench::Sampling(args) => args.run("sampling"),
             Bench::Volume(args) => volume::run(&args),
+            Bench::Measured { report, command } => child::measured(&report, &command),
         }
+    }
+}
+
+fn main() {
+    if let Err(error) = Cli::parse().bench.run() {
+        eprintln!("bench: {error}");
+        std::process::exit(1);
     }
 }

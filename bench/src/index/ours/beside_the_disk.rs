@@ -6,8 +6,8 @@ use onefold_io::Dir;
 use onefold_papers::workload::Order;
 
 use super::{Asking, Bench, print_value};
-use crate::bench::index::Error;
-use crate::bench::index::disk::{DEPTHS, Yardstick};
+use crate::index::Error;
+use crate::index::disk::{DEPTHS, Yardstick};
 
 /// Number of turns in which both are measured.
 const TURNS: u32 = 10;

@@ -7,8 +7,8 @@ use onefold_io::Random;
 
 use super::VolumeArgs;
 use super::fio::{LOADS, Target};
-use crate::bench::report;
-use crate::serving::{Server, version};
+use crate::report;
+use xtask::serving::{Server, version};
 
 const CONTESTANTS: [&str; 4] = ["file", "nbdkit memory", "qemu-nbd", "onefold"];
 
@@ -88,7 +88,7 @@ pub fn fill(path: &Path, mib: u64) -> std::io::Result<()> {
 
 /// Builds the program for release.
 pub fn build() -> Result<PathBuf, String> {
-    crate::ci::cargo(&["build", "--release", "--package", "onefold"])?;
+    xtask::program::cargo(&["build", "--release", "--package", "onefold"])?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(own.with_file_name("onefold"))
 }

@@ -1,6 +1,6 @@
 //! The figures of one store, and the table that compares stores.
 
-use crate::bench::report::Table;
+use crate::report::Table;
 
 /// Bytes of a page, the unit of reads.
 pub const PAGE_BYTES: u64 = 4096;

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::fio::{Load, Target};
 use super::transport::{build, fill, median};
 use super::{VolumeArgs, limits, snapshots};
-use crate::bench::report;
-use crate::serving::{Server, version};
+use crate::report;
+use xtask::serving::{Server, version};
 
 /// MiB of log before the kill: as much as there can be.
 const LOG_MIB: &str = "1024";

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::bench::child::Child;
+use crate::child::Child;
 
 /// The figures of several commands together.
 #[derive(Clone, Copy, Debug, Default)]

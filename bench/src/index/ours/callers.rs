@@ -9,7 +9,7 @@ use onefold_index::ChunkIndex;
 use onefold_papers::workload::seeded_key;
 
 use super::{Bench, print_value};
-use crate::bench::index::{BATCH, Error};
+use crate::index::{BATCH, Error};
 
 /// Number of callers at once.
 const CALLERS: u64 = 8;

@@ -35,7 +35,7 @@ pub fn run(args: &MountArgs) -> Result<(), String> {
     let onefold = match &args.onefold {
         Some(program) => program.clone(),
         None => {
-            crate::ci::cargo(&["build", "--quiet", "--release", "--package", "onefold"])?;
+            xtask::program::cargo(&["build", "--quiet", "--release", "--package", "onefold"])?;
             PathBuf::from("target/release/onefold")
         }
     };
