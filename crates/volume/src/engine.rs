@@ -273,7 +273,9 @@ pub struct FreeSpace {
     pub free: u64,
     /// Hold nothing that is mapped, and can be written after a collection.
     pub reclaimable: u64,
-    /// Reclaimable pages that nobody has looked at since the depot was opened: they may be mapped.
+    /// Reclaimable pages that nobody has looked at since they were written. Each may be mapped, and counts as live.
+    pub fresh: u64,
+    /// Other reclaimable pages that nobody has looked at since the depot was opened: they may be mapped.
     pub unseen: u64,
     /// Of the free ones, kept for collection, journal and file systems' metadata.
     pub reserved: u64,
@@ -287,19 +289,20 @@ pub struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// Pages that writes of data can still take, once all garbage is collected.
+    /// Pages that writes of data can still take, once all that may be garbage is collected.
     pub fn left(&self) -> u64 {
         self.free.saturating_sub(self.reserved) + self.reclaimable
     }
 
     /// Pages that hold something that is mapped, of those that data may take; at most [`usable`](Self::usable).
     pub fn live(&self) -> u64 {
-        self.usable().saturating_sub(self.left())
+        let left = self.left().saturating_sub(self.fresh);
+        self.usable().saturating_sub(left)
     }
 
     /// How much garbage there is; `None` as long as nobody has looked at all that is stored.
     pub fn known_garbage(&self) -> Option<u64> {
-        (self.unseen == 0).then_some(self.reclaimable)
+        (self.unseen == 0).then_some(self.reclaimable.saturating_sub(self.fresh))
     }
 
     /// How full the device is for data at most, in percent, where so many pages are mapped.

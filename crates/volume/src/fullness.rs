@@ -99,7 +99,7 @@ impl Fullness {
         let ((first, before), (last, now)) = (*self.samples.front()?, *self.samples.back()?);
         let seconds = last - first;
         let filled = now.checked_sub(before).filter(|filled| *filled > 0)?;
-        let left = u128::from(space.left()) * u128::from(seconds) / u128::from(filled);
+        let left = u128::from(space.usable() - space.live()) * u128::from(seconds) / u128::from(filled);
         (seconds >= RATE_SECONDS_MIN).then_some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }
@@ -133,6 +133,15 @@ mod tests {
         }
         let reached = [80, 90, 95, 100, 80, 95].map(Filling::Reached);
         assert_eq!(told, reached);
+    }
+
+    #[test]
+    fn fresh_pages_count_as_live() {
+        let fresh = FreeSpace {
+            fresh: 2000,
+            ..space(4100)
+        };
+        assert_eq!(fresh.full_percent(), 61);
     }
 
     #[test]

@@ -257,6 +257,7 @@ impl Engine for Dmdedup {
             total: stats.blocks,
             free,
             reclaimable: self.garbage,
+            fresh: 0,
             unseen: 0,
             reserved: 0,
             claimable_data: free,

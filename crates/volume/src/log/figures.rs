@@ -145,16 +145,29 @@ impl LogEngine {
             }
             false => 0,
         };
+        let (total, free_chunks) = (u64::from(layout.zones) * a_zone, u64::from(usable) * a_zone);
+        // No more chunks are live than volumes and snapshots map.
+        let known_live = (total - free_chunks).saturating_sub(reclaimable);
+        let may_be_live = self.mapped_chunks().saturating_sub(known_live);
+        let fresh = self.totals.changed_since_mark.min(may_be_live).min(reclaimable);
         FreeSpace {
-            total: u64::from(layout.zones) * a_zone,
-            free: u64::from(usable) * a_zone,
+            total,
+            free: free_chunks,
             reclaimable,
-            unseen: (u64::from(unseen) * a_zone).min(reclaimable),
+            fresh,
+            unseen: (u64::from(unseen) * a_zone).min(reclaimable - fresh),
             reserved: u64::from(kept) * a_zone,
             claimable_data: u64::from(data.min(usable.saturating_sub(kept))) * a_zone / 2,
             claimable_metadata: u64::from(metadata.min(usable)) * a_zone / 2,
             missing: u64::from(free - free_zones) * a_zone,
         }
+    }
+
+    /// Chunks that volumes and snapshots map, at most.
+    fn mapped_chunks(&self) -> u64 {
+        let maps = self.shared.maps.read();
+        let mapped = maps.values().map(|map| map.memtable.mapped() + map.levels.mapped());
+        mapped.sum::<u64>().saturating_sub(self.totals.hidden)
     }
 
     /// The report's counters, RAM by part, and what this engine counts besides.
@@ -169,7 +182,7 @@ impl LogEngine {
             new_writes: totals.writes.saturating_sub(totals.overwritten),
             zero_writes: totals.zero,
             discards: totals.discarded,
-            mapped_lbns: map.mapped.saturating_sub(totals.hidden),
+            mapped_lbns: self.mapped_chunks(),
             stored_chunks: self.stored_chunks(),
             hash_entries,
             ram_bytes: vec![
@@ -210,7 +223,6 @@ impl LogEngine {
         let mut figures = MapFigures::default();
         for map in self.shared.maps.read().values() {
             figures.memtable_entries += map.memtable.len() as u64;
-            figures.mapped += map.memtable.mapped() + map.levels.mapped();
             figures.run_extents += map.levels.extents();
             figures.runs += map.levels.runs().count() as u64;
             let ram = map.levels.runs().map(|run| run.ram_bytes());
@@ -226,8 +238,6 @@ impl LogEngine {
 #[derive(Default)]
 struct MapFigures {
     memtable_entries: u64,
-    /// LBNs that memtables and runs map, some of them several times.
-    mapped: u64,
     run_extents: u64,
     runs: u64,
     run_ram_bytes: u64,

@@ -243,3 +243,20 @@ fn garbage_is_collected_at_the_pace_of_the_writes() {
     let done = depot.collect(Effort::Whole).expect("a collection");
     assert!(done.pages_freed > 0, "some garbage was left to gather");
 }
+
+/// Before anybody looks for garbage, new chunks count as what they are, and overwritten ones no more than once.
+#[test]
+fn fullness_counts_what_was_just_written() {
+    let folder = create(EngineKind::Log);
+    let (depot, device) = open(&folder, inline());
+    let half = depot.space().usable() / 2;
+    for round in 0..2 {
+        for n in 0..half {
+            let bytes = content(round * half + n);
+            device.write(n * CHUNK, &bytes).expect("room");
+        }
+        device.flush().expect("a flush");
+        let percent = depot.space().full_percent();
+        assert!((45..65).contains(&percent), "{percent} % are full");
+    }
+}
