@@ -6,6 +6,7 @@ use onefold_io::{Dir, Disk, MemDir, MemDisk};
 use onefold_volume::cbt::verify_superblock;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::verify_header;
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::Layout;
@@ -42,6 +43,12 @@ pub fn targets() -> Vec<Target> {
                 }
                 Reach::of(&decoded)
             },
+        )
+        .mended(mend::frame),
+        Target::new(
+            "volume/openings",
+            vec![golden("depot-openings-1")],
+            |bytes| Reach::of(&Openings::decode(bytes, "fuzz")),
         )
         .mended(mend::frame),
         // Tables are allocated once for all keys that there may be, in each of the stores.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use onefold_io::{Dir, DirectDisk, Disk, ErrorKind, FileDisk, LockGuard, LockKind};
 
 use super::config::{Config, HEAD_BYTES};
+use super::openings;
 use crate::{Error, Result};
 
 /// The data file's name in the folder.
@@ -163,13 +164,17 @@ pub(super) struct OwnData {
 /// Opens the data device of a depot, for its owner alone.
 ///
 /// # Errors
-/// [`Error::Held`] where another has it; those of [`look`].
+/// [`Error::Held`] where another has it; [`Error::Unsupported`] where it was written with another copy of the folder since;
+/// those of [`look`].
 pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<OwnData> {
     let (disk, claim) = match config.data_path.as_str() {
         "" => (folder.open_write(FILE)?, Some(claim_file(folder)?)),
         path => (open(path, Access::Alone)?, None),
     };
     check_owner(&*disk, config)?;
+    if claim.is_none() {
+        openings::compare(folder, &*disk, &config.data_path)?;
+    }
     Ok(OwnData { disk, claim })
 }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Folders of a depot.
 const FOLDERS: [&str; 2] = ["index", "map"];
 /// Its files, besides those that are numbered.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "ballast",
     "data",
     "meta",
@@ -19,6 +19,7 @@ const FILES: [&str; 10] = [
     "manifest.new",
     "config.new",
     "unsaved",
+    super::openings::FILE,
     "log",
     "log.old",
 ];

@@ -6,6 +6,7 @@
 //! data                  chunks, unless a device was given
 //! meta                  metadata of the backends `dtb` and `cbt`; what `inram` saved
 //! manifest, map/, zones-*, relocations-*, index/        map, zones and hash index of the engine `log`
+//! openings              how often the depot was opened, where a device was given
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```
 
@@ -18,6 +19,7 @@ mod delete;
 mod dump;
 mod heads;
 mod log;
+pub mod openings;
 
 use std::sync::Arc;
 
@@ -194,11 +196,15 @@ impl Depot {
     ///
     /// # Errors
     /// [`Error::NoDepot`]; [`Error::Held`]; [`Error::Damaged`]; [`Error::Unsupported`] where this program cannot use it:
-    /// an engine that is not built yet, another depot's data device.
+    /// an engine that is not built yet, another depot's data device, one that was written with another copy of the
+    /// folder.
     pub fn open(folder: Arc<dyn Dir>, options: OpenOptions) -> Result<Self> {
         let config = read_config(&*folder)?;
         let lock = lock(&*folder)?;
         let data = data::open(&*folder, &options.devices, &config)?;
+        if !config.data_path.is_empty() {
+            openings::count(&*folder, &*data.disk)?;
+        }
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
         let engine = open_engine(&folder, &config, data.disk, &options)?;
         if is_saved_at_close(&config) && !lost_unsaved {

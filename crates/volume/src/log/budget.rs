@@ -65,7 +65,7 @@ impl Budget {
             let least = least + CACHES_MIN + INDEX_MIN;
             return Err(Error::Invalid {
                 what: format!(
-                    "{} MiB of RAM are too few: a depot of this size needs at least {}",
+                    "{} MiB of RAM are too few: a depot of this size needs at least {} MiB",
                     ram_bytes >> 20,
                     least.div_ceil(1 << 20)
                 ),

@@ -9,6 +9,7 @@ use onefold_io::{Dir, Disk, MemDir, replace_file};
 use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
@@ -49,6 +50,15 @@ fn golden_config() {
     let bytes = config.encode();
     compare("depot-config-1", &bytes);
     assert_eq!(Config::decode(&bytes, "config").expect("our own"), config);
+}
+
+#[test]
+fn golden_openings() {
+    let openings = Openings { before: 6, last: 7 };
+    let bytes = openings.encode();
+    compare("depot-openings-1", &bytes);
+    let decoded = Openings::decode(&bytes, "openings");
+    assert_eq!(decoded.expect("our own"), openings);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub ram: Option<u64>,
 
-    /// Size of a chunk: a power of two, 512 to 64K
+    /// Size of a chunk: a power of two up to 64K, from 4K with log and from 512 with the other backends
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "4K")]
     pub chunk_size: u64,
 }
