@@ -92,6 +92,7 @@ fn main() -> ExitCode {
     let done = cli::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli, &out))
         .and_then(|exit| out.flush().map(|()| exit));
+    signal::let_end();
     let exit = match done {
         Ok(exit) => {
             tell(exit, &out);

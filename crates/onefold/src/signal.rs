@@ -24,6 +24,8 @@ const LISTENING_MAX: Duration = Duration::from_secs(30);
 const TOGETHER: Duration = Duration::from_millis(200);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
+/// Whether a signal is ending the program now.
+static LEAVING: AtomicBool = AtomicBool::new(false);
 /// Whether a signal has asked for the progress.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
@@ -94,10 +96,18 @@ fn ignores(signal: i32) -> bool {
 
 /// Ends the program now.
 pub fn leave() -> ! {
+    LEAVING.store(true, SeqCst);
     restore_terminal();
     crate::interrupted::tell();
     crate::site::leave_all();
     std::process::exit(Exit::Interrupted.code().into())
+}
+
+/// Never returns where a signal is ending the program: what fails from then on fails because of that.
+pub fn let_end() {
+    while LEAVING.load(SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// Whether a signal has come since the program began.
