@@ -13,19 +13,19 @@ use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use references::References;
 
-use crate::aside::Aside;
-use crate::compression::Decompressor;
-use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::container::CONTAINER_FOLDER;
+use crate::container::compression::Decompressor;
+use crate::container::opened::Opened;
 use crate::error::chunks_are;
-use crate::marker::Marker;
-use crate::opened::Opened;
+use crate::repair::aside::Aside;
 use crate::repository::Repository;
+use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::repository::slots::{self, Slot};
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
-use crate::slots::{self, Slot};
 use crate::sweep::Progress;
-use crate::{ChunkRef, Error, Result, condemned};
+use crate::sweep::marker::Marker;
+use crate::{ChunkRef, Error, Result, sweep::condemned};
 
 /// Findings of a check.
 #[derive(Default, Debug)]

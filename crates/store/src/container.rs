@@ -4,6 +4,12 @@
 //! A container describes itself: from the table everything can be found, and where the table is damaged, each block
 //! still tells the lengths of its chunks, so that their fingerprints can be computed again. Here: names, header, table.
 
+pub mod block;
+pub(crate) mod building;
+pub mod compression;
+pub mod footer;
+pub(crate) mod opened;
+
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::frame::{self, FrameKind};
@@ -11,7 +17,7 @@ use onefold_io::hex_number;
 use onefold_io::varint::{ByteReader, put_varint};
 use onefold_keys::SALT_BYTES;
 
-use crate::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
+use crate::container::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
 use crate::{Error, Result};
 
 /// The header's frame.

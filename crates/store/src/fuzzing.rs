@@ -3,12 +3,12 @@
 
 use onefold_keys::{Entropy, Keys, SALT_BYTES, Sealer};
 
-use crate::block;
-use crate::catalog::{self, Catalog};
-use crate::compression::Decompressor;
+use crate::container::block;
+use crate::container::compression::Decompressor;
+use crate::container::footer::Footer;
 use crate::container::{Header, Table, object_name};
-use crate::footer::Footer;
-use crate::{Result, opened};
+use crate::index::catalog::{self, Catalog};
+use crate::{Result, container::opened};
 
 /// The raw bytes of block `number` from its stored ones, its header included.
 pub fn decode_block(header: &Header, number: u32, stored: &[u8]) -> Result<Vec<u8>> {

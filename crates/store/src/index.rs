@@ -9,6 +9,12 @@
 //! reads, never wait for them. Whoever has one open holds `opener.lock` beside the index's own lock, also while it is
 //! thrown away and begun anew: nobody comes in between. Which kinds there are the options say: the store knows none.
 
+pub mod catalog;
+pub(crate) mod hooked;
+pub(crate) mod imagined;
+pub mod ingested;
+pub mod sketch;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -16,7 +22,7 @@ use onefold_chunk::knobs::Knobs;
 use onefold_index::{ChunkIndex, ContainerId, IndexKind, OpenIndex, Openers, RamIndex, kind_of};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
 
-use crate::ingested::Ingested;
+use crate::index::ingested::Ingested;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
 

@@ -5,7 +5,7 @@ use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 
 use crate::container::StreamKind;
-use crate::opened::Opened;
+use crate::container::opened::Opened;
 use crate::registry::PinInfo;
 use crate::repository::{Repository, warn_of_loss};
 use crate::{Error, Result};

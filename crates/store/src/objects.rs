@@ -3,6 +3,8 @@
 //! An object is there whole or not at all, at every moment and after every crash.
 
 mod beginning;
+pub mod local_cache;
+pub mod simulated;
 mod twice;
 mod unfinished;
 

@@ -3,6 +3,10 @@
 //!
 //! A reference whose container is gone is followed through the index, then through all descriptors.
 
+pub(crate) mod cache;
+pub(crate) mod elsewhere;
+pub(crate) mod recovered;
+
 use std::any::Any;
 use std::collections::HashSet;
 use std::ops::{Deref, Range};
@@ -12,12 +16,12 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use parking_lot::Mutex;
 
-use crate::cache::Cache;
-use crate::compression::Decompressor;
 use crate::container;
-use crate::elsewhere::Elsewhere;
-use crate::local_cache::Copied;
-use crate::opened::{CopyTables, Opened, read_footer};
+use crate::container::compression::Decompressor;
+use crate::container::opened::{CopyTables, Opened, read_footer};
+use crate::objects::local_cache::Copied;
+use crate::reader::cache::Cache;
+use crate::reader::elsewhere::Elsewhere;
 use crate::repository::Shared;
 use crate::{ChunkRef, Error, Result};
 

@@ -6,9 +6,11 @@
 //! ARCHITECTURE.md, "Sweep beside backups".
 
 pub mod flock;
+pub(crate) mod hold;
 pub mod lease;
 pub mod record;
 pub mod registers;
+pub(crate) mod still;
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};

@@ -8,22 +8,25 @@
 //! after that, and taken back once it is whole. Nor does one bad reading decide on anything: see
 //! `objects::unless_damaged`, and `salvage` for what bytes count.
 
+pub(crate) mod aside;
+pub(crate) mod salvage;
+
 use onefold_index::ContainerId;
 
-use crate::aside::{Aside, read_through};
 use crate::check::{CheckDepth, CheckReport};
-use crate::compression::Decompressor;
-use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
+use crate::container::compression::Decompressor;
 use crate::container::{self, CONTAINER_FOLDER};
+use crate::index::sketch::SKETCH_OBJECT;
 use crate::registry::{Held, Lock};
+use crate::repair::aside::{Aside, read_through};
+use crate::repair::salvage::Salvage;
 use crate::repository::Repository;
+use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
+use crate::repository::slots::{self, Slot};
 use crate::roots::{ROOT_FOLDER, Roots};
-use crate::salvage::Salvage;
 use crate::session::{Session, SessionKind};
-use crate::sketch::SKETCH_OBJECT;
-use crate::slots::{self, Slot};
 use crate::sweep::{Progress, Sweep, SweepObserver};
-use crate::{Error, Result, condemned};
+use crate::{Error, Result, sweep::condemned};
 
 /// Results of a repair, and the damage that is left.
 #[derive(Default, Debug)]

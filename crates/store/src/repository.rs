@@ -1,9 +1,14 @@
 //! A repository: made, opened, and what it is asked for first.
 
 mod catch_up;
+pub mod config;
 mod lost_config;
 mod options;
+pub(crate) mod place;
+pub mod replica;
+pub(crate) mod secrets;
 mod shared;
+pub mod slots;
 mod unlock;
 
 use std::sync::Arc;
@@ -16,19 +21,21 @@ use onefold_keys::{Entropy, Fingerprinter, Keys, NewSlot, Secret};
 use parking_lot::{Mutex, RwLock};
 use zeroize::Zeroizing;
 
-use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
 use crate::container::CONTAINER_FOLDER;
 pub use crate::index::INDEX_FOLDER;
 use crate::index::{self, RepositoryIndex};
-use crate::local_cache::LocalCache;
 use crate::objects::ObjectStore;
-use crate::place::{IntoPlace, Place, Ways};
+use crate::objects::local_cache::LocalCache;
 use crate::protocol;
 use crate::registry::{Held, Lock};
+use crate::repository::config::{
+    self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption,
+};
+use crate::repository::place::{IntoPlace, Place, Ways};
+use crate::repository::slots;
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Granted, Session, SessionKind, SessionState};
-use crate::slots;
-use crate::{Error, Result, condemned, replica};
+use crate::{Error, Result, repository::replica, sweep::condemned};
 
 pub use options::{InitOptions, OpenOptions};
 pub(crate) use shared::warn_of_loss;

@@ -9,14 +9,14 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::{ErrorKind, hex_number};
 use onefold_keys::Keys;
 
-use crate::local_cache::Copied;
+use crate::objects::local_cache::Copied;
 use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::protocol::{Change, Rules};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock, Plan, flock};
 use crate::repository::{Repository, Shared};
 use crate::session::Session;
-use crate::{ChunkRef, Error, Result, forgotten};
+use crate::{ChunkRef, Error, Result, sweep::forgotten};
 
 /// The frame of a root.
 pub const ROOT: FrameKind = FrameKind {
@@ -360,7 +360,7 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another does.
     pub fn lock_roots(&self) -> Result<RootsLock> {
-        crate::replica::refuse(&*self.shared.objects)?;
+        crate::repository::replica::refuse(&*self.shared.objects)?;
         let held = match self.shared.place.registry.lock(Lock::Snapshots) {
             // To forget is what helps then; and nobody puts a root in another's place.
             Err(error) if error.is_no_space() => None,

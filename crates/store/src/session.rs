@@ -4,6 +4,8 @@
 //! and to none after one of its own readers found it damaged.
 
 mod learning;
+pub(crate) mod sealing;
+pub(crate) mod writer;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,23 +16,23 @@ use onefold_index::{ChunkIndex, ContainerId, Location};
 use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
-use crate::building::Building;
-use crate::catalog::{self, Catalog, Entry, Forwarding};
-use crate::condemned::ListId;
+use crate::container::building::Building;
+use crate::container::opened::Opened;
 use crate::container::{self, StreamKind, Table};
-use crate::elsewhere::Elsewhere;
-use crate::hooked::Hooked;
-use crate::imagined::Imagined;
-use crate::local_cache::LocalCache;
+use crate::index::catalog::{self, Catalog, Entry, Forwarding};
+use crate::index::hooked::Hooked;
+use crate::index::imagined::Imagined;
 use crate::objects::ObjectStore;
-use crate::opened::Opened;
-use crate::place::Ways;
+use crate::objects::local_cache::LocalCache;
 use crate::protocol::{self, Sorted};
+use crate::reader::elsewhere::Elsewhere;
 use crate::reader::{self, ChunkReader};
 use crate::registry::Pin;
+use crate::repository::place::Ways;
 use crate::repository::{OpenOptions, Shared};
 use crate::room::Taken;
-use crate::writer::ChunkWriter;
+use crate::session::writer::ChunkWriter;
+use crate::sweep::condemned::ListId;
 use crate::{ChunkRef, Error, Result};
 
 /// Purpose of a session; others see it while they wait.

@@ -7,27 +7,33 @@
 //! is copied out, and then it goes. The order of all that is the machine's ([`protocol::Sweep`]).
 
 mod choose;
+pub mod condemned;
 mod delete;
+pub mod forgotten;
 mod judge;
 mod last_copies;
+pub(crate) mod marker;
+pub(crate) mod marks;
 mod report;
 mod sift;
+pub(crate) mod spilled;
+pub(crate) mod twins;
 
 use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
 
-use crate::condemned::{List, ListId};
 use crate::container::StreamKind;
-use crate::marks::Marks;
 use crate::protocol::{self, Names, Rules, Sorted};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock};
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots};
+use crate::session::writer::ChunkWriter;
 use crate::session::{Session, SessionKind};
-use crate::writer::ChunkWriter;
-use crate::{Result, condemned, forgotten};
+use crate::sweep::condemned::{List, ListId};
+use crate::sweep::marks::Marks;
+use crate::{Result, sweep::condemned, sweep::forgotten};
 
 use choose::Candidate;
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};

@@ -6,7 +6,7 @@ use onefold_store::catalog::{Catalog, Entry};
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
-use onefold_store::registry::record::{Change, Record, Session, State};
+use onefold_store::registry::record::{Record, RecordState, RootChange, SessionEntry};
 use onefold_store::registry::{ListId, PIN};
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
@@ -211,14 +211,14 @@ fn sealed_key() -> Vec<Vec<u8>> {
 }
 
 fn registers() -> Vec<Vec<u8>> {
-    let session = Session {
+    let session = SessionEntry {
         seen: vec![ListId(7)],
-        ..Session::default()
+        ..SessionEntry::default()
     };
     let states = [
-        State::Active(session),
-        State::Revoked,
-        State::Decided(Change::default()),
+        RecordState::Active(session),
+        RecordState::Revoked,
+        RecordState::Decided(RootChange::default()),
     ];
     let record = |state| Record {
         nonce: [7; 16],

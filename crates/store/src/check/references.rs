@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use onefold_index::ContainerId;
 
-use crate::opened::Opened;
+use crate::container::opened::Opened;
 use crate::repository::Repository;
 use crate::{Error, Result};
 

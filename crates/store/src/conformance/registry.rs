@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use onefold_io::Random;
 
 use crate::objects::ObjectStore;
-use crate::place::Place;
 use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use crate::repository::place::Place;
 use crate::roots::{self, ROOT_FOLDER};
 use crate::{Error, RootId, protocol};
 

@@ -7,8 +7,8 @@ use crate::container::CONTAINER_FOLDER;
 use crate::registry::Lock;
 use crate::registry::flock::{LOCKS_FOLDER, PIN_FOLDER};
 use crate::repository::INDEX_FOLDER;
+use crate::repository::slots::SLOT_FOLDER;
 use crate::roots::ROOT_FOLDER;
-use crate::slots::SLOT_FOLDER;
 use crate::{Error, Result};
 
 /// Folders of a new repository that may be there, if they are empty.

@@ -8,10 +8,10 @@ use onefold_io::{Dir, DirEntry, if_there};
 
 use super::TEMPORARY_PREFIX;
 use crate::Result;
-use crate::condemned::CONDEMNED_FOLDER;
 use crate::container::CONTAINER_FOLDER;
+use crate::repository::slots::SLOT_FOLDER;
 use crate::roots::ROOT_FOLDER;
-use crate::slots::SLOT_FOLDER;
+use crate::sweep::condemned::CONDEMNED_FOLDER;
 
 /// The name of every unfinished object below `root`.
 pub(super) fn list(root: &dyn Dir) -> Result<Vec<String>> {

@@ -21,11 +21,11 @@ use onefold_io::ErrorKind;
 use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
-use super::record::{Change, NewRoot, Record, Session, State};
+use super::record::{NewRoot, Record, RecordState, RootChange, SessionEntry};
 use super::registers::{Expect, Register, Registers, Version};
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
-use crate::{Error, Result, RootId, forgotten, protocol, roots};
+use crate::{Error, Result, RootId, protocol, roots, sweep::forgotten};
 use own::Own;
 
 /// The folder of sessions' registers.
@@ -147,7 +147,7 @@ impl Registry for LeaseRegistry {
     }
 
     fn begin(&self, info: &PinInfo, holds: &[RootId]) -> Result<Box<dyn Pin>> {
-        let session = Session {
+        let session = SessionEntry {
             seen: Vec::new(),
             info: info.clone(),
             holds: holds.to_vec(),
@@ -155,7 +155,7 @@ impl Registry for LeaseRegistry {
         loop {
             let name = format!("{:016x}", self.core.entropy.try_u64()?);
             let object = format!("{SESSIONS}/{name}");
-            let record = self.core.record(State::Active(session.clone()))?;
+            let record = self.core.record(RecordState::Active(session.clone()))?;
             if let Some(version) = self.core.swap(&object, Expect::Absent, &record)? {
                 return Ok(Box::new(LeasePin {
                     core: Arc::clone(&self.core),
@@ -175,8 +175,10 @@ impl Registry for LeaseRegistry {
             let is_stale = self.core.is_stale(&object, &register);
             let (state, session) = match Record::decode(&register.bytes, &object) {
                 Ok(record) => match record.state {
-                    State::Active(session) => (PinState::Active, session),
-                    State::Committing(root, session) => (PinState::Committing(root.id), session),
+                    RecordState::Active(session) => (PinState::Active, session),
+                    RecordState::Committing(root, session) => {
+                        (PinState::Committing(root.id), session)
+                    }
                     _ => {
                         self.core.clear_revoked(&object, &register)?;
                         continue;
@@ -185,9 +187,9 @@ impl Registry for LeaseRegistry {
                 // The register may be of a later version: a process that must not wait revokes the session.
                 Err(error) => {
                     tracing::warn!("{error}");
-                    let session = Session {
+                    let session = SessionEntry {
                         info: PinInfo::unknown(),
-                        ..Session::default()
+                        ..SessionEntry::default()
                     };
                     (PinState::Active, session)
                 }
@@ -212,11 +214,11 @@ impl Registry for LeaseRegistry {
             };
             let state = Record::decode(&register.bytes, &object).map(|record| record.state);
             match state {
-                Ok(State::Revoked) => return Ok(Revoked::Ended),
-                Ok(State::Committing(root, _)) => {
+                Ok(RecordState::Revoked) => return Ok(Revoked::Ended),
+                Ok(RecordState::Committing(root, _)) => {
                     roots::put(&*self.core.objects, &root.id, &root.stored)?;
                     // The session may have gone on meanwhile, even to another root: only what was read is ended.
-                    let ended = self.core.record(State::Revoked)?;
+                    let ended = self.core.record(RecordState::Revoked)?;
                     let expect = Expect::Version(register.version);
                     if self.core.swap(&object, expect, &ended)?.is_some() {
                         self.core.registers.remove(&object)?;
@@ -224,7 +226,7 @@ impl Registry for LeaseRegistry {
                     }
                 }
                 _ => {
-                    let revoked = self.core.record(State::Revoked)?;
+                    let revoked = self.core.record(RecordState::Revoked)?;
                     let expect = Expect::Version(register.version);
                     if self.core.swap(&object, expect, &revoked)?.is_some() {
                         return Ok(Revoked::Revoked);
@@ -242,15 +244,15 @@ impl Registry for LeaseRegistry {
                 Some(register) => {
                     let is_stale = self.core.is_stale(&object, &register);
                     match Record::decode(&register.bytes, &object)?.state {
-                        State::Free => {}
-                        State::Decided(change) if is_stale => self.core.carry_out(&change)?,
+                        RecordState::Free => {}
+                        RecordState::Decided(change) if is_stale => self.core.carry_out(&change)?,
                         _ if is_stale => {}
                         _ => return Err(lock.held()),
                     }
                     Expect::Version(register.version)
                 }
             };
-            let record = self.core.record(State::Held)?;
+            let record = self.core.record(RecordState::Held)?;
             if let Some(version) = self.core.swap(&object, expect, &record)? {
                 return Ok(Box::new(LeaseHeld {
                     core: Arc::clone(&self.core),
@@ -270,7 +272,7 @@ impl Core {
     }
 
     /// A new writer's first record.
-    fn record(&self, state: State) -> Result<Record> {
+    fn record(&self, state: RecordState) -> Result<Record> {
         Ok(Record {
             nonce: self.entropy.try_bytes()?,
             beat: 0,
@@ -341,17 +343,17 @@ impl Core {
     }
 
     /// Does what was decided. Anybody may, several times.
-    fn carry_out(&self, change: &Change) -> Result<()> {
+    fn carry_out(&self, change: &RootChange) -> Result<()> {
         self.put_roots(change)?;
         self.remove_roots(change)
     }
 
-    fn put_roots(&self, change: &Change) -> Result<()> {
+    fn put_roots(&self, change: &RootChange) -> Result<()> {
         let mut roots = change.put.iter();
         roots.try_for_each(|root| roots::put(&*self.objects, &root.id, &root.stored).map(drop))
     }
 
-    fn remove_roots(&self, change: &Change) -> Result<()> {
+    fn remove_roots(&self, change: &RootChange) -> Result<()> {
         if change.remove.is_empty() {
             return Ok(());
         }
@@ -374,7 +376,7 @@ struct LeasePin {
 
 impl LeasePin {
     /// Writes the next beat.
-    fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
+    fn change(&self, own: &mut Own, state: Option<RecordState>) -> Result<()> {
         let lost = Error::PinLost {
             object: own.object().to_owned(),
         };
@@ -393,7 +395,7 @@ impl Pin for LeasePin {
         session.seen.extend(lists);
         session.seen.sort_unstable();
         session.seen.dedup();
-        self.change(own, Some(State::Active(session)))
+        self.change(own, Some(RecordState::Active(session)))
     }
 
     fn confirm(&self) -> Result<()> {
@@ -407,10 +409,10 @@ impl Pin for LeasePin {
             id: *root,
             stored: stored.to_vec(),
         };
-        self.change(own, Some(State::Committing(new, session.clone())))?;
+        self.change(own, Some(RecordState::Committing(new, session.clone())))?;
         // From here on the root is there by decision. Where it cannot be put now, others do it.
         let is_new = roots::put(&*self.core.objects, root, stored)?;
-        match self.change(own, Some(State::Active(session))) {
+        match self.change(own, Some(RecordState::Active(session))) {
             // Others helped, and removed the register.
             Err(Error::PinLost { .. }) | Ok(()) => Ok(is_new),
             Err(error) if error.is_unavailable() => Ok(is_new),
@@ -431,7 +433,7 @@ struct LeaseHeld {
 }
 
 impl LeaseHeld {
-    fn change(&self, own: &mut Own, state: Option<State>) -> Result<()> {
+    fn change(&self, own: &mut Own, state: Option<RecordState>) -> Result<()> {
         let overtaken = Error::Overtaken {
             object: own.object().to_owned(),
         };
@@ -450,11 +452,11 @@ impl Held for LeaseHeld {
             id: *id,
             stored: stored.clone(),
         });
-        let change = Change {
+        let change = RootChange {
             put: put.collect(),
             remove: plan.remove.clone(),
         };
-        let decided = self.change(own, Some(State::Decided(change.clone())));
+        let decided = self.change(own, Some(RecordState::Decided(change.clone())));
         match &decided {
             Err(Error::Overtaken { .. }) => steps.decided(false),
             Err(_) => {}
@@ -466,7 +468,7 @@ impl Held for LeaseHeld {
         self.core.remove_roots(&change)?;
         steps.roots_removed();
         // Where that fails, another takes the lock over and does it once more.
-        self.change(own, Some(State::Held))
+        self.change(own, Some(RecordState::Held))
             .or_else(|error| match error {
                 Error::Overtaken { .. } => Ok(()),
                 error if error.is_unavailable() => Ok(()),

@@ -23,16 +23,16 @@ pub struct Record {
     /// Grows with each write of that writer.
     pub beat: u64,
     /// State of the session or the lock.
-    pub state: State,
+    pub state: RecordState,
 }
 
 /// State of a session or a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum RecordState {
     /// A session that works.
-    Active(Session),
+    Active(SessionEntry),
     /// A session whose root is there by decision. Whoever sees this may put the object, too.
-    Committing(NewRoot, Session),
+    Committing(NewRoot, SessionEntry),
     /// A session that puts no root any more.
     Revoked,
     /// A lock that nobody holds.
@@ -40,12 +40,12 @@ pub enum State {
     /// A lock that the writer holds.
     Held,
     /// A lock whose holder has decided a change of roots. Whoever takes the lock does it first.
-    Decided(Change),
+    Decided(RootChange),
 }
 
 /// A session's description of itself.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Session {
+pub struct SessionEntry {
     /// Lists of the condemned that it has read.
     pub seen: Vec<ListId>,
     /// Process, machine and work of the session.
@@ -65,7 +65,7 @@ pub struct NewRoot {
 
 /// Roots that come and roots that go.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Change {
+pub struct RootChange {
     /// Roots that come.
     pub put: Vec<NewRoot>,
     /// Roots that go.
@@ -78,19 +78,19 @@ impl Record {
         let mut out = self.nonce.to_vec();
         out.extend_from_slice(&self.beat.to_le_bytes());
         match &self.state {
-            State::Active(session) => {
+            RecordState::Active(session) => {
                 out.push(0);
                 put_session(&mut out, session);
             }
-            State::Committing(root, session) => {
+            RecordState::Committing(root, session) => {
                 out.push(1);
                 put_new_root(&mut out, root);
                 put_session(&mut out, session);
             }
-            State::Revoked => out.push(2),
-            State::Free => out.push(3),
-            State::Held => out.push(4),
-            State::Decided(change) => {
+            RecordState::Revoked => out.push(2),
+            RecordState::Free => out.push(3),
+            RecordState::Held => out.push(4),
+            RecordState::Decided(change) => {
                 out.push(5);
                 put_varint(&mut out, change.put.len() as u64);
                 change
@@ -114,15 +114,15 @@ impl Record {
         let (nonce, beat) = (reader.array()?, reader.u64()?);
         let at = reader.offset();
         let state = match reader.u8()? {
-            0 => State::Active(session(&mut reader)?),
-            1 => State::Committing(new_root(&mut reader)?, session(&mut reader)?),
-            2 => State::Revoked,
-            3 => State::Free,
-            4 => State::Held,
+            0 => RecordState::Active(session(&mut reader)?),
+            1 => RecordState::Committing(new_root(&mut reader)?, session(&mut reader)?),
+            2 => RecordState::Revoked,
+            3 => RecordState::Free,
+            4 => RecordState::Held,
             5 => {
                 let count = reader.varint()?;
                 let put = (0..count).map(|_| new_root(&mut reader));
-                State::Decided(Change {
+                RecordState::Decided(RootChange {
                     put: put.collect::<Result<_>>()?,
                     remove: roots(&mut reader)?,
                 })
@@ -137,7 +137,7 @@ impl Record {
     }
 }
 
-fn put_session(out: &mut Vec<u8>, session: &Session) {
+fn put_session(out: &mut Vec<u8>, session: &SessionEntry) {
     put_varint(out, session.seen.len() as u64);
     for list in &session.seen {
         out.extend_from_slice(&list.0.to_le_bytes());
@@ -148,14 +148,14 @@ fn put_session(out: &mut Vec<u8>, session: &Session) {
     put_roots(out, &session.holds);
 }
 
-fn session(reader: &mut ByteReader<'_>) -> Result<Session> {
+fn session(reader: &mut ByteReader<'_>) -> Result<SessionEntry> {
     let count = reader.varint()?;
     let seen = (0..count).map(|_| Ok(ListId(reader.u64()?)));
     let seen = seen.collect::<Result<_>>()?;
     let process = reader.varint()? as u32;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (host, activity) = (text(reader.bytes()?), text(reader.bytes()?));
-    Ok(Session {
+    Ok(SessionEntry {
         seen,
         info: PinInfo {
             process,
@@ -202,7 +202,7 @@ mod tests {
         let stored = b"a root".to_vec();
         let id = RootId(*blake3::hash(&stored).as_bytes());
         let root = NewRoot { id, stored };
-        let session = Session {
+        let session = SessionEntry {
             seen: vec![ListId(7), ListId(u64::MAX)],
             info: PinInfo {
                 process: 300,
@@ -211,17 +211,17 @@ mod tests {
             },
             holds: vec![id],
         };
-        let change = Change {
+        let change = RootChange {
             put: vec![root.clone()],
             remove: vec![id, id],
         };
         for state in [
-            State::Active(session.clone()),
-            State::Committing(root, session),
-            State::Revoked,
-            State::Free,
-            State::Held,
-            State::Decided(change),
+            RecordState::Active(session.clone()),
+            RecordState::Committing(root, session),
+            RecordState::Revoked,
+            RecordState::Free,
+            RecordState::Held,
+            RecordState::Decided(change),
         ] {
             let record = Record {
                 nonce: [9; 16],

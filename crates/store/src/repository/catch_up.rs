@@ -4,8 +4,8 @@ use onefold_index::ContainerId;
 
 use super::Repository;
 use crate::Result;
-use crate::catalog::Entry;
-use crate::hooked::Hooked;
+use crate::index::catalog::Entry;
+use crate::index::hooked::Hooked;
 use crate::protocol::Sorted;
 
 impl Repository {

@@ -9,11 +9,11 @@ use onefold_keys::{Keys, Secret};
 use zeroize::Zeroizing;
 
 use super::unlock::{cheapest_first, read_slot, try_slot};
-use crate::config::{CONFIG_OBJECT, Config};
 use crate::container::CONTAINER_FOLDER;
 use crate::objects::ObjectStore;
+use crate::repository::config::{CONFIG_OBJECT, Config};
+use crate::repository::slots::{self, SLOT_FOLDER};
 use crate::roots::{self, ROOT_FOLDER};
-use crate::slots::{self, SLOT_FOLDER};
 use crate::{Error, Result};
 
 /// Returns the error of a repository without its configuration and the copy. An interrupted `init` leaves neither

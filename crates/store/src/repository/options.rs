@@ -3,10 +3,10 @@
 use onefold_index::IndexKind;
 use onefold_keys::{Entropy, KdfCost};
 
-use crate::compression::Compression;
-use crate::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
-use crate::local_cache::LOCAL_CACHE_BYTES;
+use crate::container::compression::Compression;
+use crate::objects::local_cache::LOCAL_CACHE_BYTES;
 use crate::registry::PinInfo;
+use crate::repository::config::{CHUNK_BYTES_MEAN_DEFAULT, Encryption};
 
 /// Options of a new repository.
 #[derive(Clone, Debug)]

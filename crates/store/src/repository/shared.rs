@@ -10,17 +10,17 @@ use onefold_keys::Keys;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
-use crate::catalog::{Copies, Forwarding};
-use crate::config::Config;
+use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::index::RepositoryIndex;
-use crate::local_cache::LocalCache;
+use crate::index::catalog::{Copies, Forwarding};
 use crate::objects::ObjectStore;
-use crate::opened::Opened;
-use crate::place::Place;
-use crate::recovered::Recovered;
+use crate::objects::local_cache::LocalCache;
+use crate::reader::recovered::Recovered;
+use crate::repository::config::Config;
+use crate::repository::place::Place;
 use crate::session::insert_table;
-use crate::{Error, Result, condemned};
+use crate::{Error, Result, sweep::condemned};
 
 /// Most times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
 const REBUILDS_MAX: usize = 8;

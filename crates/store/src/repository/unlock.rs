@@ -6,9 +6,9 @@ use onefold_keys::{KdfCost, Secret};
 use zeroize::Zeroizing;
 
 use super::lost_config;
-use crate::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::objects::ObjectStore;
-use crate::slots::{self, SLOT_FOLDER, Slot};
+use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
+use crate::repository::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// The configuration, from whichever of its copies can be read.
@@ -161,8 +161,8 @@ mod tests {
     use onefold_keys::{Entropy, NewSlot};
 
     use super::*;
-    use crate::config::Encryption;
     use crate::objects::LocalObjects;
+    use crate::repository::config::Encryption;
 
     #[test]
     fn slots_are_tried_from_the_cheapest_on() {

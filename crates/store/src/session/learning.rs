@@ -7,7 +7,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
 use super::{SessionState, insert_table};
-use crate::{Result, catalog};
+use crate::{Result, index::catalog};
 
 /// Number of containers whose living chunks may be on the way into one that is not stored yet.
 const SOURCES_IN_FLIGHT: usize = 256;

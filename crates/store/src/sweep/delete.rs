@@ -9,14 +9,14 @@ use onefold_index::ContainerId;
 
 use super::judge::{is_proved, search_unresolved};
 use super::{Progress, Sweep, SweepObserver};
-use crate::condemned::{CONDEMNED_FOLDER, ListId};
-use crate::marker::Marker;
-use crate::marks::Marks;
 use crate::protocol::{Names, Sorted, SweepStep, Verdict};
 use crate::registry::{Held, Living, PinState};
 use crate::roots::RootId;
 use crate::session::Session;
-use crate::{Error, Result, catalog, condemned, container};
+use crate::sweep::condemned::{CONDEMNED_FOLDER, ListId};
+use crate::sweep::marker::Marker;
+use crate::sweep::marks::Marks;
+use crate::{Error, Result, container, index::catalog, sweep::condemned};
 
 /// The roots from which a sweep marks.
 pub(super) struct AllRoots {

@@ -8,12 +8,12 @@ use onefold_index::ContainerId;
 use super::choose::{self, Candidate, Live};
 use super::last_copies::last_copies;
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
-use crate::marker::Marker;
-use crate::marks::{ContainerMarks, Marks, Way};
-use crate::opened::{self, Opened, read_footer};
+use crate::container::opened::{self, Opened, read_footer};
 use crate::protocol::Sorted;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
+use crate::sweep::marker::Marker;
+use crate::sweep::marks::{ContainerMarks, MarkOrigin, Marks};
 use crate::{Result, container};
 
 /// Decision about the containers.
@@ -280,7 +280,7 @@ pub(super) fn search_unresolved(
         };
         let held = opened.table.chunks.iter().map(|(held, _)| held);
         for fingerprint in held.filter(|held| unresolved.contains(held)) {
-            marks.add(*id, fingerprint, Way::Followed)?;
+            marks.add(*id, fingerprint, MarkOrigin::Followed)?;
         }
     }
     Ok(closed)

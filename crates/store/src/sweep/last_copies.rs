@@ -19,8 +19,8 @@ use super::judge::SweepPlan;
 use super::sift::{met, sift};
 use super::{Progress, SweepObserver};
 use crate::Result;
-use crate::marks::{ContainerMarks, Marks};
 use crate::reader::ChunkReader;
+use crate::sweep::marks::{ContainerMarks, Marks};
 
 /// Bytes of the filter for each chunk that goes: it errs about once in two thousand. With a fuller filter nearly all
 /// references of a large repository would be looked for, and the tables of containers that go would be read again for
@@ -304,7 +304,7 @@ mod tests {
     use onefold_io::sim::{Faults, SimDir};
 
     use super::*;
-    use crate::marks::Way;
+    use crate::sweep::marks::MarkOrigin;
     use crate::{
         ChunkRef, Encryption, Entropy, InitOptions, OpenOptions, Repository, SessionKind,
         StreamKind, container,
@@ -361,13 +361,15 @@ mod tests {
         let mut marks = Marks::new(device).unwrap();
         for one in refs {
             marks
-                .add(one.container, &one.fingerprint, Way::Direct)
+                .add(one.container, &one.fingerprint, MarkOrigin::Direct)
                 .unwrap();
         }
         for i in 0..1_100_000 {
             let prefix = onefold_io::mix64(i);
-            let way = Way::Direct;
-            marks.add_prefix(ContainerId(i % 7), prefix, way).unwrap();
+            let origin = MarkOrigin::Direct;
+            marks
+                .add_prefix(ContainerId(i % 7), prefix, origin)
+                .unwrap();
         }
         assert!(marks.file().is_some());
         marks

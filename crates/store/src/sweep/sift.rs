@@ -15,8 +15,8 @@ use onefold_io::mix64;
 
 use super::last_copies::{filter_for, key};
 use crate::Result;
-use crate::marks::{ContainerMarks, Marks, Way};
-use crate::spilled::{CHECKSUM_BYTES, Spilled, is_full, seal};
+use crate::sweep::marks::{ContainerMarks, MarkOrigin, Marks};
+use crate::sweep::spilled::{CHECKSUM_BYTES, Spilled, is_full, seal};
 
 /// With more, each filter errs more often: of two billion chunks that go.
 const SHELVES_MAX: u64 = 256;
@@ -81,7 +81,9 @@ fn sift_into(
             for ([prefix, holder], _) in references.iter().zip(met).filter(|(_, met)| *met) {
                 sifted.references += 1;
                 let holder = ContainerId(*holder);
-                sifted.marks.add_prefix(holder, *prefix, Way::Direct)?;
+                sifted
+                    .marks
+                    .add_prefix(holder, *prefix, MarkOrigin::Direct)?;
             }
             Ok(())
         })?;

@@ -19,7 +19,7 @@ use onefold_store::local_cache;
 use onefold_store::objects::{LocalObjects, ObjectStore};
 use onefold_store::registry;
 use onefold_store::registry::flock::{PIN_FOLDER, PinFile};
-use onefold_store::registry::record::{Change, NewRoot, Record, Session, State};
+use onefold_store::registry::record::{NewRoot, Record, RecordState, RootChange, SessionEntry};
 use onefold_store::sketch::SKETCH_OBJECT;
 use onefold_store::{
     Compression, Encryption, Entropy, OpenOptions, PinInfo, Repository, RootId, forgotten,
@@ -221,22 +221,22 @@ fn remote() -> BTreeMap<String, Vec<u8>> {
         id: RootId(*blake3::hash(&stored).as_bytes()),
         stored,
     };
-    let session = Session {
+    let session = SessionEntry {
         seen: vec![registry::ListId(0x0102)],
         info: info(),
         holds: Vec::new(),
     };
-    let change = Change {
+    let change = RootChange {
         put: vec![root.clone()],
         remove: vec![RootId([0xab; 32])],
     };
     let states = [
-        ("active", State::Active(session.clone())),
-        ("committing", State::Committing(root, session)),
-        ("revoked", State::Revoked),
-        ("free", State::Free),
-        ("held", State::Held),
-        ("decided", State::Decided(change)),
+        ("active", RecordState::Active(session.clone())),
+        ("committing", RecordState::Committing(root, session)),
+        ("revoked", RecordState::Revoked),
+        ("free", RecordState::Free),
+        ("held", RecordState::Held),
+        ("decided", RecordState::Decided(change)),
     ];
     let record = |state| Record {
         nonce: *b"a random number.",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use onefold_io::MemDir;
 use onefold_store::registry::lease::LeaseRegistry;
-use onefold_store::registry::record::{NewRoot, Record, State};
+use onefold_store::registry::record::{NewRoot, Record, RecordState};
 use onefold_store::registry::registers::{Expect, Register, Registers, Version};
 use onefold_store::registry::{Lock, Registry, Revoked};
 use onefold_store::simulated::{Faults, SimStore};
@@ -163,7 +163,7 @@ fn decided(store: &SimStore) -> Option<RootId> {
         .into_iter()
         .filter_map(state)
         .find_map(|state| match state {
-            State::Committing(root, _) => Some(root.id),
+            RecordState::Committing(root, _) => Some(root.id),
             _ => None,
         })
 }
@@ -307,16 +307,16 @@ fn who_helps_with_a_root_does_not_end_a_session_that_went_on() {
     let name = &names[0];
     let active = store.read(name).unwrap().unwrap();
     let mut record = Record::decode(&active.bytes, name).unwrap();
-    let State::Active(info) = record.state.clone() else {
+    let RecordState::Active(info) = record.state.clone() else {
         panic!("{:?}", record.state);
     };
     let id = RootId(*blake3::hash(&root).as_bytes());
     let new = NewRoot { id, stored: root };
-    record.state = State::Committing(new, info.clone());
+    record.state = RecordState::Committing(new, info.clone());
     record.beat += 1;
     let expect = Expect::Version(active.version);
     store.write(name, &expect, &record.encode()).unwrap();
-    record.state = State::Active(info);
+    record.state = RecordState::Active(info);
     record.beat += 1;
     let registers = GoesOn {
         store: store.clone(),

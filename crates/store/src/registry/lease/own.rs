@@ -4,7 +4,7 @@
 //! answer never came.
 
 use crate::Result;
-use crate::registry::record::{Record, Session, State};
+use crate::registry::record::{Record, RecordState, SessionEntry};
 use crate::registry::registers::{Expect, Version};
 
 use super::Core;
@@ -30,7 +30,7 @@ impl Own {
     }
 
     /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
-    pub fn swap(&mut self, core: &Core, state: Option<State>) -> Result<Option<()>> {
+    pub fn swap(&mut self, core: &Core, state: Option<RecordState>) -> Result<Option<()>> {
         let state = state.unwrap_or_else(|| self.record.state.clone());
         while let Some(version) = self.version.clone() {
             // Each try has a beat of its own, even one whose answer never comes.
@@ -63,10 +63,10 @@ impl Own {
     }
 
     /// Returns the session's description of itself.
-    pub fn session(&self) -> Session {
+    pub fn session(&self) -> SessionEntry {
         match &self.record.state {
-            State::Active(session) | State::Committing(_, session) => session.clone(),
-            _ => Session::default(),
+            RecordState::Active(session) | RecordState::Committing(_, session) => session.clone(),
+            _ => SessionEntry::default(),
         }
     }
 
@@ -80,11 +80,11 @@ impl Own {
     /// register stale.
     pub fn leave(&mut self, core: &Core) {
         match self.record.state {
-            State::Active(_) if self.version.is_some() => {
+            RecordState::Active(_) if self.version.is_some() => {
                 let _ = core.registers.remove(&self.object);
             }
-            State::Held => {
-                let _ = self.swap(core, Some(State::Free));
+            RecordState::Held => {
+                let _ = self.swap(core, Some(RecordState::Free));
             }
             _ => {}
         }

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use crate::block::BLOCK_HEADER_BYTES;
-use crate::building::{Building, ChunkList, Finished};
-use crate::compression::{Compression, Compressor};
+use crate::container::block::BLOCK_HEADER_BYTES;
+use crate::container::building::{Building, ChunkList, Finished};
+use crate::container::compression::{Compression, Compressor};
 use crate::container::{self, StreamKind};
-use crate::local_cache::Copied;
+use crate::objects::local_cache::Copied;
 use crate::room::{Room, Taken};
 use crate::session::SessionState;
 use crate::{Error, Result};

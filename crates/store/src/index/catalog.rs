@@ -21,7 +21,7 @@ use onefold_keys::{Entropy, Keys};
 
 use crate::Result;
 use crate::container::Table;
-use crate::local_cache::{Copied, LocalCache};
+use crate::objects::local_cache::{Copied, LocalCache};
 use crate::objects::{ObjectStore, read_twice_at_most};
 use crate::repository::Shared;
 

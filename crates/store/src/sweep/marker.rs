@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
-use crate::marks::Way;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
 use crate::roots::{RootId, Roots, Seen};
-use crate::twins::Twins;
+use crate::sweep::marks::MarkOrigin;
+use crate::sweep::twins::Twins;
 use crate::{ChunkRef, Error, Result};
 
 /// Takes a mark: container, chunk, and how the reference came there.
-pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, Way) -> Result<()> + 'a;
+pub type Taker<'a> = dyn FnMut(ContainerId, &Fingerprint, MarkOrigin) -> Result<()> + 'a;
 
 /// Marks from roots, with the containers that are there and those that may go.
 pub struct Marker<'a> {
@@ -139,7 +139,7 @@ impl<'a> Marker<'a> {
         let mut wandering = Vec::new();
         let outcome = roots.for_each_ref(id, &root, reader, &mut seen, &mut |chunk| {
             if self.stays(&chunk.container) {
-                mark(chunk.container, &chunk.fingerprint, Way::Direct)?;
+                mark(chunk.container, &chunk.fingerprint, MarkOrigin::Direct)?;
                 let twins = self.twins.as_mut();
                 return match twins.is_some_and(|twins| twins.meet(chunk)) {
                     true => self.look_up_twins(),
@@ -189,12 +189,12 @@ impl<'a> Marker<'a> {
             let elsewhere = found.filter(|id| *id != chunk.container && is_better(id));
             let mut mark = |id, way| mark(id, &chunk.fingerprint, way);
             match (named, elsewhere) {
-                (Some(named), None) => mark(named, Way::Direct)?,
+                (Some(named), None) => mark(named, MarkOrigin::Direct)?,
                 (Some(named), Some(elsewhere)) if self.keeps_both => {
-                    mark(named, Way::Direct)?;
-                    mark(elsewhere, Way::Direct)?;
+                    mark(named, MarkOrigin::Direct)?;
+                    mark(elsewhere, MarkOrigin::Direct)?;
                 }
-                (_, Some(elsewhere)) => mark(elsewhere, Way::Followed)?,
+                (_, Some(elsewhere)) => mark(elsewhere, MarkOrigin::Followed)?,
                 (None, None) => {
                     self.unresolved.insert(chunk.fingerprint, chunk.container);
                 }

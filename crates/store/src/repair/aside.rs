@@ -9,10 +9,10 @@ use std::sync::Arc;
 use onefold_index::ContainerId;
 use onefold_io::{ASIDE_SUFFIX, ErrorKind};
 
-use crate::compression::Decompressor;
+use crate::container::compression::Decompressor;
+use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER};
 use crate::objects::ObjectStore;
-use crate::opened::Opened;
 use crate::repair::RepairReport;
 use crate::repository::{Repository, Shared, Stored};
 use crate::sweep::{Progress, SweepObserver};

@@ -11,11 +11,11 @@ use onefold_index::ContainerId;
 use onefold_io::ErrorKind;
 use onefold_keys::Sealer;
 
-use crate::block::{self, BLOCK_HEADER_BYTES};
-use crate::compression::Decompressor;
+use crate::container::block::{self, BLOCK_HEADER_BYTES};
+use crate::container::compression::Decompressor;
+use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, HEADER_BYTES, Header, StreamKind, Table};
-use crate::footer::{FOOTER_BYTES, Footer};
-use crate::local_cache::{Copied, LocalCache};
+use crate::objects::local_cache::{Copied, LocalCache};
 use crate::objects::{read_twice_at_most, unless_damaged};
 use crate::repository::Stored;
 use crate::{Error, Result};

@@ -15,7 +15,7 @@ use onefold_index::Filter;
 use onefold_index::filters::BlockedBloom;
 use onefold_io::ErrorKind;
 
-use crate::opened::Opened;
+use crate::container::opened::Opened;
 use crate::repository::Shared;
 use crate::{Error, Result, container};
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use onefold_index::ContainerId;
 use parking_lot::Mutex;
 
-use crate::cache::Cache;
+use crate::container::opened::{Opened, check_layout};
 use crate::container::{self, Table};
 use crate::error::chunks_are;
-use crate::opened::{Opened, check_layout};
+use crate::reader::cache::Cache;
+use crate::repair::salvage::Salvage;
 use crate::repository::Shared;
-use crate::salvage::Salvage;
 use crate::{Error, Result};
 
 /// Tables of damaged containers that are kept.

@@ -15,7 +15,7 @@ use onefold_index::ContainerId;
 use onefold_io::{Dir, ErrorKind};
 
 use crate::Result;
-use crate::spilled::{CHECKSUM_BYTES, SCRATCH_FOLDER, SPILLED, Spilled, seal};
+use crate::sweep::spilled::{CHECKSUM_BYTES, SCRATCH_FOLDER, SPILLED, Spilled, seal};
 
 /// Marks in RAM before they are spilled: 17 bytes each.
 const BUFFER_MARKS: usize = 1 << 20;
@@ -27,14 +27,14 @@ const PIECE_BYTES: usize = PIECE_MARKS * MARK_BYTES + CHECKSUM_BYTES;
 
 /// How a reference comes to a container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Way {
+pub enum MarkOrigin {
     /// The reference names the container.
     Direct = 0,
     /// The index led here, from a container that is gone, or may go.
     Followed = 1,
 }
 
-impl From<u8> for Way {
+impl From<u8> for MarkOrigin {
     fn from(byte: u8) -> Self {
         match byte {
             0 => Self::Direct,
@@ -44,7 +44,7 @@ impl From<u8> for Way {
 }
 
 /// Container, fingerprint prefix, way there.
-type Mark = (u64, u64, Way);
+type Mark = (u64, u64, MarkOrigin);
 
 /// Gathers marks.
 pub struct Marks {
@@ -112,9 +112,9 @@ impl Marks {
         &mut self,
         container: ContainerId,
         fingerprint: &Fingerprint,
-        way: Way,
+        origin: MarkOrigin,
     ) -> Result<()> {
-        self.add_prefix(container, fingerprint.prefix(), way)
+        self.add_prefix(container, fingerprint.prefix(), origin)
     }
 
     /// Adds a mark, of whose fingerprint the beginning is known.
@@ -122,9 +122,9 @@ impl Marks {
         &mut self,
         container: ContainerId,
         prefix: u64,
-        way: Way,
+        origin: MarkOrigin,
     ) -> Result<()> {
-        self.buffer.push((container.0, prefix, way));
+        self.buffer.push((container.0, prefix, origin));
         if self.buffer.len() >= BUFFER_MARKS {
             self.spill()?;
         }
@@ -132,8 +132,8 @@ impl Marks {
     }
 
     /// Returns a function that takes the marks of a [`Marker`].
-    pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, Way) -> Result<()> {
-        |container, fingerprint, way| self.add(container, fingerprint, way)
+    pub fn taker(&mut self) -> impl FnMut(ContainerId, &Fingerprint, MarkOrigin) -> Result<()> {
+        |container, fingerprint, origin| self.add(container, fingerprint, origin)
     }
 
     fn settle(&mut self) {
@@ -149,10 +149,10 @@ impl Marks {
         let mut bytes = Vec::with_capacity((self.buffer.len() / PIECE_MARKS + 1) * PIECE_BYTES);
         for piece in self.buffer.chunks(PIECE_MARKS) {
             let start = bytes.len();
-            for (container, prefix, way) in piece {
+            for (container, prefix, origin) in piece {
                 bytes.extend_from_slice(&container.to_le_bytes());
                 bytes.extend_from_slice(&prefix.to_le_bytes());
-                bytes.push(*way as u8);
+                bytes.push(*origin as u8);
             }
             seal(&mut bytes, start);
         }
@@ -207,7 +207,7 @@ fn merge(
         heap.extend(source.next()?.map(|mark| Reverse((mark, i))));
     }
     let mut current: Option<ContainerMarks> = None;
-    while let Some(Reverse(((container, prefix, way), i))) = heap.pop() {
+    while let Some(Reverse(((container, prefix, origin), i))) = heap.pop() {
         heap.extend(sources[i].next()?.map(|mark| Reverse((mark, i))));
         let id = ContainerId(container);
         if current.as_ref().is_none_or(|marks| marks.id != id)
@@ -220,7 +220,7 @@ fn merge(
             visit(whole)?;
         }
         let marks = current.as_mut().expect("it was just set");
-        marks.followed |= way != Way::Direct;
+        marks.followed |= origin != MarkOrigin::Direct;
         if marks.prefixes.last() != Some(&prefix) {
             marks.prefixes.push(prefix);
         }
@@ -279,17 +279,17 @@ mod tests {
                 (
                     one(i) % 7,
                     one(i),
-                    [Way::Direct, Way::Followed][usize::from(i % 1000 == 0)],
+                    [MarkOrigin::Direct, MarkOrigin::Followed][usize::from(i % 1000 == 0)],
                 )
             })
         };
         let expected: BTreeSet<(u64, u64)> = marks().map(|(id, prefix, _)| (id, prefix)).collect();
         let dir = MemDir::new();
         for mut gathered in [Marks::new(&dir).unwrap(), Marks::temporary()] {
-            for (id, prefix, way) in marks() {
+            for (id, prefix, origin) in marks() {
                 let mut fingerprint = Fingerprint([0; 32]);
                 fingerprint.0[..8].copy_from_slice(&prefix.to_be_bytes());
-                gathered.add(ContainerId(id), &fingerprint, way).unwrap();
+                gathered.add(ContainerId(id), &fingerprint, origin).unwrap();
             }
             assert!(gathered.runs.len() > 1, "{:?}", gathered.runs);
             let mut found = Vec::new();
@@ -312,7 +312,7 @@ mod tests {
         for i in 0..3 * BUFFER_MARKS as u64 / 2 {
             let fingerprint = Fingerprint(*blake3::hash(&i.to_le_bytes()).as_bytes());
             gathered
-                .add(ContainerId(i % 5), &fingerprint, Way::Direct)
+                .add(ContainerId(i % 5), &fingerprint, MarkOrigin::Direct)
                 .unwrap();
         }
         let path = format!("{SCRATCH_FOLDER}/{SPILLED}");

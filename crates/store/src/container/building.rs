@@ -9,10 +9,10 @@ use onefold_keys::{Entropy, Keys, Sealer};
 use parking_lot::Mutex;
 
 use crate::Result;
-use crate::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
-use crate::compression::{Codec, Compressor};
+use crate::container::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
+use crate::container::compression::{Codec, Compressor};
+use crate::container::footer;
 use crate::container::{Header, StreamKind, Table};
-use crate::footer;
 use crate::room::Taken;
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.

@@ -13,21 +13,21 @@ use onefold_io::ErrorKind;
 use onefold_io::frame::{self, crc64};
 use parking_lot::Mutex;
 
-use crate::block::{self, BLOCK_HEADER_BYTES};
-use crate::catalog::{CATALOG, CATALOG_FOLDER};
-use crate::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::container::block::{self, BLOCK_HEADER_BYTES};
+use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, CONTAINER_FOLDER, HEADER_BYTES, Header};
-use crate::footer::{FOOTER_BYTES, Footer};
 use crate::index::INDEX_FOLDER;
+use crate::index::catalog::{CATALOG, CATALOG_FOLDER};
+use crate::index::sketch::SKETCH_OBJECT;
 use crate::objects::{ObjectStore, read_twice_at_most};
-use crate::place::Place;
+use crate::registry::still::HeldStill;
 use crate::registry::{Lock, PinInfo};
 use crate::repository::Repository;
+use crate::repository::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
+use crate::repository::place::Place;
+use crate::repository::slots::SLOT_FOLDER;
 use crate::roots::{self, ROOT_FOLDER};
-use crate::sketch::SKETCH_OBJECT;
-use crate::slots::SLOT_FOLDER;
-use crate::still::HeldStill;
-use crate::{Error, Result, RootId, forgotten};
+use crate::{Error, Result, RootId, sweep::forgotten};
 
 /// The object whose being there makes a place a replica. Its content is for people.
 pub const REPLICA_OBJECT: &str = "replica";

@@ -4,8 +4,8 @@ use onefold_io::hex_number;
 use onefold_keys::{Entropy, Keys, MASTER_BYTES, NewSlot, Secret};
 use zeroize::Zeroizing;
 
-use crate::config::Config;
 use crate::objects::ObjectStore;
+use crate::repository::config::Config;
 use crate::{Error, Result};
 
 pub use onefold_keys::{SLOT, Slot};

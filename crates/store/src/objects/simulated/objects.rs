@@ -5,7 +5,7 @@ use onefold_io::ErrorKind;
 use super::SimStore;
 use super::world::{Change, Outcome, World, error};
 use crate::objects::{CONTAINERS, OBJECT_BYTES_MAX, ObjectStore};
-use crate::slots::SLOT_FOLDER;
+use crate::repository::slots::SLOT_FOLDER;
 use crate::{Error, Result};
 
 impl SimStore {

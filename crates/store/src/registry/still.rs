@@ -8,9 +8,9 @@
 
 use onefold_keys::Entropy;
 
-use crate::place::IntoPlace;
 use crate::registry::{Held, Lock, Pin, PinInfo};
 use crate::repository::Repository;
+use crate::repository::place::IntoPlace;
 use crate::{Error, Result};
 
 /// A repository from which nothing is deleted but snapshots.

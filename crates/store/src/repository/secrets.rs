@@ -3,9 +3,9 @@
 use onefold_keys::{Entropy, KdfCost, NewSlot, Secret};
 
 use crate::registry::Lock;
+use crate::repository::slots::{self, SLOT_FOLDER};
 use crate::repository::{Repository, read_slot};
 use crate::session::SessionKind;
-use crate::slots::{self, SLOT_FOLDER};
 use crate::{Error, Result};
 
 /// A key slot as users see it.

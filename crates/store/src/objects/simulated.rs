@@ -17,8 +17,8 @@ use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
 use crate::objects::ObjectStore;
-use crate::place::{Place, Ways};
 use crate::registry::lease::LeaseRegistry;
+use crate::repository::place::{Place, Ways};
 use world::World;
 
 /// Bytes of a container's end that are read at once.

@@ -15,10 +15,10 @@ use onefold_io::ErrorKind;
 use onefold_io::frame::crc64;
 use onefold_keys::{SALT_BYTES, Sealer};
 
-use crate::block::{self, BLOCK_HEADER_BYTES, BLOCK_STORED_BYTES_MAX, BlockHeader};
-use crate::compression::Decompressor;
+use crate::container::block::{self, BLOCK_HEADER_BYTES, BLOCK_STORED_BYTES_MAX, BlockHeader};
+use crate::container::compression::Decompressor;
+use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, HEADER_BYTES, Header, StreamKind};
-use crate::footer::{FOOTER_BYTES, Footer};
 use crate::objects::ObjectStore;
 use crate::repository::Shared;
 use crate::{Error, Result};

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
-use crate::block::{BLOCK_CHUNKS_MAX, CHUNK_BYTES_MAX};
-use crate::building::{Building, ChunkList};
 use crate::container::StreamKind;
-use crate::sealing::{BlockJob, Packing, Sealing};
+use crate::container::block::{BLOCK_CHUNKS_MAX, CHUNK_BYTES_MAX};
+use crate::container::building::{Building, ChunkList};
 use crate::session::SessionState;
+use crate::session::sealing::{BlockJob, Packing, Sealing};
 use crate::{ChunkRef, Error, Result};
 
 /// Counts of a writer. Bytes are those of chunks, before compression; `stored_bytes` is the size of containers on disk.

@@ -9,7 +9,7 @@ use onefold_io::frame::{self, crc64};
 use onefold_io::varint::{ByteReader, put_varint};
 use onefold_keys::Sealer;
 
-use crate::compression::{Codec, Decompressor};
+use crate::container::compression::{Codec, Decompressor};
 use crate::container::{Header, object_name, zeros};
 use crate::{Error, Result};
 
