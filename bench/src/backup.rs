@@ -22,7 +22,7 @@ use std::process::Command;
 use aside::Aside;
 use measure::Measured;
 use results::{Results, Row};
-use tools::{HOW_TO_GET_PEERS, Place, STAGES, Stage, TOOLS, Tool};
+use tools::{HOW_TO_GET_PEERS, RepositoryPlace, STAGES, Stage, TOOLS, Tool};
 
 /// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
@@ -254,7 +254,7 @@ impl<'a> Bench<'a> {
             On::Folder => None,
             On::S3 => Some(s3::Server::start(&work.join("server"))?),
         };
-        let place = Place {
+        let place = RepositoryPlace {
             repo: match &server {
                 Some(server) => server.bucket.join("repo"),
                 None => work.join("repo"),
@@ -356,7 +356,7 @@ struct Life<'a> {
     tool: &'a Tool,
     set: &'a Set<'a>,
     aside: &'a Aside,
-    place: Place,
+    place: RepositoryPlace,
     log: PathBuf,
     /// Name and source of the latest snapshot.
     label: &'static str,

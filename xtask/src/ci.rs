@@ -156,16 +156,36 @@ pub fn fuzz(args: &[String]) -> Result<(), String> {
 /// large casts, too.
 pub fn model(all: bool) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--quiet", "--package", "onefold-store", "--test", "model"]);
+    command.args([
+        "test",
+        "--quiet",
+        "--package",
+        "onefold-store",
+        "--test",
+        "model",
+    ]);
     if all {
         command.arg("--release").env("ONEFOLD_LARGE_CASTS", "1");
     }
-    step("cargo test --test model", command.args(["--", "--nocapture"]))
+    step(
+        "cargo test --test model",
+        command.args(["--", "--nocapture"]),
+    )
 }
 
 /// Runs a benchmark, in a program that is built for release; `args` are those of `onefold-bench`.
 pub fn bench(args: &[OsString]) -> Result<(), String> {
     let mut command = Command::new("cargo");
-    command.args(["run", "--quiet", "--release", "--package", "onefold-bench", "--"]);
-    step("cargo run --release --package onefold-bench", command.args(args))
+    command.args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "onefold-bench",
+        "--",
+    ]);
+    step(
+        "cargo run --release --package onefold-bench",
+        command.args(args),
+    )
 }

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use xtask::program::{on_path, step};
 use crate::tidy;
+use xtask::program::{on_path, step};
 
 /// Files of the repository that go into the package: source, destination and mode.
 const FILES: &[(&str, &str, u32)] = &[

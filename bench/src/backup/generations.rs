@@ -11,7 +11,7 @@ use onefold_io::Random;
 
 use super::measure;
 use super::s3::Server;
-use super::tools::{Place, TOOLS, Tool};
+use super::tools::{RepositoryPlace, TOOLS, Tool};
 
 /// Files of the first day's tree.
 const FILES: u64 = 10_000;
@@ -35,7 +35,7 @@ struct Day {
 /// A repository in a bucket of its own, and the machine that backs up into it.
 struct Side {
     server: Server,
-    place: Place,
+    place: RepositoryPlace,
     log: PathBuf,
     tool: Tool,
 }
@@ -45,7 +45,7 @@ impl Side {
         let home = folder.join("home");
         fs::create_dir_all(&home).map_err(|error| error.to_string())?;
         let server = Server::start(&folder.join("server"))?;
-        let place = Place {
+        let place = RepositoryPlace {
             repo: server.bucket.join("repo"),
             s3: Some(server.address.clone()),
             home,

@@ -101,7 +101,7 @@ As root the page cache is dropped before each stage but reread-cached, before wh
 read; otherwise figures are those of a warm cache, and the report says so.";
 
 /// The folders of one tool's run.
-pub struct Place {
+pub struct RepositoryPlace {
     /// The folder of the tool's repository.
     pub repo: PathBuf,
     /// The address of the server of S3 that the repository is behind.
@@ -114,7 +114,7 @@ pub struct Place {
 
 const PASSWORD: &str = "benchmark";
 
-impl Place {
+impl RepositoryPlace {
     /// The repository as onefold and restic write it.
     fn repository(&self) -> String {
         match &self.s3 {
@@ -141,7 +141,7 @@ impl Tool {
     }
 
     /// Makes the repository known to a machine that was never there.
-    pub fn connect(&self, place: &Place) -> Vec<Command> {
+    pub fn connect(&self, place: &RepositoryPlace) -> Vec<Command> {
         match (self.program, &place.s3) {
             ("kopia", Some(address)) => self.commands(place, &[kopia_on_s3("connect", address)]),
             _ => Vec::new(),
@@ -158,7 +158,7 @@ impl Tool {
     }
 
     /// Creates the empty repository; this is not measured.
-    pub fn init(&self, place: &Place) -> Vec<Command> {
+    pub fn init(&self, place: &RepositoryPlace) -> Vec<Command> {
         let repo = place.repository();
         let key = text(&place.home.join("key"));
         let off = self.compression == Compression::None;
@@ -203,7 +203,7 @@ impl Tool {
     }
 
     /// Backs up `source` as a snapshot named `label`.
-    pub fn backup(&self, place: &Place, source: &Path, label: &str) -> Vec<Command> {
+    pub fn backup(&self, place: &RepositoryPlace, source: &Path, label: &str) -> Vec<Command> {
         let repo = place.repository();
         let source = text(source);
         let off = self.compression == Compression::None;
@@ -242,7 +242,7 @@ impl Tool {
     /// Restores the snapshot of `source` named `label`, the latest one, into the empty folder `target`.
     pub fn restore(
         &self,
-        place: &Place,
+        place: &RepositoryPlace,
         label: &str,
         target: &Path,
     ) -> Result<Vec<Command>, String> {
@@ -276,7 +276,7 @@ impl Tool {
     }
 
     /// Checks the repository, with all data read.
-    pub fn check(&self, place: &Place) -> Vec<Command> {
+    pub fn check(&self, place: &RepositoryPlace) -> Vec<Command> {
         let repo = place.repository();
         let line: Vec<&str> = match self.program {
             "onefold" => vec!["onefold", "-r", &repo, "-q", "check", "--read-data"],
@@ -296,7 +296,7 @@ impl Tool {
     }
 
     /// Forgets all snapshots but the last, which is named `last`, and gives back the space.
-    pub fn prune(&self, place: &Place, last: &str) -> Result<Vec<Command>, String> {
+    pub fn prune(&self, place: &RepositoryPlace, last: &str) -> Result<Vec<Command>, String> {
         let repo = place.repository();
         let keep = ["--keep-last", "1", "--group-by", ""];
         let other = format!("stage={last}");
@@ -348,7 +348,7 @@ impl Tool {
     }
 
     /// Ids of kopia's snapshots, oldest first: kopia has no name for the latest of all.
-    fn kopia_ids(&self, place: &Place) -> Result<Vec<String>, String> {
+    fn kopia_ids(&self, place: &RepositoryPlace) -> Result<Vec<String>, String> {
         let line = vec!["kopia", "snapshot", "list", "--all", "--json"];
         let mut command = self.commands(place, &[line]).remove(0);
         let output = command.output().map_err(|error| error.to_string())?;
@@ -364,7 +364,7 @@ impl Tool {
         Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
-    fn commands(&self, place: &Place, lines: &[Vec<&str>]) -> Vec<Command> {
+    fn commands(&self, place: &RepositoryPlace, lines: &[Vec<&str>]) -> Vec<Command> {
         let all = lines.iter().filter(|line| !line.is_empty());
         all.map(|line| {
             let mut command = Command::new(super::find_program(line[0], &place.path));
@@ -385,7 +385,7 @@ fn kopia_on_s3<'a>(verb: &'a str, address: &'a str) -> Vec<&'a str> {
 }
 
 /// Sets passwords, and puts every cache and configuration into the benchmark's own folder.
-fn environment(command: &mut Command, place: &Place) {
+fn environment(command: &mut Command, place: &RepositoryPlace) {
     let home = |name: &str| place.home.join(name);
     command
         .env("PATH", &place.path)

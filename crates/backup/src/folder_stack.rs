@@ -30,10 +30,10 @@ pub struct Level<T> {
 }
 
 /// The next step on the way.
-pub enum WayStep<T> {
+pub enum StackStep<T> {
     /// The way has led to the wanted folder.
     There,
-    /// The folder of this name, in the innermost one, must be [entered](Way::enter). `None`: its entry is lost.
+    /// The folder of this name, in the innermost one, must be [entered](FolderStack::enter). `None`: its entry is lost.
     Into(Vec<u8>, Option<Entry>),
     /// This folder, in the innermost one, has nothing in it.
     Past(Entry),
@@ -42,14 +42,14 @@ pub enum WayStep<T> {
 }
 
 /// The folders from the top to the innermost.
-pub struct Way<'a, T> {
+pub struct FolderStack<'a, T> {
     tree: &'a Tree,
     /// Path of the innermost folder in the snapshot. A path for each level would take the square of the depth.
     path: Vec<u8>,
     levels: Vec<Level<T>>,
 }
 
-impl<'a, T> Way<'a, T> {
+impl<'a, T> FolderStack<'a, T> {
     /// Begins at `top`, which is never left.
     pub fn new(tree: &'a Tree, top: Vec<u8>, state: T) -> Self {
         let path = top.clone();
@@ -101,18 +101,18 @@ impl<'a, T> Way<'a, T> {
     /// # Errors
     /// Errors of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
     /// passed.
-    pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<WayStep<T>> {
+    pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<StackStep<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
         let here = &self.path[..];
         let to = to.filter(|to| path::within(to, here));
         if to.is_some_and(|to| to.len() == here.len()) {
-            return Ok(WayStep::There);
+            return Ok(StackStep::There);
         }
         level.fetch(here, self.tree, reader)?;
         let Some(to) = to else {
             return Ok(match level.to_come.pop_front() {
-                Some(entry) => WayStep::Past(entry),
-                None => self.up().map_or(WayStep::There, WayStep::Left),
+                Some(entry) => StackStep::Past(entry),
+                None => self.up().map_or(StackStep::There, StackStep::Left),
             });
         };
         let name = &to[here.len() + 1..];
@@ -120,12 +120,12 @@ impl<'a, T> Way<'a, T> {
         let first = level.to_come.front().map(|entry| entry.name[..].cmp(name));
         Ok(match first {
             Some(std::cmp::Ordering::Less) => {
-                WayStep::Past(level.to_come.pop_front().expect("it is there"))
+                StackStep::Past(level.to_come.pop_front().expect("it is there"))
             }
             Some(std::cmp::Ordering::Equal) => {
-                WayStep::Into(name.to_vec(), level.to_come.pop_front())
+                StackStep::Into(name.to_vec(), level.to_come.pop_front())
             }
-            Some(std::cmp::Ordering::Greater) | None => WayStep::Into(name.to_vec(), None),
+            Some(std::cmp::Ordering::Greater) | None => StackStep::Into(name.to_vec(), None),
         })
     }
 

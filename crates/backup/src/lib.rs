@@ -14,6 +14,7 @@ mod entry;
 mod error;
 pub mod exclude;
 mod expansion;
+pub mod folder_stack;
 pub mod forget;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -34,7 +35,6 @@ pub mod snapshots;
 pub mod tree;
 pub mod vfs;
 pub mod walk;
-pub mod way;
 mod wire;
 
 pub use entry::{Content, Entry, Flags, Item, Kind, Owner, SharedXattrs, Slice, Time, Xattrs};

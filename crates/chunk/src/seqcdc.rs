@@ -23,7 +23,7 @@
 
 use crate::odds::mean_of;
 pub use crate::simd::Isa;
-use crate::simd::{Found, Simd, Slopes};
+use crate::simd::{Simd, SlopeEnd, Slopes};
 use crate::{Chunker, Limits};
 
 /// The parameters that the paper calls SeqLength, SkipTrigger and SkipSize.
@@ -169,9 +169,9 @@ impl Chunker for SeqCdc {
         while at < data.len() {
             let mut slopes = Slopes::default();
             match self.simd.slopes(data, at, &mut slopes, sequence, trigger) {
-                Found::Sequence(last) => return last,
-                Found::Downs(last) => at = last.saturating_add(1 + skip),
-                Found::Nothing => break,
+                SlopeEnd::Sequence(last) => return last,
+                SlopeEnd::Downs(last) => at = last.saturating_add(1 + skip),
+                SlopeEnd::Nothing => break,
             }
         }
         data.len()

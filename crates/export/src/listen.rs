@@ -43,7 +43,9 @@ impl Listener {
                 let what = "something that is no socket has this name";
                 return Err(fail(io::Error::new(io::ErrorKind::AlreadyExists, what)));
             }
-            Ok(_) if SocketPath::of(path).and_then(UnixStream::connect).is_ok() => return Err(Error::InUse { address }),
+            Ok(_) if SocketPath::of(path).and_then(UnixStream::connect).is_ok() => {
+                return Err(Error::InUse { address });
+            }
             _ => {}
         }
         // Under another name first: nobody may connect before the mode is right.

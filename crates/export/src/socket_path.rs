@@ -22,7 +22,9 @@ impl SocketPath {
     /// # Errors
     /// The folder of a long path cannot be opened.
     pub fn of(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().filter(|_| path.as_os_str().len() >= PATH_BYTES_MAX);
+        let folder = path
+            .parent()
+            .filter(|_| path.as_os_str().len() >= PATH_BYTES_MAX);
         let (Some(folder), Some(name)) = (folder, path.file_name()) else {
             return Ok(Self {
                 path: path.to_path_buf(),

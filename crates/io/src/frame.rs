@@ -86,7 +86,7 @@ pub fn decode_frame<'a>(
     path: &str,
     offset: u64,
 ) -> Result<Frame<'a>> {
-    let place = Place { path, offset };
+    let place = FramePlace { path, offset };
     let Some(header) = data.first_chunk::<HEADER_BYTES>() else {
         return Err(place.no_header(data.len() as u64));
     };
@@ -137,7 +137,7 @@ pub fn read_frame(
     payload_max: u64,
     path: &str,
 ) -> Result<Vec<u8>> {
-    let place = Place { path, offset };
+    let place = FramePlace { path, offset };
     let there = disk.len()?.saturating_sub(offset);
     if there < HEADER_BYTES as u64 {
         return Err(place.no_header(there));
@@ -193,12 +193,12 @@ pub fn check_version(path: &str, offset: u64, version: u16, known: u16) -> Resul
 }
 
 /// The place of a frame, for errors.
-struct Place<'a> {
+struct FramePlace<'a> {
     path: &'a str,
     offset: u64,
 }
 
-impl Place<'_> {
+impl FramePlace<'_> {
     /// Checks magic and length; `there` bytes follow the frame's start. Returns the length of the payload.
     fn header(
         &self,

@@ -28,14 +28,12 @@ use crate::objects::ObjectStore;
 use crate::objects::local_cache::LocalCache;
 use crate::protocol;
 use crate::registry::{Held, Lock};
-use crate::repository::config::{
-    self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption,
-};
+use crate::repository::config::{CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
 use crate::repository::place::{IntoPlace, Place, Ways};
-use crate::repository::slots;
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Granted, Session, SessionKind, SessionState};
-use crate::{Error, Result, repository::replica, sweep::condemned};
+use crate::sweep::condemned;
+use crate::{Error, Result};
 
 pub use options::{InitOptions, OpenOptions};
 pub(crate) use shared::warn_of_loss;

@@ -23,6 +23,7 @@ use std::collections::{HashMap, HashSet};
 
 use onefold_index::ContainerId;
 
+use crate::Result;
 use crate::container::StreamKind;
 use crate::protocol::{self, Names, Rules, Sorted};
 use crate::reader::ChunkReader;
@@ -33,7 +34,6 @@ use crate::session::writer::ChunkWriter;
 use crate::session::{Session, SessionKind};
 use crate::sweep::condemned::{List, ListId};
 use crate::sweep::marks::Marks;
-use crate::{Result, sweep::condemned, sweep::forgotten};
 
 use choose::Candidate;
 pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};

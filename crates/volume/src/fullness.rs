@@ -99,7 +99,8 @@ impl Fullness {
         let ((first, before), (last, now)) = (*self.samples.front()?, *self.samples.back()?);
         let seconds = last - first;
         let filled = now.checked_sub(before).filter(|filled| *filled > 0)?;
-        let left = u128::from(space.usable() - space.live()) * u128::from(seconds) / u128::from(filled);
+        let left =
+            u128::from(space.usable() - space.live()) * u128::from(seconds) / u128::from(filled);
         (seconds >= RATE_SECONDS_MIN).then_some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 }

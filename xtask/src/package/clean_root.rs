@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::ci::step;
+use xtask::program::step;
 
 /// The commands in the clean root, as a shell script. The nightly script runs twice: the second night stores nothing
 /// new and forgets nothing.

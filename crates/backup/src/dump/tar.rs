@@ -11,9 +11,9 @@ use onefold_store::ChunkReader;
 
 use super::sparse::Sparse;
 use super::{LeftOut, Told, ZEROS, acl, failed, file, write_content};
+use crate::folder_stack::{FolderStack, StackStep};
 use crate::restore::links::Links;
 use crate::tree::Tree;
-use crate::way::{Way, WayStep};
 use crate::{Entry, Kind, Result, Time, path};
 
 /// RAM for paths of files with several names, in bytes; further ones go to a temporary file.
@@ -41,26 +41,26 @@ pub fn tar(
         links,
         told,
     };
-    let mut way = Way::new(tree, folder.to_vec(), ());
+    let mut stack = FolderStack::new(tree, folder.to_vec(), ());
     let mut cursor = tree.cursor_at(folder, b"");
     loop {
         let next = cursor.next(reader)?;
         let next = next.filter(|(at, _)| path::within(at, folder));
         loop {
             let to = next.as_ref().map(|(at, _)| &at[..]);
-            match way.step(to, reader)? {
-                WayStep::Into(name, entry) => {
-                    way.enter(name, ());
+            match stack.step(to, reader)? {
+                StackStep::Into(name, entry) => {
+                    stack.enter(name, ());
                     if let Some(entry) = entry {
-                        archive.add(way.path(), &entry, reader)?;
+                        archive.add(stack.path(), &entry, reader)?;
                     }
                 }
-                WayStep::Past(entry) => {
-                    let path = path::join(way.path(), &entry.name);
+                StackStep::Past(entry) => {
+                    let path = path::join(stack.path(), &entry.name);
                     archive.add(&path, &entry, reader)?;
                 }
-                WayStep::Left(_) => {}
-                WayStep::There => break,
+                StackStep::Left(_) => {}
+                StackStep::There => break,
             }
         }
         let Some((at, entry)) = next else {
@@ -75,7 +75,7 @@ pub fn tar(
             archive.told.incomplete(&path, &entry);
         }
         if entry.is_dir() {
-            way.met(entry);
+            stack.met(entry);
         } else if !is_socket && !entry.is_unreadable() {
             archive.add(&path, &entry, reader)?;
         }

@@ -16,12 +16,12 @@ use super::remove::Remover;
 use super::shut;
 use super::target::Target;
 use super::times::may_be_same;
+use crate::folder_stack::{FolderStack, StackStep};
 use crate::meta::Stat;
 use crate::path::{self, join};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::walk::names::{PASS_BYTES_MAX, SortedNames};
-use crate::way::{Way, WayStep};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// Removes everything from restored folders of the target that the snapshot's folders do not have; a dry run only
@@ -48,7 +48,7 @@ pub fn delete_others(
         target,
         remover: Remover::new(options, target, progress, events),
         events,
-        way: Way::new(tree, from.to_vec(), top),
+        stack: FolderStack::new(tree, from.to_vec(), top),
         current: None,
     };
     let done = deleting.pass(tree, reader, progress);
@@ -89,7 +89,7 @@ struct Deleting<'a> {
     target: &'a Target,
     remover: Remover<'a>,
     events: &'a dyn Events,
-    way: Way<'a, EnteredFolder>,
+    stack: FolderStack<'a, EnteredFolder>,
     /// Innermost folder in the target, where something may be deleted.
     current: Option<OpenTargetFolder>,
 }
@@ -115,7 +115,7 @@ impl Deleting<'_> {
                 // reports which entries are lost.
                 Err(error) if error.is_loss() => {
                     let what = "nothing more is deleted: what the snapshot has from here on cannot be read";
-                    let here = self.way.path_below_top();
+                    let here = self.stack.path_below_top();
                     self.events.warning(here, what);
                     break;
                 }
@@ -140,34 +140,34 @@ impl Deleting<'_> {
 
     /// Leads to the folder `to`, or to the end. Folders on the way that are empty in the snapshot are cleared.
     fn lead(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
-        if to == Some(self.way.path()) {
+        if to == Some(self.stack.path()) {
             return Ok(());
         }
         // All names that the snapshot has in this folder have come.
         self.remove_up_to(None);
         self.current = None;
         loop {
-            match self.way.step(to, reader)? {
-                WayStep::There => break,
-                WayStep::Left(level) => {
-                    let place = join(self.way.path_below_top(), &level.name);
+            match self.stack.step(to, reader)? {
+                StackStep::There => break,
+                StackStep::Left(level) => {
+                    let place = join(self.stack.path_below_top(), &level.name);
                     self.shut_again(&place, level.state);
                 }
-                WayStep::Past(entry) => {
+                StackStep::Past(entry) => {
                     let folder = self.below(&entry);
-                    let path = join(self.way.path(), &entry.name);
-                    self.way.enter(entry.name, folder);
+                    let path = join(self.stack.path(), &entry.name);
+                    self.stack.enter(entry.name, folder);
                     self.clear_empty(&path);
                 }
-                WayStep::Into(name, entry) => {
+                StackStep::Into(name, entry) => {
                     let folder = match entry {
                         Some(entry) => self.below(&entry),
                         None => EnteredFolder {
                             mode_before: None,
-                            ..self.way.innermost().state
+                            ..self.stack.innermost().state
                         },
                     };
-                    self.way.enter(name, folder);
+                    self.stack.enter(name, folder);
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Deleting<'_> {
 
     /// Makes the state of a folder that lies in the innermost one.
     fn below(&self, entry: &Entry) -> EnteredFolder {
-        let above = self.way.innermost().state;
+        let above = self.stack.innermost().state;
         EnteredFolder {
             is_unlisted: above.is_unlisted || entry.is_unlisted(),
             is_left: above.is_left,
@@ -190,7 +190,7 @@ impl Deleting<'_> {
     /// Clears the innermost folder, which is empty in the snapshot. A listing that broke off after the folder's entry
     /// was written left no flag: it looks like an empty folder of a backup with errors.
     fn clear_empty(&mut self, path: &[u8]) {
-        let state = self.way.innermost().state;
+        let state = self.stack.innermost().state;
         if self.has_errors && !state.is_unlisted {
             let what = "nothing is deleted here: it is empty in a backup that had errors, and may not have been listed";
             return self.events.warning(&path[self.from.len()..], what);
@@ -206,7 +206,7 @@ impl Deleting<'_> {
         if self.only_leads_to_sources(path) {
             return;
         }
-        let state = self.way.innermost().state;
+        let state = self.stack.innermost().state;
         if state.is_unlisted {
             let what = "nothing is deleted here: the backup could not list this folder";
             return self.events.warning(place, what);
@@ -220,7 +220,7 @@ impl Deleting<'_> {
         });
         match opened {
             Ok((_, stat)) if self.remover.keeps(&stat, place) => {
-                self.way.innermost_mut().state.is_left = true;
+                self.stack.innermost_mut().state.is_left = true;
             }
             Ok((dir, stat)) => {
                 self.current = Some(OpenTargetFolder {
@@ -234,11 +234,11 @@ impl Deleting<'_> {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(Errno::XDEV) => {
                 self.remover.leave_mounted(place);
-                self.way.innermost_mut().state.is_left = true;
+                self.stack.innermost_mut().state.is_left = true;
             }
             Err(Errno::ACCESS) if self.would_be_let_into(place) => {
                 self.remover.leave_shut(place);
-                self.way.innermost_mut().state.is_left = true;
+                self.stack.innermost_mut().state.is_left = true;
             }
             Err(e) => self.remover.failed("open the folder", place, e),
         }
@@ -258,7 +258,7 @@ impl Deleting<'_> {
             Err(Errno::ACCESS) if is_real => {
                 let (above, name) = path::split(place);
                 let mode = shut::let_into(self.target.open_unmounted(above)?, name)?;
-                self.way.innermost_mut().state.mode_before = mode;
+                self.stack.innermost_mut().state.mode_before = mode;
                 self.target.open_unmounted(place)?
             }
             other => other?,
@@ -266,7 +266,7 @@ impl Deleting<'_> {
         let is_kept = self.remover.options.keeps(&Stat::of(&dir)?);
         if is_real && !is_kept {
             let mode = shut::let_in(&dir)?;
-            let before = &mut self.way.innermost_mut().state.mode_before;
+            let before = &mut self.stack.innermost_mut().state.mode_before;
             *before = before.or(mode);
         }
         Ok(dir)
@@ -283,8 +283,8 @@ impl Deleting<'_> {
 
     /// Gives all open folders their own modes back, where the pass ends early.
     fn shut_all_again(&mut self) {
-        while let Some(level) = self.way.up() {
-            let place = join(self.way.path_below_top(), &level.name);
+        while let Some(level) = self.stack.up() {
+            let place = join(self.stack.path_below_top(), &level.name);
             self.shut_again(&place, level.state);
         }
     }
@@ -300,7 +300,7 @@ impl Deleting<'_> {
     fn known(&mut self, entry: Entry) {
         let is_there = self.remove_up_to(Some(&entry.name));
         if entry.is_dir() {
-            self.way.met(entry);
+            self.stack.met(entry);
         } else if is_there && !entry.is_unreadable() {
             self.make_way(&entry);
         }

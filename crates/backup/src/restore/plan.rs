@@ -17,9 +17,9 @@ use super::target;
 use super::top::StandsFor;
 use super::window::{FileState, FirstName, Link, NamePlace, Special, Window};
 use super::{Options, Summary};
+use crate::folder_stack::{FolderStack, StackStep};
 use crate::path::{self, join};
 use crate::tree::{Cursor, Tree, Visit, visit_items_from};
-use crate::way::{Way, WayStep};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// A file whose chunks did not all fit into the window, and the bytes of it that are planned.
@@ -36,7 +36,7 @@ pub struct Planner<'a> {
     cursor: Cursor<'a>,
     progress: &'a Progress,
     events: &'a dyn Events,
-    way: Way<'a, CurrentFolder>,
+    stack: FolderStack<'a, CurrentFolder>,
     /// The cursor's next entry, with its folder, while the way does not lead there yet.
     ahead: Option<(Vec<u8>, Entry)>,
     /// Whether the cursor has given all entries.
@@ -98,7 +98,7 @@ impl<'a> Planner<'a> {
             cursor,
             progress,
             events,
-            way: Way::new(tree, top.to_vec(), outermost),
+            stack: FolderStack::new(tree, top.to_vec(), outermost),
             ahead: None,
             is_past: false,
             links: Some(Links::new(options.hard_links_bytes)),
@@ -129,17 +129,17 @@ impl<'a> Planner<'a> {
             self.progress.check()?;
             self.look_ahead(reader, summary)?;
             let to = self.ahead.as_ref().map(|(folder, _)| &folder[..]);
-            match self.way.step(to, reader)? {
-                WayStep::Into(name, entry) => self.enter(name, entry),
-                WayStep::Past(entry) => self.pass(entry, &mut window),
-                WayStep::Left(level) => {
+            match self.stack.step(to, reader)? {
+                StackStep::Into(name, entry) => self.enter(name, entry),
+                StackStep::Past(entry) => self.pass(entry, &mut window),
+                StackStep::Left(level) => {
                     let folder = level.state;
                     if folder.is_wanted && folder.number.is_none() {
                         let parent = self.number(&mut window);
                         folder.plan(&level.name, parent, &mut window);
                     }
                 }
-                WayStep::There => match self.ahead.take() {
+                StackStep::There => match self.ahead.take() {
                     Some((_, entry)) => self.entry(entry, &mut window, reader, summary)?,
                     None => {
                         self.progress.totals_known.store(true, Relaxed);
@@ -148,7 +148,7 @@ impl<'a> Planner<'a> {
                 },
             }
         }
-        for level in self.way.levels_mut() {
+        for level in self.stack.levels_mut() {
             if let Some(number) = level.state.number {
                 window.folders[number as usize].continues = true;
             }
@@ -159,7 +159,7 @@ impl<'a> Planner<'a> {
     /// Takes over the fates of folders that go on in the next window, so that folders made by this restore are known as
     /// such.
     pub fn carried_out(&mut self, window: &Window) {
-        for level in self.way.levels_mut() {
+        for level in self.stack.levels_mut() {
             if let Some(number) = level.state.number.take() {
                 level.state.fate = *window.folders[number as usize].fate.lock();
             }
@@ -227,7 +227,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the path in the target of `name` in the innermost folder.
     fn in_target(&self, name: &[u8]) -> Vec<u8> {
-        join(self.way.path_below_top(), name)
+        join(self.stack.path_below_top(), name)
     }
 
     /// Enters a folder. A folder whose entry is lost is made all the same, with the metadata of a new folder.
@@ -238,12 +238,12 @@ impl<'a> Planner<'a> {
             true => self.in_target(&name),
             false => Vec::new(),
         };
-        let above = match self.way.path_below_top() {
+        let above = match self.stack.path_below_top() {
             b"" => None,
-            _ => Some(&self.way.innermost().state),
+            _ => Some(&self.stack.innermost().state),
         };
         let folder = CurrentFolder::new(&path, meta, is_wanted, above, self.options);
-        self.way.enter(name, folder);
+        self.stack.enter(name, folder);
     }
 
     /// Plans a folder with nothing in it.
@@ -257,7 +257,7 @@ impl<'a> Planner<'a> {
 
     /// Returns the number of the innermost folder in the window; that folder and those above are wanted from now on.
     fn number(&mut self, window: &mut Window) -> u32 {
-        let levels = self.way.levels_mut();
+        let levels = self.stack.levels_mut();
         let known = levels
             .iter()
             .rposition(|level| level.state.number.is_some());
@@ -274,7 +274,7 @@ impl<'a> Planner<'a> {
 
     /// Whether `name` in the innermost folder is wanted.
     fn is_wanted(&self, name: &[u8], is_dir: bool) -> bool {
-        let choice = self.way.innermost().state.choice;
+        let choice = self.stack.innermost().state.choice;
         !has_patterns(self.options) || choice.takes(&self.in_target(name), is_dir, self.options)
     }
 
@@ -297,7 +297,7 @@ impl<'a> Planner<'a> {
             if wanted && entry.is_unlisted() {
                 self.unlisted(&self.in_target(&entry.name), summary);
             }
-            self.way.met(entry);
+            self.stack.met(entry);
             return Ok(());
         }
         if !wanted {

@@ -7,7 +7,7 @@ use core::arch::aarch64::*;
 
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
-use super::scan::{Area, Found, Isa};
+use super::scan::{Area, Isa, Positions};
 
 /// The instruction sets of this module that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
@@ -19,13 +19,13 @@ pub fn available() -> Vec<Isa> {
 }
 
 /// The search that [`super::scan::scan`] promises; that function has checked the bounds.
-pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
+pub fn scan(data: &[u8], area: Area, found: &mut Positions) -> usize {
     // SAFETY: `Sieve` holds `Isa::Neon` only if `available` found it on this CPU, and the bounds were checked.
     unsafe { scan_neon(data, area, found) }
 }
 
 #[target_feature(enable = "neon,aes")]
-unsafe fn scan_neon(data: &[u8], area: Area, found: &mut Found) -> usize {
+unsafe fn scan_neon(data: &[u8], area: Area, found: &mut Positions) -> usize {
     // SAFETY: the caller promises the same.
     unsafe { scan_with::<Neon>(data, area, found) }
 }

@@ -4,7 +4,7 @@
 //! candidate of a block is therefore written without a branch, which would be mispredicted half the time.
 
 use super::linear::{self, REACH};
-use super::scan::{Area, FOUND_MAX, Found, STEP};
+use super::scan::{Area, FOUND_MAX, Positions, STEP};
 
 /// A kind of vectors. All methods are inlined into functions that have the instructions.
 pub trait Lanes {
@@ -32,7 +32,7 @@ pub const BLOCK: usize = 64;
 /// # Safety
 /// The CPU has the instructions of `L`; at least 16 bytes lie before `area`, which lies within `data`.
 #[inline(always)]
-pub unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Found) -> usize {
+pub unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Positions) -> usize {
     let Area { from, to, mask } = area;
     let before = data[from - REACH..].first_chunk().expect("a word");
     // SAFETY: the CPU has the instructions.
@@ -73,7 +73,7 @@ pub unsafe fn scan_with<L: Lanes>(data: &[u8], area: Area, found: &mut Found) ->
 
 /// Appends the positions of the set bits.
 #[inline(always)]
-fn push(mut bits: u64, t: usize, found: &mut Found) {
+fn push(mut bits: u64, t: usize, found: &mut Positions) {
     const { assert!(STEP == 2 * BLOCK && FOUND_MAX >= STEP) };
     let base = (t - found.base) as u32;
     // SAFETY: a scan pushes while fewer than `FOUND_MAX` are listed, and then no more than `STEP`, for which there is

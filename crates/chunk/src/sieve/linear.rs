@@ -5,7 +5,7 @@
 //! itself: multiplying by `1 + xⁿ` is one shift and one XOR, so four of these give sixteen taps, for the eight
 //! positions of a word at once.
 
-use super::scan::{Area, Found};
+use super::scan::{Area, Positions};
 
 /// The powers `n` of the key's factors `1 + xⁿ`. Modulo 8 their sums meet every bit of a byte twice; no two subsets
 /// have one sum, so the key has 16 bits; and a word with its predecessor holds all that a tap reaches, the sum of all
@@ -91,7 +91,7 @@ fn zero_bytes(word: u64) -> u64 {
 }
 
 /// The search that [`super::scan::scan`] promises, eight positions at a time.
-pub fn scan(data: &[u8], area: Area, found: &mut Found) -> usize {
+pub fn scan(data: &[u8], area: Area, found: &mut Positions) -> usize {
     let Area { from, to, mask } = area;
     let (mut product, mut before) = warmed_up(data, from);
     let (words, rest) = data[from..to].as_chunks();
@@ -123,7 +123,7 @@ fn may_have_zero(bits: u64) -> bool {
 
 /// Appends the candidates among the eight positions from `t` on.
 #[inline(never)]
-fn push_all(bits: u64, before: u64, mask: u8, t: usize, found: &mut Found) {
+fn push_all(bits: u64, before: u64, mask: u8, t: usize, found: &mut Positions) {
     let shifted = bits << 8 | before >> 56;
     let mut hits = zero_bytes(bits) & zero_bytes(shifted & (ONES * u64::from(mask)));
     while hits != 0 {

@@ -73,7 +73,7 @@ use alloc::vec::Vec;
 pub use scan::Isa;
 pub use split::Candidates;
 
-use scan::Found;
+use scan::Positions;
 use search::{Candidate, Range, SCAN_BYTES_MAX, Scanner, Search};
 use strong::Strong;
 
@@ -209,7 +209,7 @@ impl Sieve {
                 strong,
                 ahead: 0,
                 scan_bytes_max: SCAN_BYTES_MAX,
-                found: Found::new(),
+                found: Positions::new(),
                 hashes: Vec::new(),
             },
             search: Search::default(),

@@ -56,13 +56,13 @@ pub const STEP: usize = 128;
 
 /// Candidate positions, ascending; there is room for those of one step more than [`FOUND_MAX`].
 #[derive(Clone)]
-pub struct Found {
+pub struct Positions {
     pub(super) positions: Box<[u32; FOUND_MAX + STEP]>,
     pub(super) base: usize,
     pub(super) count: usize,
 }
 
-impl Found {
+impl Positions {
     /// An empty list.
     pub fn new() -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Found {
 ///
 /// At least 16 bytes must lie before `area`, and `area` within `data` and shorter than 4 GiB. `isa` must be one that is
 /// available; `Sieve` takes it from nowhere else.
-pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
+pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Positions) -> usize {
     (found.base, found.count) = (area.from, 0);
     assert!(2 * linear::REACH <= area.from && area.from <= area.to && area.to <= data.len());
     match isa {

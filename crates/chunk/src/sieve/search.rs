@@ -1,7 +1,7 @@
 //! The cuts among the candidates: a search goes on where the search of the previous chunk ended.
 
 use super::CANDIDATES_MAX;
-use super::scan::{self, Area, Found, Isa, STEP};
+use super::scan::{self, Area, Isa, Positions, STEP};
 use super::strong::Strong;
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub struct Scanner {
     pub ahead: usize,
     /// Largest number of bytes to scan at a time: [`SCAN_BYTES_MAX`].
     pub scan_bytes_max: usize,
-    pub found: Found,
+    pub found: Positions,
     pub hashes: Vec<u64>,
 }
 

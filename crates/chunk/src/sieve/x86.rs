@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
-use super::scan::{Area, Found, Isa};
+use super::scan::{Area, Isa, Positions};
 
 /// The instruction sets of this module that this CPU has, slowest first.
 pub fn available() -> Vec<Isa> {
@@ -34,7 +34,7 @@ pub fn available() -> Vec<Isa> {
 }
 
 /// The search that [`super::scan::scan`] promises; that function has checked the bounds.
-pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
+pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Positions) -> usize {
     match isa {
         // SAFETY: `Sieve` holds only an `Isa` that `available` found on this CPU, and the bounds were checked.
         Isa::Avx512 => unsafe { scan_512(data, area, found) },
@@ -46,19 +46,19 @@ pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Found) -> usize {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx2,vpclmulqdq,pclmulqdq,bmi1")]
-unsafe fn scan_512(data: &[u8], area: Area, found: &mut Found) -> usize {
+unsafe fn scan_512(data: &[u8], area: Area, found: &mut Positions) -> usize {
     // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes512>(data, area, found) }
 }
 
 #[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq,bmi1")]
-unsafe fn scan_256(data: &[u8], area: Area, found: &mut Found) -> usize {
+unsafe fn scan_256(data: &[u8], area: Area, found: &mut Positions) -> usize {
     // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes256>(data, area, found) }
 }
 
 #[target_feature(enable = "sse4.1,pclmulqdq")]
-unsafe fn scan_128(data: &[u8], area: Area, found: &mut Found) -> usize {
+unsafe fn scan_128(data: &[u8], area: Area, found: &mut Positions) -> usize {
     // SAFETY: the caller promises the same.
     unsafe { scan_with::<Lanes128>(data, area, found) }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Slopes {
 
 /// The place where a search for monotone sequences stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum SlopeEnd {
     /// The position of the last step of a sequence.
     Sequence(usize),
     /// The position of the step down that triggers a skip.
@@ -127,7 +127,7 @@ impl Simd {
         slopes: &mut Slopes,
         length: u32,
         trigger: u32,
-    ) -> Found {
+    ) -> SlopeEnd {
         #[cfg(all(feature = "std", target_arch = "x86_64"))]
         if matches!(self.0, Isa::Avx2 | Isa::Avx512) {
             return x86::slopes(self.0, data, from, slopes, length, trigger);

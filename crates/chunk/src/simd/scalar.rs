@@ -1,7 +1,7 @@
 //! The searches a byte at a time: the reference for the others, which use it at the ends of data, and the only version
 //! on CPUs without vectors.
 
-use super::{Found, Slopes, value_at};
+use super::{SlopeEnd, Slopes, value_at};
 
 /// The search of [`super::Simd::largest`], but every byte is looked at, as in the paper.
 ///
@@ -30,7 +30,13 @@ pub fn position_above(data: &[u8], than: u64, from: usize) -> Option<usize> {
 }
 
 /// The search of [`super::Simd::slopes`].
-pub fn slopes(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigger: u32) -> Found {
+pub fn slopes(
+    data: &[u8],
+    from: usize,
+    slopes: &mut Slopes,
+    length: u32,
+    trigger: u32,
+) -> SlopeEnd {
     let sequence = (1u64 << length) - 1;
     let mut before = data[from - 1];
     for (i, byte) in data[from..].iter().enumerate() {
@@ -42,11 +48,11 @@ pub fn slopes(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigge
         slopes.ups = slopes.ups << 1 | u64::from(byte > last);
         slopes.downs += u32::from(byte < last);
         if slopes.ups & sequence == sequence {
-            return Found::Sequence(from + i);
+            return SlopeEnd::Sequence(from + i);
         }
         if slopes.downs == trigger {
-            return Found::Downs(from + i);
+            return SlopeEnd::Downs(from + i);
         }
     }
-    Found::Nothing
+    SlopeEnd::Nothing
 }

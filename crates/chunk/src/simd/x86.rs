@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 use core::ops::Range;
 
 use super::vector::Vector;
-use super::{Found, Isa, Slopes, scalar, value_at};
+use super::{Isa, SlopeEnd, Slopes, scalar, value_at};
 
 /// The instruction sets that this CPU has, slowest first. SSE2 is part of x86-64.
 pub fn available() -> Vec<Isa> {
@@ -160,14 +160,20 @@ pub fn slopes(
     slopes: &mut Slopes,
     length: u32,
     trigger: u32,
-) -> Found {
+) -> SlopeEnd {
     #[target_feature(enable = "avx2,bmi2")]
-    fn avx2(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigger: u32) -> Found {
+    fn avx2(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigger: u32) -> SlopeEnd {
         // SAFETY: the features are those of this function.
         unsafe { slopes_by::<__m256i>(data, from, slopes, length, trigger) }
     }
     #[target_feature(enable = "avx512f,avx512bw,avx2,bmi2")]
-    fn avx512(data: &[u8], from: usize, slopes: &mut Slopes, length: u32, trigger: u32) -> Found {
+    fn avx512(
+        data: &[u8],
+        from: usize,
+        slopes: &mut Slopes,
+        length: u32,
+        trigger: u32,
+    ) -> SlopeEnd {
         // SAFETY: the features are those of this function.
         unsafe { slopes_by::<__m512i>(data, from, slopes, length, trigger) }
     }
@@ -189,7 +195,7 @@ unsafe fn slopes_by<V: Vector>(
     slopes: &mut Slopes,
     length: u32,
     trigger: u32,
-) -> Found {
+) -> SlopeEnd {
     let mut at = from;
     assert!(from >= 1);
     while at + V::BYTES <= data.len() {
@@ -220,8 +226,8 @@ unsafe fn slopes_by<V: Vector>(
             // SAFETY: the caller's CPU has BMI2.
             let position = at + unsafe { _pdep_u64(bit, steps) }.trailing_zeros() as usize;
             return match sequence < last_down {
-                true => Found::Sequence(position),
-                false => Found::Downs(position),
+                true => SlopeEnd::Sequence(position),
+                false => SlopeEnd::Downs(position),
             };
         }
         slopes.downs += downs.count_ones();

@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     claim::FileLock,
-    turns::{Turns, Way},
+    turns::{Turns, WriteMode},
 };
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result, Stretch, WriteAt,
@@ -149,7 +149,7 @@ impl FileDisk {
         let (head, tail) = (&data[..pages.start], &data[pages.end..]);
         self.write_cached(head, offset)?;
         let at = offset + pages.start as u64;
-        let turn = self.turns.take(Way::Direct);
+        let turn = self.turns.take(WriteMode::Direct);
         let written = write_pages(direct, &data[pages.clone()], at);
         drop(turn);
         match written {
@@ -176,7 +176,7 @@ impl FileDisk {
         let pieces = writes
             .into_iter()
             .map(|WriteAt { offset, data }| WritePiece { file, offset, data });
-        let _turn = self.turns.take(Way::Direct);
+        let _turn = self.turns.take(WriteMode::Direct);
         uring::write(ring, pieces.collect())
             .into_iter()
             .map(|WritePiece { offset, data, .. }| WriteAt { offset, data })
@@ -218,7 +218,7 @@ impl FileDisk {
     }
 
     fn write_cached(&self, data: &[u8], offset: u64) -> Result<()> {
-        let _turn = self.turns.take(Way::Cached);
+        let _turn = self.turns.take(WriteMode::Cached);
         self.file
             .write_all_at(data, offset)
             .map_err(|e| self.fail("write", e).at(offset))

@@ -94,10 +94,10 @@ mod tests {
 
     use super::*;
 
-    type Way = fn(BorrowedFd<'_>, &str, &str) -> Result<(), NotRenamed>;
+    type WriteMode = fn(BorrowedFd<'_>, &str, &str) -> Result<(), NotRenamed>;
 
     /// The ways of file systems without `RENAME_NOREPLACE`, which no test machine has.
-    const OTHER_WAYS: [Way; 2] = [link_and_unlink, look_and_rename];
+    const OTHER_WAYS: [WriteMode; 2] = [link_and_unlink, look_and_rename];
 
     fn names_in(folder: &Path) -> Vec<String> {
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();

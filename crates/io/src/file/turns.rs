@@ -14,7 +14,7 @@ pub(super) struct Turns {
 
 /// The two ways to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WriteMode {
     Cached = 1,
     Direct = -1,
 }
@@ -22,12 +22,12 @@ pub(super) enum Way {
 /// Held while writing.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
-    way: Way,
+    way: WriteMode,
 }
 
 impl Turns {
     /// Waits until no write goes the other way.
-    pub fn take(&self, way: Way) -> Turn<'_> {
+    pub fn take(&self, way: WriteMode) -> Turn<'_> {
         let mut writers = self.writers.lock();
         self.changed
             .wait_while(&mut writers, |writers| *writers * (way as i64) < 0);
@@ -56,7 +56,12 @@ mod tests {
         let turns = Turns::default();
         let now = AtomicI64::new(0);
         std::thread::scope(|scope| {
-            for way in [Way::Cached, Way::Direct, Way::Cached, Way::Direct] {
+            for way in [
+                WriteMode::Cached,
+                WriteMode::Direct,
+                WriteMode::Cached,
+                WriteMode::Direct,
+            ] {
                 let (turns, now) = (&turns, &now);
                 scope.spawn(move || {
                     for _ in 0..2000 {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const GUARDED_MAX: usize = 256;
 
 /// The place of a guarded window.
-struct Place {
+struct GuardSlot {
     taken: AtomicBool,
     /// Number of the first page and number of pages in one word, so that a reader never sees parts of two windows. 0
     /// while nothing is guarded.
@@ -26,8 +26,8 @@ struct Place {
 /// Bits of the number of pages: the others hold the number of the first page, of a 57-bit address.
 const COUNT_BITS: u32 = 19;
 
-static PLACES: [Place; GUARDED_MAX] = [const {
-    Place {
+static PLACES: [GuardSlot; GUARDED_MAX] = [const {
+    GuardSlot {
         taken: AtomicBool::new(false),
         pages: AtomicU64::new(0),
         torn: AtomicBool::new(false),
@@ -38,7 +38,7 @@ static PLACES: [Place; GUARDED_MAX] = [const {
 static BEFORE: OnceLock<Option<(libc::sigaction, usize)>> = OnceLock::new();
 
 /// Guards a window until dropped.
-pub struct Guard(&'static Place);
+pub struct Guard(&'static GuardSlot);
 
 /// Guards the mapping at these addresses, which begin a page; `None` where too many windows are guarded, the range is
 /// too long, or no handler can be installed.
@@ -48,7 +48,7 @@ pub fn guard(addresses: Range<usize>) -> Option<Guard> {
     if count >> COUNT_BITS > 0 || first >> (u64::BITS - COUNT_BITS) > 0 {
         return None;
     }
-    let free = |place: &&Place| {
+    let free = |place: &&GuardSlot| {
         let taken = place.taken.compare_exchange(false, true, SeqCst, SeqCst);
         taken.is_ok()
     };

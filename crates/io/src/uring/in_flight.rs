@@ -23,7 +23,7 @@ const REQUEST_BYTES_MAX: usize = 1 << 30;
 
 /// The direction in which the bytes of a request move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// From the file to memory.
     Read,
     /// From memory, which is only read, to the file.
@@ -33,7 +33,7 @@ pub(super) enum Way {
 /// One read or write for the kernel: `len` bytes at `offset` of `file`, and at `start` in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Request {
-    pub way: Way,
+    pub way: Direction,
     pub file: RawFd,
     pub start: *mut u8,
     pub len: u32,
@@ -80,7 +80,7 @@ impl Part for Numbered<'_, '_> {
         let piece = &mut *self.piece;
         let rest = &mut piece.buf[got..];
         Request {
-            way: Way::Read,
+            way: Direction::Read,
             file: piece.file.as_raw_fd(),
             len: rest.len().min(REQUEST_BYTES_MAX) as u32,
             start: rest.as_mut_ptr(),
@@ -105,7 +105,7 @@ impl Part for WritePiece<'_> {
     fn rest(&mut self, got: usize) -> Request {
         let rest = &self.data[got..];
         Request {
-            way: Way::Write,
+            way: Direction::Write,
             file: self.file.as_raw_fd(),
             len: rest.len().min(REQUEST_BYTES_MAX) as u32,
             start: rest.as_ptr().cast_mut(),

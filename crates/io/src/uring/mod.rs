@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::batch::{IN_FLIGHT_MAX, Numbered};
 pub(crate) use in_flight::WritePiece;
-use in_flight::{Batch, Part, Request, Ring, Way};
+use in_flight::{Batch, Direction, Part, Request, Ring};
 
 /// Idle rings. Setting one up takes some 50 µs and is done about once for each thread.
 static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
@@ -77,8 +77,8 @@ impl Ring for IoUring {
         let file = Fd(request.file);
         let (start, len, offset) = (request.start, request.len, request.offset);
         let entry = match request.way {
-            Way::Read => opcode::Read::new(file, start, len).offset(offset).build(),
-            Way::Write => opcode::Write::new(file, start, len).offset(offset).build(),
+            Direction::Read => opcode::Read::new(file, start, len).offset(offset).build(),
+            Direction::Write => opcode::Write::new(file, start, len).offset(offset).build(),
         };
         let entry = entry.user_data(request.number);
         // SAFETY: the caller promises the same.

@@ -7,7 +7,7 @@ use onefold_io::Dir;
 use onefold_io::frame::FrameKind;
 
 use super::chain::{POINTER_BYTES, Shape};
-use super::units::{Found, Units};
+use super::units::{RecoveredUnit, Units};
 use super::{BloomStore, BloomStoreOptions, Partition};
 use crate::filters::BlockedBloom;
 use crate::flashlog::{FlashLog, RECORDS, RecordPage, read_or_write_shape};
@@ -68,7 +68,7 @@ fn empty_partition(shape: &Shape) -> Partition {
 
 impl BloomStore {
     /// Takes the units that cover all pages from the first on without a gap; units behind a gap are given up.
-    fn adopt(&mut self, number: usize, found: Vec<Found>) {
+    fn adopt(&mut self, number: usize, found: Vec<RecoveredUnit>) {
         let head = self.log.range().start;
         let partition = &mut self.partitions[number];
         for unit in found {

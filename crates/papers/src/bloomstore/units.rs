@@ -17,7 +17,7 @@ const CHAINS: &str = "bloom-chains";
 pub type Place = u32;
 
 /// A whole unit in the file.
-pub struct Found {
+pub struct RecoveredUnit {
     /// Place of the unit.
     pub place: Place,
     /// Head of the unit.
@@ -44,7 +44,7 @@ impl Units {
         dir: &dyn onefold_io::Dir,
         shape: Shape,
         end: u32,
-    ) -> Result<(Units, BTreeMap<u32, Vec<Found>>)> {
+    ) -> Result<(Units, BTreeMap<u32, Vec<RecoveredUnit>>)> {
         let disk = open_or_create(dir, CHAINS)?;
         let unit_bytes = u64::from(shape.slices) * 2 * PAGE_BYTES as u64;
         let mut units = Units {
@@ -55,10 +55,10 @@ impl Units {
             generation: 0,
             bytes_written: 0,
         };
-        let mut found: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
+        let mut found: BTreeMap<u32, Vec<RecoveredUnit>> = BTreeMap::new();
         let mut undone = false;
         for unit in 0..units.next {
-            let mut newest: Option<Found> = None;
+            let mut newest: Option<RecoveredUnit> = None;
             for place in [unit * 2, unit * 2 + 1] {
                 let Some((head, last)) = units.read_head(place)? else {
                     continue;
@@ -71,7 +71,7 @@ impl Units {
                     .as_ref()
                     .is_none_or(|newest| newest.head.generation < head.generation)
                 {
-                    newest = Some(Found { place, head, last });
+                    newest = Some(RecoveredUnit { place, head, last });
                 }
             }
             match newest {

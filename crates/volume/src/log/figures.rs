@@ -149,7 +149,11 @@ impl LogEngine {
         // No more chunks are live than volumes and snapshots map.
         let known_live = (total - free_chunks).saturating_sub(reclaimable);
         let may_be_live = self.mapped_chunks().saturating_sub(known_live);
-        let fresh = self.totals.changed_since_mark.min(may_be_live).min(reclaimable);
+        let fresh = self
+            .totals
+            .changed_since_mark
+            .min(may_be_live)
+            .min(reclaimable);
         FreeSpace {
             total,
             free: free_chunks,
@@ -166,7 +170,9 @@ impl LogEngine {
     /// Chunks that volumes and snapshots map, at most.
     fn mapped_chunks(&self) -> u64 {
         let maps = self.shared.maps.read();
-        let mapped = maps.values().map(|map| map.memtable.mapped() + map.levels.mapped());
+        let mapped = maps
+            .values()
+            .map(|map| map.memtable.mapped() + map.levels.mapped());
         mapped.sum::<u64>().saturating_sub(self.totals.hidden)
     }
 

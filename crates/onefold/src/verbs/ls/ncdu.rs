@@ -4,8 +4,8 @@
 //! can come any more, and folders without entries are those that were never opened. The way through the folders is that
 //! of a restore: its RAM is bounded by the depth of the tree.
 
+use onefold_backup::folder_stack::{FolderStack, StackStep};
 use onefold_backup::tree::Tree;
-use onefold_backup::way::{Way, WayStep};
 use onefold_backup::{Entry, Kind, path};
 use onefold_store::ChunkReader;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::out::Out;
 /// Writer of the arrays.
 pub struct Ncdu<'a> {
     out: &'a Out,
-    way: Way<'a, ()>,
+    stack: FolderStack<'a, ()>,
     is_wanted: &'a dyn Fn(&[u8]) -> bool,
 }
 
@@ -32,10 +32,10 @@ impl<'a> Ncdu<'a> {
     ) -> Result<Self> {
         let head = json!({"progname": "onefold", "snapshot": about});
         out.bytes(format!("[1,2,{head},[{}", json!({"name": "/"})).as_bytes())?;
-        let way = Way::new(tree, top.to_vec(), ());
+        let stack = FolderStack::new(tree, top.to_vec(), ());
         Ok(Self {
             out,
-            way,
+            stack,
             is_wanted,
         })
     }
@@ -44,7 +44,7 @@ impl<'a> Ncdu<'a> {
     pub fn add(&mut self, folder: &[u8], entry: Entry, reader: &mut ChunkReader) -> Result<()> {
         self.go_to(Some(folder), reader)?;
         if entry.is_dir() {
-            self.way.met(entry);
+            self.stack.met(entry);
             return Ok(());
         }
         self.write(format!(",\n{}", about(&entry)))
@@ -58,21 +58,21 @@ impl<'a> Ncdu<'a> {
 
     fn go_to(&mut self, folder: Option<&[u8]>, reader: &mut ChunkReader) -> Result<()> {
         loop {
-            match self.way.step(folder, reader)? {
-                WayStep::There => return Ok(()),
-                WayStep::Into(folder, entry) => {
-                    self.way.enter(folder.clone(), ());
-                    let entry = entry.filter(|_| (self.is_wanted)(self.way.path()));
+            match self.stack.step(folder, reader)? {
+                StackStep::There => return Ok(()),
+                StackStep::Into(folder, entry) => {
+                    self.stack.enter(folder.clone(), ());
+                    let entry = entry.filter(|_| (self.is_wanted)(self.stack.path()));
                     let about = entry.map_or_else(|| name(&folder), |e| about(&e));
                     self.write(format!(",\n[{about}"))?;
                 }
-                WayStep::Past(entry) => {
-                    let path = path::join(self.way.path(), &entry.name);
+                StackStep::Past(entry) => {
+                    let path = path::join(self.stack.path(), &entry.name);
                     if (self.is_wanted)(&path) {
                         self.write(format!(",\n[{}]", about(&entry)))?;
                     }
                 }
-                WayStep::Left(_) => self.write("]".into())?,
+                StackStep::Left(_) => self.write("]".into())?,
             }
         }
     }
