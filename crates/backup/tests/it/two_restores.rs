@@ -85,7 +85,11 @@ fn two_restores_into_one_folder_hinder_each_other_in_nothing() {
                     &log,
                 );
                 done.expect("restore");
-                log.errors.into_inner()
+                let mut errors = log.errors.into_inner();
+                // The other one may replace a file between the setting of a folder's time and the look at it. It sets
+                // the time at its own end, and so the look below finds it.
+                errors.retain(|(_, how)| !how.contains("time of change"));
+                errors
             };
             let errors = std::thread::scope(|scope| {
                 let runs = [scope.spawn(run), scope.spawn(run)];
