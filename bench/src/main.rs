@@ -1,4 +1,5 @@
-//! Benchmarks (`cargo xtask bench`): each prints machine, seed and versions beside its figures, and compares in one run.
+//! Benchmarks (`cargo xtask bench`): each prints machine, seed and versions beside its figures, and compares in one
+//! run.
 #![forbid(unsafe_code)]
 
 mod backup;

@@ -65,8 +65,8 @@ fn install() -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests with the model's small casts and a short fuzz, documentation, licences. With `all_is_there`,
-/// the programs that tests use must be installed.
+/// Format, clippy, tidy, tests with the model's small casts and a short fuzz, documentation, licences. With
+/// `all_is_there`, the programs that tests use must be installed.
 pub fn run(all_is_there: bool) -> Result<(), String> {
     let mut not_run = Vec::new();
     cargo(&["fmt", "--all", "--check"])?;

@@ -164,8 +164,8 @@ pub(super) struct OwnData {
 /// Opens the data device of a depot, for its owner alone.
 ///
 /// # Errors
-/// [`Error::Held`] where another has it; [`Error::Unsupported`] where it was written with another copy of the folder since;
-/// those of [`look`].
+/// [`Error::Held`] where another has it; [`Error::Unsupported`] where it was written with another copy of the folder
+/// since; those of [`look`].
 pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<OwnData> {
     let (disk, claim) = match config.data_path.as_str() {
         "" => (folder.open_write(FILE)?, Some(claim_file(folder)?)),

@@ -1,8 +1,8 @@
-//! How often a depot was opened, in its folder and on a data device that lies elsewhere (FORMAT.md, "Openings"). A copy of
-//! the folder, or one from an earlier day, falls behind the device: what it says of the device is no longer true.
+//! How often a depot was opened, in its folder and on a data device that lies elsewhere (FORMAT.md, "Openings"). A copy
+//! of the folder, or one from an earlier day, falls behind the device: what it says of the device is no longer true.
 //!
-//! An opening first writes the folder's file, with the number that the device has and the next one, and then the device.
-//! Wherever it ends, the device has one of the two.
+//! An opening first writes the folder's file, with the number that the device has and the next one, and then the
+//! device. Wherever it ends, the device has one of the two.
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::ByteReader;

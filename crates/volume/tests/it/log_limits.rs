@@ -129,7 +129,7 @@ fn the_smallest_depot_works_with_the_least_ram() {
     let Error::Invalid { what } = refused else {
         panic!("{refused}");
     };
-    let least = what.rsplit(' ').next().and_then(|word| word.parse().ok());
+    let least = what.rsplit(' ').nth(1).and_then(|word| word.parse().ok());
     let least: u64 = least.unwrap_or_else(|| panic!("it says how many MiB are needed: {what}"));
     let least = least * MIB;
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());

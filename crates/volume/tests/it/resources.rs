@@ -27,7 +27,7 @@ fn least_ram() -> u64 {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let refused = create(&folder, Some(4 * MIB)).expect_err("too little");
     let said = refused.to_string();
-    let least = said.rsplit(' ').next().and_then(|word| word.parse().ok());
+    let least = said.rsplit(' ').nth(1).and_then(|word| word.parse().ok());
     let least: u64 = least.unwrap_or_else(|| panic!("it says how many MiB are needed: {said}"));
     least * MIB
 }

@@ -9,6 +9,7 @@ use onefold_io::{
 };
 use onefold_volume::Depot;
 use onefold_volume::depot::CreateOptions;
+use onefold_volume::depot::config::EngineKind;
 
 use crate::opened::{CHUNK, content, open};
 
@@ -101,7 +102,11 @@ impl Dir for ShortDir {
 #[test]
 fn a_lack_of_descriptors_passes() {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
-    Depot::create(&folder, &CreateOptions::new(16 * MIB, [1; 16], [2; 32])).expect("a depot");
+    let options = CreateOptions {
+        engine: EngineKind::Log,
+        ..CreateOptions::new(16 * MIB, [1; 16], [2; 32])
+    };
+    Depot::create(&folder, &options).expect("a depot");
     let is_short = Arc::new(AtomicBool::new(false));
     let short: Arc<dyn Dir> = Arc::new(ShortDir {
         dir: folder.clone(),
