@@ -30,6 +30,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("fio", "fio"),
 ];
 
+/// Number of tests that run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Installs the missing packages, and runs all steps with the variable `CI` set: a test then fails where a program is
 /// missing.
 pub fn test() -> Result<(), String> {
@@ -107,6 +110,11 @@ fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     let args = ["test", "--workspace"];
     let mut command = Command::new("cargo");
     command.args(args).env("ONEFOLD_UNTESTED", untested.path());
+    if std::env::var_os(THREADS).is_none() {
+        // Most tests wait, for processes and for the disk.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        command.env(THREADS, (2 * cores).to_string());
+    }
     if all_is_there {
         command.env("CI", "true");
     }

@@ -62,6 +62,8 @@ struct Core {
     seen: Mutex<HashMap<String, (Version, u64)>>,
     /// The registers of this process: they show that it lives.
     own: Mutex<Vec<Weak<Mutex<Own>>>>,
+    /// Those of which the first write failed. It may have come through, so they are taken back when the process ends.
+    unsure: Mutex<Vec<Arc<Mutex<Own>>>>,
 }
 
 impl LeaseRegistry {
@@ -81,6 +83,7 @@ impl LeaseRegistry {
             stale_ms: STALE_MS,
             seen: Mutex::default(),
             own: Mutex::default(),
+            unsure: Mutex::default(),
         };
         Self {
             core: Arc::new(core),
@@ -96,9 +99,7 @@ impl LeaseRegistry {
             core: Arc::new(Core { stale_ms, ..core }),
         }
     }
-}
 
-impl LeaseRegistry {
     /// Shows that the sessions and locks of this process live. For whoever keeps time: once a minute is often enough
     /// for others, who wait a quarter of an hour. One that was revoked or overtaken is told of that by its next step.
     pub fn beat(&self) {
@@ -108,15 +109,16 @@ impl LeaseRegistry {
             own.iter().filter_map(Weak::upgrade).collect()
         };
         for own in own {
-            let own = &mut *own.lock();
+            // Whoever has it writes it just now.
+            let Some(mut own) = own.try_lock() else {
+                continue;
+            };
             if let Err(error) = own.beat(&self.core) {
                 tracing::warn!("{error}: it could not be shown that this process lives");
             }
         }
     }
-}
 
-impl LeaseRegistry {
     /// Takes back all sessions and locks of this process, as for one that ends now: whatever it still does for them
     /// fails from then on. What is decided and not done is left to others, as is what another thread is just changing.
     /// `begin` is called before the first request.
@@ -156,11 +158,11 @@ impl Registry for LeaseRegistry {
             let name = format!("{:016x}", self.core.entropy.try_u64()?);
             let object = format!("{SESSIONS}/{name}");
             let record = self.core.record(RecordState::Active(session.clone()))?;
-            if let Some(version) = self.core.swap(&object, Expect::Absent, &record)? {
+            if let Some(own) = self.core.begin(object, Expect::Absent, record)? {
                 return Ok(Box::new(LeasePin {
                     core: Arc::clone(&self.core),
                     name,
-                    own: self.core.owned(Own::new(object, record, version)),
+                    own,
                 }));
             }
         }
@@ -253,10 +255,10 @@ impl Registry for LeaseRegistry {
                 }
             };
             let record = self.core.record(RecordState::Held)?;
-            if let Some(version) = self.core.swap(&object, expect, &record)? {
+            if let Some(own) = self.core.begin(object.clone(), expect, record)? {
                 return Ok(Box::new(LeaseHeld {
                     core: Arc::clone(&self.core),
-                    own: self.core.owned(Own::new(object, record, version)),
+                    own,
                 }));
             }
         }
@@ -264,11 +266,24 @@ impl Registry for LeaseRegistry {
 }
 
 impl Core {
-    /// A register of this process, which beats from now on.
-    fn owned(&self, own: Own) -> Arc<Mutex<Own>> {
-        let own = Arc::new(Mutex::new(own));
+    /// Begins a register of this process, which beats from then on. `None`: it was not as expected.
+    ///
+    /// It is known before it is written: a process that ends meanwhile takes back what it finds there.
+    fn begin(
+        &self,
+        object: String,
+        expect: Expect,
+        record: Record,
+    ) -> Result<Option<Arc<Mutex<Own>>>> {
+        let own = Arc::new(Mutex::new(Own::beginning(object, record)));
+        let mut held = own.lock();
         self.own.lock().push(Arc::downgrade(&own));
-        own
+        let begun = held.begin(self, expect);
+        drop(held);
+        if begun.is_err() {
+            self.unsure.lock().push(Arc::clone(&own));
+        }
+        Ok(begun?.map(|()| own))
     }
 
     /// A new writer's first record.

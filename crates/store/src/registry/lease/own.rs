@@ -13,20 +13,32 @@ use super::Core;
 pub(super) struct Own {
     object: String,
     record: Record,
-    /// The register's version; none once another wrote.
+    /// The register's version; none once another wrote, and none yet while it begins.
     version: Option<Version>,
+    /// Whether the first write has no answer yet: it may be there or not.
+    is_beginning: bool,
     /// The beat of the last try to write.
     last_beat: u64,
 }
 
 impl Own {
-    pub fn new(object: String, record: Record, version: Version) -> Self {
+    /// A register that is about to be written for the first time.
+    pub fn beginning(object: String, record: Record) -> Self {
         Self {
             object,
             last_beat: record.beat,
             record,
-            version: Some(version),
+            version: None,
+            is_beginning: true,
         }
+    }
+
+    /// Writes the first record where the register is as expected. `None`: another was there. Where that fails, the
+    /// record may be there all the same.
+    pub fn begin(&mut self, core: &Core, expect: Expect) -> Result<Option<()>> {
+        self.version = core.swap(&self.object, expect, &self.record)?;
+        self.is_beginning = false;
+        Ok(self.version.as_ref().map(|_| ()))
     }
 
     /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
@@ -79,6 +91,9 @@ impl Own {
     /// day, and the root of a committed one is for others to put. Where the store does not answer, others find the
     /// register stale.
     pub fn leave(&mut self, core: &Core) {
+        if std::mem::take(&mut self.is_beginning) {
+            self.version = self.written_late(core).unwrap_or_default();
+        }
         match self.record.state {
             RecordState::Active(_) if self.version.is_some() => {
                 let _ = core.registers.remove(&self.object);
