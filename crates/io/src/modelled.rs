@@ -73,6 +73,15 @@ impl<A: Account> ModelledDir<A> {
         self.device.account.lock().counts()
     }
 
+    /// The disk `name` of the device with its bytes in `disk`, which the folder does not hold: bytes that need not be
+    /// kept need no room.
+    pub fn over(&self, name: &str, disk: Arc<dyn Disk>) -> Arc<dyn Disk>
+    where
+        ModelledDisk<A>: Disk,
+    {
+        self.disk(name, disk)
+    }
+
     fn named(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }

@@ -31,7 +31,12 @@ impl Flash {
     /// Reads the pages of one call.
     pub(super) fn read_pages(&mut self, pages: impl Iterator<Item = Logical>) {
         let mut queue = Queue::new(&self.model);
+        let mut before = None;
         for page in pages {
+            if before.is_none_or(|(disk, number)| (disk, number + 1) != page) {
+                self.counts.modelled_us += self.model.read_command_us;
+            }
+            before = Some(page);
             self.counts.page_reads += 1;
             queue.put(self.channel_of(page), self.model.read_us);
         }

@@ -8,10 +8,11 @@
 //!
 //! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel
 //! `modelled_us` is their sum: the device does one thing at a time. With more, pages lie across the channels in turn,
-//! and the pages of one call (`read_many_at`, or a read or write of several pages) go to their channels side by side,
-//! at most `queue_depth` under way at once; calls follow each other, as for a caller that waits. Moves and erases of
-//! the translation layer occupy one channel, which is that part of the device. Nothing sleeps. Syncs cost nothing. A
-//! write to part of a page that has other bytes reads the page first.
+//! and the pages of one call (`read_many_at`, `write_many_at`, or a read or write of several pages) go to their
+//! channels side by side, at most `queue_depth` under way at once; calls follow each other, as for a caller that waits.
+//! Neighbours in one call are one command, which may cost something itself. Moves and erases of the translation layer
+//! occupy one channel, which is that part of the device. Nothing sleeps. Syncs cost nothing. A write to part of a page
+//! that has other bytes reads the page first.
 
 mod ftl;
 mod model;
@@ -21,7 +22,7 @@ use self::ftl::Flash;
 pub use self::model::{FlashCounts, FlashModel};
 use self::queue::Queue;
 use crate::modelled::{ModelledDir, ModelledDisk};
-use crate::{Disk, Error, ErrorKind, ReadAt, Result};
+use crate::{Disk, Error, ErrorKind, ReadAt, Result, WriteAt};
 
 /// A folder on a modelled flash. Clones share the flash.
 pub type FlashDir = ModelledDir<Flash>;
@@ -36,6 +37,38 @@ impl FlashDisk {
         let pages = reads.filter(|(_, buf)| !buf.is_empty());
         let pages = pages.flat_map(|(at, buf)| at / page..=(at + buf.len() as u64 - 1) / page);
         flash.read_pages(pages.map(|page| (number, page)));
+    }
+
+    fn count_writes(&self, writes: &[WriteAt<'_>]) -> Result<()> {
+        let mut flash = self.account.lock();
+        let page_bytes = flash.model.page_bytes;
+        let mut queue = Queue::new(&flash.model);
+        let mut before = None;
+        for write in writes.iter().filter(|write| !write.data.is_empty()) {
+            let offset = write.offset;
+            let Some(end) = offset.checked_add(write.data.len() as u64) else {
+                // The disk refuses it.
+                continue;
+            };
+            if before != Some(offset) {
+                flash.counts.modelled_us += flash.model.write_command_us;
+            }
+            before = Some(end);
+            for page in offset / page_bytes..=(end - 1) / page_bytes {
+                let whole = offset <= page * page_bytes && end >= (page + 1) * page_bytes;
+                if !whole && flash.places.contains_key(&(self.number, page)) {
+                    flash.read_pages(std::iter::once((self.number, page)));
+                }
+                if !flash.write((self.number, page)) {
+                    let what = format!("{} pages are all in use", flash.model.capacity_pages);
+                    let error = Error::new("write", "flash", ErrorKind::NoSpace, what);
+                    return Err(error.at(page * page_bytes));
+                }
+                queue.put(flash.channel_of((self.number, page)), flash.model.write_us);
+            }
+        }
+        flash.counts.modelled_us += queue.end();
+        Ok(())
     }
 }
 
@@ -57,31 +90,13 @@ impl Disk for FlashDisk {
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        let Some(end) = offset.checked_add(data.len() as u64) else {
-            return self.disk.write_at(data, offset);
-        };
-        if data.is_empty() {
-            return Ok(());
-        }
-        let mut flash = self.account.lock();
-        let page_bytes = flash.model.page_bytes;
-        let mut queue = Queue::new(&flash.model);
-        for page in offset / page_bytes..=(end - 1) / page_bytes {
-            let whole = offset <= page * page_bytes && end >= (page + 1) * page_bytes;
-            if !whole && flash.places.contains_key(&(self.number, page)) {
-                flash.read_pages(std::iter::once((self.number, page)));
-            }
-            if !flash.write((self.number, page)) {
-                let what = format!("{} pages are all in use", flash.model.capacity_pages);
-                return Err(
-                    Error::new("write", "flash", ErrorKind::NoSpace, what).at(page * page_bytes)
-                );
-            }
-            queue.put(flash.channel_of((self.number, page)), flash.model.write_us);
-        }
-        flash.counts.modelled_us += queue.end();
-        drop(flash);
+        self.count_writes(&[WriteAt { offset, data }])?;
         self.disk.write_at(data, offset)
+    }
+
+    fn write_many_at(&self, writes: &[WriteAt<'_>]) -> Result<()> {
+        self.count_writes(writes)?;
+        self.disk.write_many_at(writes)
     }
 
     fn sync(&self) -> Result<()> {
@@ -199,6 +214,37 @@ mod tests {
             ..model.sata()
         };
         assert_eq!(read_us(shallow, 480), 240.0 * 25.0);
+    }
+
+    #[test]
+    fn neighbours_of_one_call_are_one_command() {
+        let cost = |writes: &[u64], reads: &[u64]| {
+            let dir = FlashDir::new(Arc::new(MemDir::new()), FlashModel::x25_m(1 << 24));
+            let disk = dir.create("a").unwrap();
+            disk.set_len(1 << 20).unwrap();
+            let write = |page: &u64| WriteAt {
+                offset: *page * 4096,
+                data: &[1; 4096],
+            };
+            let writes: Vec<_> = writes.iter().map(write).collect();
+            disk.write_many_at(&writes).unwrap();
+            let mut bytes = vec![[0; 4096]; reads.len()];
+            let mut all: Vec<ReadAt<'_>> = Vec::new();
+            for (page, buf) in reads.iter().zip(&mut bytes) {
+                all.push(ReadAt {
+                    offset: *page * 4096,
+                    buf,
+                });
+            }
+            disk.read_many_at(&mut all).unwrap();
+            dir.counts().modelled_us
+        };
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 0.01, "{found}");
+        near(cost(&[3], &[]), 1e6 / 8_600.0);
+        near(cost(&[], &[3]), 1e6 / 35_000.0);
+        near(cost(&[3, 9], &[]), 2e6 / 8_600.0);
+        near(cost(&[3, 4], &[]), 1e6 / 8_600.0 + 4096.0 / 100.0);
+        near(cost(&[], &[3, 4, 6]), 2e6 / 35_000.0 + 4096.0 / 250.0);
     }
 
     #[test]
