@@ -55,7 +55,7 @@ enum Bench {
     /// The duplicates that a sampled ChunkStash loses on backups of versions of real data.
     #[command(disable_help_flag = true)]
     Sampling(OfPapers),
-    /// Block devices beside their peers: the costs of a transport.
+    /// Block devices beside their peers: the costs of a transport; and the figures of the Dmdedup report.
     Volume(volume::VolumeArgs),
     /// Runs a command for a benchmark and writes its figures.
     #[command(hide = true)]

@@ -1,5 +1,6 @@
 //! `cargo xtask bench volume`: block devices beside their peers, in turns in one run.
 
+mod evaluation;
 mod fio;
 mod goals;
 mod limits;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 pub struct VolumeArgs {
     /// Measure the costs of a transport: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the
     /// file itself.
-    #[arg(long, required_unless_present_any = ["goals", "ram", "recovery", "snapshots"])]
+    #[arg(long, required_unless_present_any = ["goals", "ram", "recovery", "snapshots", "figure", "table"])]
     pub transport: bool,
     /// Measure everything that has a goal, in one run: in process, over NBD, RAM of a full map, opening after a kill.
     /// Takes a quarter of an hour, and ten times `--mib` on the disk.
@@ -31,6 +32,9 @@ pub struct VolumeArgs {
     /// Measure how long snapshots, clones and deletions take under load.
     #[arg(long)]
     pub snapshots: bool,
+    /// Figures of the Dmdedup report.
+    #[command(flatten)]
+    pub evaluation: evaluation::EvaluationArgs,
     /// Number of chunks for `--ram`, a power of two: 67108864 fill 256 GiB. Number of the map's extents for
     /// `--recovery`.
     #[arg(long, default_value_t = 1 << 22)]
@@ -71,6 +75,9 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     }
     if args.snapshots {
         snapshots::run(args)?;
+    }
+    if !args.evaluation.is_empty() {
+        evaluation::run(args)?;
     }
     match args.transport {
         true => transport::run(args),
