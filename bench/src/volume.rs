@@ -14,13 +14,19 @@ use std::path::PathBuf;
 pub struct VolumeArgs {
     /// Measure the costs of a transport: NBD over a raw file, beside qemu-nbd on the same file, nbdkit memory, and the
     /// file itself.
-    #[arg(long, required_unless_present_any = ["goals", "ram", "recovery", "snapshots", "figure", "table"])]
+    #[arg(long, required_unless_present_any = [
+        "goals", "packing", "ram", "recovery", "snapshots", "figure", "table",
+    ])]
     pub transport: bool,
     /// Measure everything that has a goal, in one run: in process, over NBD, RAM of a full map, opening after a kill.
     /// Takes a quarter of an hour, and ten times `--mib` on the disk.
     #[arg(long)]
     pub goals: bool,
-    /// A folder whose files are written twice, for `--goals`.
+    /// Measure what packing of compressed chunks saves with the files of `--tree`, and what it costs with bytes that do not
+    /// compress, of `--mib` each.
+    #[arg(long, requires = "tree")]
+    pub packing: bool,
+    /// A folder whose files are written twice, for `--goals`, or packed, for `--packing`.
     #[arg(long)]
     pub tree: Option<PathBuf>,
     /// Measure RAM of the engine log with a data device full of random chunks, against its budget.
@@ -66,6 +72,9 @@ pub struct VolumeArgs {
 pub fn run(args: &VolumeArgs) -> Result<(), String> {
     if args.goals {
         goals::run(args)?;
+    }
+    if args.packing {
+        limits::packing(args)?;
     }
     if args.ram {
         limits::ram(args)?;

@@ -17,7 +17,9 @@ use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::{Strata, StrataOptions};
 use onefold_io::{Dir, Disk, FileDir, Random};
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
-use onefold_volume::{ChunkContent, Engine, EngineStats, HashedChunk, HeadId, HeadInfo, Lbn};
+use onefold_volume::{
+    ChunkContent, Compression, Engine, EngineStats, HashedChunk, HeadId, HeadInfo, Lbn,
+};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -91,6 +93,7 @@ fn options(dir: &Arc<dyn Dir>, device_bytes: u64, ram_bytes: u64) -> Outcome<Log
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(Strata::open(dir.subdir("index")?, strata)?),
         sizes: budget.sizes,
+        compression: Compression::None,
         is_inline: false,
         clock: None,
     })

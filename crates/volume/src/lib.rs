@@ -13,6 +13,7 @@
 mod backend;
 mod block_states;
 pub mod cbt;
+mod compression;
 pub mod conformance;
 pub mod depot;
 mod device;
@@ -32,6 +33,7 @@ mod probing;
 mod store_shape;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};
+pub use compression::Compression;
 pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{

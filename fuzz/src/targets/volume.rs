@@ -11,7 +11,7 @@ use onefold_volume::dtb::verify_header;
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::Layout;
 use onefold_volume::log::formats::{Format, example, mend_map_page, verify};
-use onefold_volume::{Key, MetadataBackend};
+use onefold_volume::{Compression, Key, MetadataBackend};
 
 use super::{Reach, Target};
 use crate::mend;
@@ -31,6 +31,7 @@ pub fn targets() -> Vec<Target> {
             vec![
                 config(Backend::InRam, "main", ""),
                 config(Backend::Cbt, "a", "/dev/sdb"),
+                golden("depot-config-2"),
             ],
             |bytes| {
                 let decoded = Config::decode(bytes, "fuzz");
@@ -85,7 +86,17 @@ pub fn targets() -> Vec<Target> {
             vec![example(Format::Relocations)],
         )
         .mended(mend::frame),
-        log("group", Format::Group, vec![golden("log-group-1")]).mended(mend::frame),
+        log(
+            "group",
+            Format::Group,
+            vec![golden("log-group-1"), golden("log-group-packed-1")],
+        )
+        .mended(mend::frame),
+        log(
+            "packed page",
+            Format::PackedPage,
+            vec![example(Format::PackedPage)],
+        ),
     ]
 }
 
@@ -108,6 +119,7 @@ fn config(backend: Backend, volume: &str, data_path: &str) -> Vec<u8> {
         depot: [1; 16],
         engine: EngineKind::Dmdedup(backend),
         parameters: Parameters::default(),
+        compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [2; 32],
         volume: volume.into(),

@@ -123,6 +123,20 @@ const BACKENDS: [(&str, &str); 5] = [
     ),
 ];
 
+const COMPRESSIONS: [(&str, &str); 3] = [
+    (
+        "auto",
+        "As lz4, and where the last 64 chunks of a volume did not shrink only one in eight is tried",
+    ),
+    ("lz4", "Each new chunk is tried"),
+    ("none", "Chunks are stored as they are"),
+];
+
+/// Parser of `--compression` of block devices.
+pub fn compressions() -> PossibleValuesParser {
+    parser(&COMPRESSIONS)
+}
+
 /// Parser of `--backend` of block devices.
 pub fn backends() -> WithKnobs {
     WithKnobs {

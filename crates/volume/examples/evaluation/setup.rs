@@ -18,7 +18,8 @@ use onefold_volume::dtb::Dtb;
 use onefold_volume::inram::InRam;
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
 use onefold_volume::{
-    ChunkContent, ChunkRead, Engine, HashedChunk, HeadId, HeadInfo, Lbn, MetadataBackend,
+    ChunkContent, ChunkRead, Compression, Engine, HashedChunk, HeadId, HeadInfo, Lbn,
+    MetadataBackend,
 };
 
 use crate::Error;
@@ -405,6 +406,7 @@ fn log(
         first: HeadInfo::first("main", lbns),
         index: Box::new(Strata::open(flash.subdir("index")?, index)?),
         sizes: budget.sizes,
+        compression: Compression::None,
         is_inline: true,
         clock: None,
     };

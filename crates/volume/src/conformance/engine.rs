@@ -80,11 +80,22 @@ const SNAPSHOTS_MAX: usize = 4;
 
 const HEAD: HeadId = HeadId(0);
 
+/// A content: half of them do not compress, others do more or less.
+fn some_bytes(content: u64, chunk_bytes: usize) -> Vec<u8> {
+    let noise = match content % 2 {
+        0 => chunk_bytes,
+        _ => 16 + content as usize % (chunk_bytes * 2 / 3),
+    };
+    let mut bytes = Random(content).bytes(noise);
+    bytes.resize(chunk_bytes, 0);
+    bytes
+}
+
 impl Suite {
     fn bytes(&self, content: u64) -> Vec<u8> {
         match content {
             0 => vec![0; self.trial.chunk_bytes],
-            content => Random(content).bytes(self.trial.chunk_bytes),
+            content => some_bytes(content, self.trial.chunk_bytes),
         }
     }
 

@@ -6,12 +6,17 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
 use super::backends::Parameters;
-use crate::{Error, Result};
+use crate::{Compression, Error, Result};
 
 /// The frame of the configuration.
 pub const DEPOT: FrameKind = FrameKind {
     magic: *b"1FVDEPOT",
     version: 1,
+};
+/// A configuration with compression.
+const COMPRESSED: FrameKind = FrameKind {
+    version: 2,
+    ..DEPOT
 };
 
 /// Bytes at the beginning of the data device that hold the head copy: the longest chunk, so that blocks stay aligned.
@@ -105,6 +110,8 @@ pub struct Config {
     pub engine: EngineKind,
     /// Parameters of its backend, where it has any.
     pub parameters: Parameters,
+    /// How new chunks are packed.
+    pub compression: Compression,
     /// Bytes of a chunk: a power of two, 512 to 65,536.
     pub chunk_bytes: u32,
     /// Key of the fingerprints, random, so that hashes of blocks cannot be looked up elsewhere.
@@ -173,6 +180,13 @@ impl Config {
                 self.data_path.len()
             ));
         }
+        let is_packed = self.compression != Compression::None;
+        if is_packed && (self.engine != EngineKind::Log || chunk != 4096) {
+            return Some(format!(
+                "compression {}, where the backend log and chunks of 4096 bytes are expected",
+                self.compression.name()
+            ));
+        }
         self.parameters.amiss()
     }
 
@@ -200,7 +214,13 @@ impl Config {
         if has_transactions(self.engine) {
             put_varint(&mut out, transaction_writes);
         }
-        frame::encode_frame(DEPOT, &out)
+        match self.compression {
+            Compression::None => frame::encode_frame(DEPOT, &out),
+            compression => {
+                out.push(compression.code());
+                frame::encode_frame(COMPRESSED, &out)
+            }
+        }
     }
 
     /// The configuration at the beginning of `bytes`, which were read from `path`.
@@ -208,9 +228,17 @@ impl Config {
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Unsupported`] where another version of the program made it.
     pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
-        let payload = frame::decode_frame(DEPOT, bytes, path, 0)?.payload;
+        let is_compressed = bytes.get(8..10) == Some(&COMPRESSED.version.to_le_bytes());
+        let kind = if is_compressed { COMPRESSED } else { DEPOT };
+        let payload = frame::decode_frame(kind, bytes, path, 0)?.payload;
         let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
-        let config = read_fields(&mut reader)?;
+        let mut config = read_fields(&mut reader)?;
+        if is_compressed {
+            let code = reader.u8()?;
+            let known = Compression::by_code(code).filter(|it| *it != Compression::None);
+            config.compression = known
+                .ok_or_else(|| reader.damaged(format!("compression {code}, expected 1 or 2")))?;
+        }
         reader.end()?;
         if let Some(what) = config.amiss() {
             return Err(reader.damaged(what).into());
@@ -238,6 +266,7 @@ fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
         depot,
         engine,
         parameters: Parameters::default(),
+        compression: Compression::None,
         chunk_bytes: 1u32.checked_shl(u32::from(chunk_log)).unwrap_or(0),
         hash_key: reader.array()?,
         volume_bytes: reader.varint()?,

@@ -98,6 +98,7 @@ fn options(
         fingerprint: Arc::new(move |chunks| fingerprints(Some(&key), chunks.iter().copied())),
         index: index(folder, budget.index_bytes, is_inline)?,
         sizes: budget.sizes,
+        compression: config.compression,
         is_inline,
         clock: None,
     })

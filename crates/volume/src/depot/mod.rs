@@ -37,7 +37,8 @@ pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
 use crate::front::{Front, FrontStats, Options};
 use crate::{
-    BlockDevice, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HeadId, Result,
+    BlockDevice, Collected, Compression, Effort, Engine, EngineStats, Error, FreeSpace, HeadId,
+    Result,
 };
 
 const CONFIG: &str = "config";
@@ -53,6 +54,8 @@ pub struct CreateOptions {
     pub engine: EngineKind,
     /// Parameters of its backend.
     pub parameters: Parameters,
+    /// How new chunks are packed: by the engine `log`, and where chunks have 4 KiB.
+    pub compression: Compression,
     /// Bytes of a chunk: a power of two, 512 to 65,536.
     pub chunk_bytes: u32,
     /// Name of the volume.
@@ -82,6 +85,7 @@ impl CreateOptions {
         Self {
             engine: EngineKind::Dmdedup(Backend::InRam),
             parameters: Parameters::default(),
+            compression: Compression::None,
             chunk_bytes: 4096,
             volume: "main".into(),
             volume_bytes,
@@ -159,6 +163,7 @@ impl Depot {
             depot: options.depot,
             engine: options.engine,
             parameters: options.parameters,
+            compression: options.compression,
             chunk_bytes: options.chunk_bytes,
             hash_key: options.hash_key,
             volume: options.volume.clone(),

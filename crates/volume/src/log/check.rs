@@ -27,7 +27,7 @@ pub fn run_page_check(run: RunId, page: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::ZoneId;
+    use super::super::layout::{WHOLE, ZoneId};
     use super::*;
 
     #[test]
@@ -38,6 +38,7 @@ mod tests {
                 Address {
                     zone: ZoneId(zone),
                     page,
+                    slot: WHOLE,
                 },
                 &bytes,
             )
@@ -52,7 +53,8 @@ mod tests {
             page_check(
                 Address {
                     zone: ZoneId(1),
-                    page: 2
+                    page: 2,
+                    slot: WHOLE
                 },
                 &other
             )

@@ -90,7 +90,11 @@ impl LogEngine {
     /// Takes the next victims of the plan: as many as free zones have room for their living chunks.
     fn next_victims(&mut self) -> Vec<Victim> {
         let layout = self.shared.layout;
-        let zone_pages = u64::from(layout.groups_end() - 1);
+        let zone_pages = match self.packer.is_on() {
+            // Rows of packed pages take room, too.
+            true => u64::from(layout.packed_pages_min()),
+            false => u64::from(layout.groups_end() - 1),
+        };
         let ready = self.shared.zones.read().ready();
         let copies_max = u64::from(ready.saturating_sub(1));
         let copies_wanted = (STEP_BYTES / layout.zone_bytes()).min(u64::from(ready) / STEP_SHARE);
@@ -236,8 +240,8 @@ impl LogEngine {
         for victim in victims {
             match self.read_living(&victim) {
                 Ok(chunks) => {
-                    for (row, bytes) in chunks.iter() {
-                        self.copy(&mut copier, victim.zone, row, bytes)?;
+                    for living in chunks.iter() {
+                        self.copy(&mut copier, victim.zone, &living)?;
                     }
                     emptied.insert(victim.zone);
                 }

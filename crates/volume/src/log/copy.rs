@@ -1,14 +1,13 @@
-//! Copying living chunks out of zones that are to be freed.
-
-use std::collections::HashMap;
+//! Copying living chunks out of zones that are to be freed. A packed page is copied as it is, with the rows of all its
+//! chunks, while one of them lives.
 
 use onefold_io::{PageBuffer, ReadAt};
 
 use super::check::page_check;
-use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
+use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo, on_device};
 use super::relocations::Moved;
 use super::writer::LogEngine;
-use super::zone::{ChunkHash, NO_HASH, Row, Stream, ZoneHeader, ZoneTable};
+use super::zone::{ChunkHash, Row, Stream, ZoneHeader, ZoneTable};
 use crate::{Error, Result};
 
 /// Chunks that live in one of this many pages, or more, are read together with what lies between them.
@@ -32,16 +31,34 @@ impl Victim {
 /// Living chunks of a victim, proved by their checks.
 pub(super) struct LivingChunks {
     bytes: PageBuffer,
-    /// Each chunk's row, and where it begins in `bytes`.
-    rows: Vec<(Row, usize)>,
+    /// The first page of each chunk or packed page, and where it begins in `bytes`.
+    pages: Vec<(u32, usize)>,
+    /// Rows of the victim, sorted by page.
+    rows: Vec<Row>,
     chunk_bytes: usize,
 }
 
+/// A chunk, or a packed page, that is copied as it is.
+pub(super) struct LivingPage<'a> {
+    page: u32,
+    rows: &'a [Row],
+    bytes: &'a [u8],
+}
+
 impl LivingChunks {
-    /// Rows and bytes, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (Row, &[u8])> {
-        let bytes_at = |at: usize| &self.bytes[at..at + self.chunk_bytes];
-        self.rows.iter().map(move |(row, at)| (*row, bytes_at(*at)))
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = LivingPage<'_>> {
+        self.pages.iter().map(|(page, at)| LivingPage {
+            page: *page,
+            rows: self.rows_of(*page),
+            bytes: &self.bytes[*at..*at + self.chunk_bytes],
+        })
+    }
+
+    fn rows_of(&self, page: u32) -> &[Row] {
+        let first = self.rows.partition_point(|row| row.page < page);
+        let end = self.rows.partition_point(|row| row.page <= page);
+        &self.rows[first..end]
     }
 }
 
@@ -59,19 +76,19 @@ impl LogEngine {
         let (bytes, places) = self.read_pages(victim)?;
         let mut living = LivingChunks {
             bytes,
-            rows: Vec::with_capacity(victim.live.len()),
+            pages: Vec::with_capacity(victim.live.len()),
+            rows: Vec::new(),
             chunk_bytes: layout.chunk_bytes(),
         };
         let Some(table) = table else {
             return Ok(living);
         };
-        let hashes: HashMap<u32, ChunkHash> =
-            table.rows.iter().map(|row| (row.page, row.hash)).collect();
+        living.rows = table.rows;
+        living.rows.sort_by_key(|row| row.page);
         for (page, at) in victim.live.iter().map(|page| u32::from(*page)).zip(places) {
             let bytes = &living.bytes[at..at + living.chunk_bytes];
             check_pages(victim, &layout, page, bytes, &table.checks)?;
-            let hash = hashes.get(&page).copied().unwrap_or(NO_HASH);
-            living.rows.push((Row { page, hash }, at));
+            living.pages.push((page, at));
         }
         Ok(living)
     }
@@ -104,19 +121,18 @@ impl LogEngine {
         Ok((bytes, (0..living).step_by(chunk_bytes).collect()))
     }
 
-    /// Appends a chunk to the copied zone, and a zone where that is full.
+    /// Appends a chunk or packed page to the copied zone, and a zone where that is full.
     pub(super) fn copy(
         &mut self,
         copier: &mut Copier,
         from: ZoneId,
-        row: Row,
-        bytes: &[u8],
+        living: &LivingPage<'_>,
     ) -> Result<()> {
         let layout = self.shared.layout;
-        let is_full = copier
-            .open
-            .as_ref()
-            .is_some_and(|open| open.page + layout.chunk_pages > layout.groups_end());
+        let is_full = copier.open.as_ref().is_some_and(|open| {
+            let rows = open.rows.len() + living.rows.len().max(1);
+            open.page + layout.chunk_pages > layout.groups_end_with(rows)
+        });
         if is_full {
             self.finish_zone(copier)?;
         }
@@ -124,18 +140,14 @@ impl LogEngine {
             copier.open = Some(self.open_copied(&layout)?);
         }
         let open = copier.open.as_mut().expect("opened above");
-        let target = Address {
-            zone: open.zone,
-            page: open.page,
+        let at = |zone, page| Address {
+            zone,
+            page,
+            slot: WHOLE,
         };
-        open.add(row.hash, bytes);
-        copier.moved.insert(
-            Address {
-                zone: from,
-                page: row.page,
-            },
-            target,
-        );
+        let moved = (at(from, living.page), at(open.zone, open.page));
+        copier.moved.extend([moved]);
+        open.add(living);
         Ok(())
     }
 
@@ -223,17 +235,17 @@ struct CopiedZone {
 }
 
 impl CopiedZone {
-    fn add(&mut self, hash: ChunkHash, bytes: &[u8]) {
-        self.rows.push(Row {
-            page: self.page,
-            hash,
-        });
-        let start = self.page as usize * PAGE_BYTES;
-        self.data[start..start + bytes.len()].copy_from_slice(bytes);
-        for bytes in bytes.chunks_exact(PAGE_BYTES) {
+    fn add(&mut self, living: &LivingPage<'_>) {
+        let page = self.page;
+        let moved = |row: &Row| Row { page, ..*row };
+        self.rows.extend(living.rows.iter().map(moved));
+        let start = page as usize * PAGE_BYTES;
+        self.data[start..start + living.bytes.len()].copy_from_slice(living.bytes);
+        for bytes in living.bytes.chunks_exact(PAGE_BYTES) {
             let address = Address {
                 zone: self.zone,
                 page: self.page,
+                slot: WHOLE,
             };
             self.checks[self.page as usize] = page_check(address, bytes);
             self.page += 1;
@@ -252,7 +264,14 @@ fn check_pages(
     for (page, bytes) in (first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
         let zone = victim.zone;
         let (found, expected) = (
-            page_check(Address { zone, page }, bytes),
+            page_check(
+                Address {
+                    zone,
+                    page,
+                    slot: WHOLE,
+                },
+                bytes,
+            ),
             checks[page as usize],
         );
         if found != expected {

@@ -1,6 +1,6 @@
 //! Chunks that are known to be damaged: no hit names them any more, so that the next equal write stores a good copy.
 //!
-//! The list is in RAM alone. After an opening a read or a check finds the damage again.
+//! Damage is a page's: what shares a packed page is damaged together. The list is in RAM alone. After an opening a read or a check finds the damage again.
 
 use std::collections::HashSet;
 
@@ -20,16 +20,16 @@ impl DamagedChunks {
     pub fn note(&self, address: Address) {
         let mut all = self.0.write();
         if all.len() < CHUNKS_MAX {
-            all.insert(address);
+            all.insert(address.of_page());
         }
     }
 
     /// Whether the chunk is known to be damaged.
     pub fn has(&self, address: Address) -> bool {
-        self.0.read().contains(&address)
+        self.0.read().contains(&address.of_page())
     }
 
-    /// Number of known damaged chunks.
+    /// Number of known damaged chunks; those of a packed page count once.
     pub fn len(&self) -> usize {
         self.0.read().len()
     }

@@ -7,7 +7,7 @@ use super::layout::{Layout, PAGE_BYTES, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest};
 use super::map::run::ListedRun;
 use super::recover::listed_zones;
-use super::zone::{NO_HASH, Stream, ZoneHeader, ZoneTable};
+use super::zone::{NO_HASH, Stream, ZoneHeader, ZoneTable, rows_said};
 use super::zone_list::ListedZone;
 use crate::dump::{Dump, hex, not_read};
 use crate::{Error, Result};
@@ -105,9 +105,11 @@ pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
     let mut bytes = PageBuffer::zeroed(layout.zone_bytes() as usize);
     data.read_at(&mut bytes, offset)?;
     let header = ZoneHeader::decode(&bytes[..PAGE_BYTES], "data", on_device(offset));
-    let table_bytes = &bytes[layout.groups_end() as usize * PAGE_BYTES..];
+    let rows = rows_said(&bytes[bytes.len() - PAGE_BYTES..], &layout).unwrap_or(0);
+    let table_page = layout.groups_end_with(rows);
+    let table_bytes = &bytes[table_page as usize * PAGE_BYTES..];
     let table = header.as_ref().ok().map(|header| {
-        let offset = layout.page_offset(ZoneNo(place), layout.groups_end());
+        let offset = layout.page_offset(ZoneNo(place), table_page);
         ZoneTable::decode(table_bytes, &layout, header.zone, "data", on_device(offset))
     });
     let is_journal = header
@@ -157,6 +159,7 @@ fn table_fields(table: &ZoneTable) -> Dump {
     let row = |row: &super::zone::Row| {
         Dump::Fields(vec![
             ("page", row.page.into()),
+            ("slot", u64::from(row.slot).into()),
             ("hash", hex(&row.hash).into()),
         ])
     };
@@ -204,5 +207,9 @@ fn entry_fields(entry: &Entry) -> Dump {
         ("chunks", entry.chunks.into()),
         ("zone", entry.target.map(|target| target.zone.0).into()),
         ("page", entry.target.map(|target| target.page).into()),
+        (
+            "slot",
+            entry.target.map(|target| u64::from(target.slot)).into(),
+        ),
     ])
 }

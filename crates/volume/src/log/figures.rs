@@ -178,7 +178,7 @@ impl LogEngine {
 
     /// The report's counters, RAM by part, and what this engine counts besides.
     pub(super) fn figures(&self) -> EngineStats {
-        let totals = &self.totals;
+        let (totals, packed) = (&self.totals, &self.packer.totals);
         let (hash_entries, index_ram, index_reads) = self.index.figures();
         let map = self.map_figures();
         EngineStats {
@@ -208,6 +208,10 @@ impl LogEngine {
                 ("syncs", totals.syncs),
                 ("index reads", index_reads),
                 ("false hits", totals.false_hits),
+                ("chunks tried to compress", packed.tried),
+                ("packed chunks", packed.packed_chunks),
+                ("packed pages", packed.packed_pages),
+                ("packed bytes", packed.packed_bytes),
                 ("index failures", totals.index_failures),
                 ("pages copied", totals.pages_copied),
                 ("zones freed", totals.zones_freed),

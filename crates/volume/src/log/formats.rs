@@ -1,12 +1,13 @@
 //! The decoders of the engine's formats by themselves: for the fuzzer, and for whoever looks into a depot.
 
 use super::group::decode_group;
-use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo};
 use super::manifest::Manifest;
 use super::map::extent::Extent;
 use super::map::run_page::{PageBuilder, RunId, RunPage};
+use super::packed_page;
 use super::relocations::Relocations;
-use super::zone::{Stream, ZoneHeader, ZoneTable};
+use super::zone::{Stream, ZoneHeader, ZoneTable, damaged};
 use super::zone_list::{ListedZone, decode_zones, encode_zones};
 use crate::Result;
 
@@ -27,6 +28,8 @@ pub enum Format {
     ZoneHeader,
     /// The table of zone 1.
     ZoneTable,
+    /// A packed page.
+    PackedPage,
 }
 
 /// Whether `bytes` are a value of the format, of a depot with this layout.
@@ -55,6 +58,7 @@ pub fn verify(format: Format, bytes: &[u8], layout: &Layout) -> Result<()> {
         Format::Group => drop(decode_group(bytes, 1, "group", 0)?),
         Format::ZoneHeader => drop(ZoneHeader::decode(bytes, "header", 0)?),
         Format::ZoneTable => drop(ZoneTable::decode(bytes, layout, ZoneId(1), "table", 0)?),
+        Format::PackedPage => verify_packed(bytes)?,
     }
     Ok(())
 }
@@ -68,8 +72,25 @@ pub fn example(format: Format) -> Vec<u8> {
             some_zone(5, 300, Stream::Copied),
         ]),
         Format::Relocations => some_relocations().encode(),
+        Format::PackedPage => some_packed_page(),
         _ => Vec::new(),
     }
+}
+
+fn verify_packed(page: &[u8]) -> Result<()> {
+    let failed = |what: String| damaged("page", 0, what);
+    for slot in 1..=packed_page::slots(page).map_err(failed)? {
+        packed_page::unpack(page, slot, &mut [0; PAGE_BYTES]).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Two chunks: one of ones, and one of twos.
+fn some_packed_page() -> Vec<u8> {
+    let slots = [1, 2].map(|byte| lz4_flex::block::compress(&[byte; PAGE_BYTES]));
+    let mut page = vec![0; PAGE_BYTES];
+    packed_page::pack(&mut page, &slots.each_ref().map(Vec::as_slice));
+    page
 }
 
 fn some_map_page() -> Vec<u8> {
@@ -79,7 +100,11 @@ fn some_map_page() -> Vec<u8> {
         let extent = Extent {
             lbn: 1000 + n * 9,
             chunks: 1 + n % 4,
-            target: (n % 5 > 0).then_some(Address { zone, page }),
+            target: (n % 5 > 0).then_some(Address {
+                zone,
+                page,
+                slot: WHOLE,
+            }),
         };
         assert!(builder.push(extent), "a page has room for a hundred");
     }
@@ -102,6 +127,7 @@ fn some_relocations() -> Relocations {
     let at = |zone, page| Address {
         zone: ZoneId(zone),
         page,
+        slot: WHOLE,
     };
     let moved = [
         (at(3, 2), at(9, 1)),

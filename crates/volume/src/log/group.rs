@@ -5,8 +5,8 @@
 //! payload := zone:u64 sequence:u64 durable:u64 data_pages:varint check:u32{data_pages} entries:varint entry*
 //! entry   := head:varint lbn:zigzag varint (difference to the end of the entry before) chunks:varint kind:u8 place
 //! place   := (kind 0, hole)    nothing
-//!          | (kind 1, new)     first data page of this group, in pages: varint
-//!          | (kind 2, known)   zone:varint page:varint
+//!          | (kind 1, new)     place among the data pages of this group: varint
+//!          | (kind 2, known)   zone:varint place:varint
 //! ```
 //!
 //! Chunks of an entry lie one behind the other. A group counts only if its frame and the checks of all its data pages
@@ -17,7 +17,7 @@ use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, decode_frame, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint, unzigzag, zigzag};
 
 use super::check::page_check;
-use super::layout::{Address, PAGE_BYTES, ZoneId};
+use super::layout::{Address, PAGE_BYTES, Place, WHOLE, ZoneId};
 use crate::{HeadId, Result};
 
 /// The frame of a group's header.
@@ -37,6 +37,18 @@ pub struct Entry {
     pub chunks: u64,
     /// Where the first one lies; `None` unmaps them.
     pub target: Option<Address>,
+}
+
+impl Entry {
+    /// Whether LBNs and chunks of `next` go on where this one ends.
+    pub fn is_followed_by(&self, next: &Self, chunk_pages: u32) -> bool {
+        let goes_on = match (self.target, next.target) {
+            (None, None) => true,
+            (Some(first), Some(second)) => first.is_followed_by(second, self.chunks, chunk_pages),
+            _ => false,
+        };
+        self.head == next.head && self.lbn + self.chunks == next.lbn && goes_on
+    }
 }
 
 /// A group's header, decoded.
@@ -86,6 +98,7 @@ pub fn encode_header(content: &GroupContent<'_>) -> (Vec<u8>, GroupHeader) {
                 Address {
                     zone: content.zone,
                     page,
+                    slot: WHOLE,
                 },
                 bytes,
             )
@@ -123,6 +136,7 @@ pub fn placed(mut entry: Entry, zone: ZoneId, first_data_page: u32) -> Entry {
         *target = Address {
             zone,
             page: first_data_page + target.page,
+            ..*target
         };
     }
     entry
@@ -148,12 +162,12 @@ fn payload(content: &GroupContent<'_>, checks: &[u32]) -> Vec<u8> {
             None => out.push(0),
             Some(target) if target.zone.is_pending() => {
                 out.push(1);
-                put_varint(&mut out, u64::from(target.page));
+                put_varint(&mut out, u64::from(target.place().0));
             }
             Some(target) => {
                 out.push(2);
                 put_varint(&mut out, target.zone.0);
-                put_varint(&mut out, u64::from(target.page));
+                put_varint(&mut out, u64::from(target.place().0));
             }
         }
     }
@@ -204,17 +218,13 @@ fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) 
             .into());
     };
     *expected = end;
-    let page_max = u64::from(u32::MAX >> 1);
     let target = match reader.u8()? {
         0 => None,
-        1 => Some(Address {
-            zone: ZoneId::pending(sequence),
-            page: reader.varint_max(page_max)? as u32,
-        }),
-        2 => Some(Address {
-            zone: ZoneId(reader.varint_max(i64::MAX as u64)?),
-            page: reader.varint_max(page_max)? as u32,
-        }),
+        1 => Some(take_place(reader, chunks)?.in_zone(ZoneId::pending(sequence))),
+        2 => {
+            let zone = ZoneId(reader.varint_max(i64::MAX as u64)?);
+            Some(take_place(reader, chunks)?.in_zone(zone))
+        }
         kind => {
             return Err(reader
                 .damaged(format!("an entry of kind {kind}, expected 0, 1 or 2"))
@@ -229,6 +239,19 @@ fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) 
     })
 }
 
+/// The place of the first of some chunks.
+fn take_place(reader: &mut ByteReader<'_>, chunks: u64) -> Result<Place> {
+    let place = Place(reader.varint_max(Place::MAX)? as u16);
+    match place.has_behind(chunks) {
+        true => Ok(place),
+        false => Err(reader
+            .damaged(format!(
+                "{chunks} chunks from {place:?} on, which no zone has"
+            ))
+            .into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,21 +260,24 @@ mod tests {
     fn some_group(random: &mut Random) -> (Vec<u8>, GroupHeader) {
         let data = random.bytes(PAGE_BYTES * random.clone().below(5) as usize);
         let entries: Vec<Entry> = (0..random.below(400))
-            .map(|_| Entry {
-                head: HeadId(random.below(3) as u32),
-                lbn: random.below(1 << 40),
-                chunks: 1 + random.below(1000),
-                target: match random.below(3) {
-                    0 => None,
-                    1 => Some(Address {
-                        zone: ZoneId::pending(9),
-                        page: random.below(100) as u32,
-                    }),
-                    _ => Some(Address {
-                        zone: ZoneId(random.below(1 << 50)),
-                        page: random.below(1000) as u32,
-                    }),
-                },
+            .map(|_| {
+                let slot = random.below(16) as u8;
+                let place = Place::new(random.below(1000) as u32, slot);
+                let chunks_max = if slot == WHOLE {
+                    1000
+                } else {
+                    16 - u64::from(slot)
+                };
+                Entry {
+                    head: HeadId(random.below(3) as u32),
+                    lbn: random.below(1 << 40),
+                    chunks: 1 + random.below(chunks_max),
+                    target: match random.below(3) {
+                        0 => None,
+                        1 => Some(place.in_zone(ZoneId::pending(9))),
+                        _ => Some(place.in_zone(ZoneId(random.below(1 << 50)))),
+                    },
+                }
             })
             .collect();
         let (mut bytes, header) = encode_header(&GroupContent {
@@ -281,6 +307,7 @@ mod tests {
                 let address = Address {
                     zone: ZoneId(77),
                     page: header.first_data_page + i as u32,
+                    slot: WHOLE,
                 };
                 assert_eq!(page_check(address, page), header.checks[i]);
             }

@@ -48,6 +48,15 @@ impl GroupBuffer {
         self.data_bytes += chunk.len();
     }
 
+    /// Appends a page of zeros, for which there is room, to be filled.
+    pub fn push_zeros(&mut self) -> &mut [u8] {
+        let start = HEADER_BYTES_MAX + self.data_bytes;
+        self.data_bytes += PAGE_BYTES;
+        let page = &mut self.buffer[start..start + PAGE_BYTES];
+        page.fill(0);
+        page
+    }
+
     /// Puts the header, whole pages, right before the data.
     pub fn set_header(&mut self, header: &[u8]) {
         let start = HEADER_BYTES_MAX - header.len();

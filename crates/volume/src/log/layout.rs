@@ -19,7 +19,7 @@ const ZONE_BYTES_MIN: u64 = 256 << 10;
 const ZONE_BYTES_MAX: u64 = 4 << 20;
 /// A device has at least this many zones where it is large enough, so that cleaning has a choice.
 const ZONES_WANTED: u64 = 1024;
-/// Bytes of a row: page u16, hash 16, and one spare byte that will hold the slot of a packed chunk.
+/// Bytes of a row: page u16, slot u8, hash 16.
 pub const ROW_BYTES: usize = 19;
 /// Bytes of a page's check.
 pub const CHECK_BYTES: usize = 4;
@@ -47,14 +47,114 @@ impl ZoneId {
     }
 }
 
-/// The first page of a chunk: a filling of a zone, and the page within the zone.
+/// Where a chunk lies: a filling of a zone, and the place within the zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
     /// The filling.
     pub zone: ZoneId,
-    /// The page, counted from the zone's header page.
+    /// The chunk's first page, counted from the zone's header page.
     pub page: u32,
+    /// The chunk's slot in a packed page, from 1 on; [`WHOLE`] where the chunk has its pages for itself.
+    pub slot: u8,
 }
+
+/// Stands for no slot: the chunk is not packed.
+pub const WHOLE: u8 = 0;
+
+impl Address {
+    /// The place within the zone.
+    pub fn place(self) -> Place {
+        Place::new(self.page, self.slot)
+    }
+
+    /// The page without the slot. Checks, relocations and damage are a page's.
+    pub fn of_page(self) -> Self {
+        Self {
+            slot: WHOLE,
+            ..self
+        }
+    }
+
+    /// The chunk that lies `chunks` behind this one: in the same page where this one is packed.
+    pub fn ahead(self, chunks: u64, chunk_pages: u32) -> Self {
+        match self.slot {
+            WHOLE => Self {
+                page: self.page + chunks as u32 * chunk_pages,
+                ..self
+            },
+            slot => Self {
+                slot: slot + chunks as u8,
+                ..self
+            },
+        }
+    }
+
+    /// Whether `next` lies `chunks` behind this one.
+    pub fn is_followed_by(self, next: Self, chunks: u64, chunk_pages: u32) -> bool {
+        let (first, last) = match self.slot {
+            WHOLE => (u64::from(self.page), u64::from(next.page)),
+            slot => (u64::from(slot), u64::from(next.slot)),
+        };
+        let step = if self.slot == WHOLE { chunk_pages } else { 1 };
+        let is_alike = match self.slot {
+            WHOLE => next.slot == WHOLE,
+            _ => next.page == self.page,
+        };
+        self.zone == next.zone && is_alike && first + chunks * u64::from(step) == last
+    }
+}
+
+/// Bits of a place that hold the page; those above hold the slot.
+const PLACE_PAGE_BITS: u32 = 12;
+
+/// A chunk's place within a zone in 16 bits: the page, and above it the slot. A chunk that is not packed has its page's
+/// number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place(pub u16);
+
+impl Place {
+    /// The largest number.
+    pub const MAX: u64 = u16::MAX as u64;
+
+    /// The place of a page, or of a slot of it.
+    pub fn new(page: u32, slot: u8) -> Self {
+        debug_assert!(page < 1 << PLACE_PAGE_BITS && slot <= SLOTS_MAX);
+        Self(page as u16 | u16::from(slot) << PLACE_PAGE_BITS)
+    }
+
+    /// The page.
+    pub fn page(self) -> u32 {
+        u32::from(self.0) & ((1 << PLACE_PAGE_BITS) - 1)
+    }
+
+    /// The slot, or [`WHOLE`].
+    pub fn slot(self) -> u8 {
+        (self.0 >> PLACE_PAGE_BITS) as u8
+    }
+
+    /// Whether this many chunks may lie one behind the other from here on: in slots of one page, or in pages of their own.
+    pub fn has_behind(self, chunks: u64) -> bool {
+        match self.slot() {
+            WHOLE => chunks <= u64::from((1 << PLACE_PAGE_BITS) - self.page()),
+            slot => chunks <= u64::from(SLOTS_MAX + 1 - slot),
+        }
+    }
+
+    /// The place in a zone.
+    pub fn in_zone(self, zone: ZoneId) -> Address {
+        Address {
+            zone,
+            page: self.page(),
+            slot: self.slot(),
+        }
+    }
+}
+
+/// Chunks of a packed page at most: a slot has four bits of a place.
+pub const SLOTS_MAX: u8 = 15;
+
+/// Pages of zones have places.
+const _: () = assert!(ZONE_BYTES_MAX / PAGE_BYTES as u64 <= 1 << PLACE_PAGE_BITS);
 
 /// Sizes of a depot's zones and chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,19 +235,40 @@ impl Layout {
         (self.zone_pages as usize * CHECK_BYTES).div_ceil(PAGE_BYTES) as u32
     }
 
-    /// First page behind the groups: the table begins there.
+    /// First page behind the groups at most: the table begins there where a zone has no more rows than it has pages.
     pub fn groups_end(&self) -> u32 {
         self.zone_pages - self.row_pages() - self.check_pages() - 1
     }
 
-    /// Pages of the zone's table: rows, checks, footer.
-    pub fn table_pages(&self) -> u32 {
-        self.zone_pages - self.groups_end()
+    /// First page behind the groups of a zone with this many rows: packed pages have several each, and the table begins
+    /// earlier then.
+    pub fn groups_end_with(&self, rows: usize) -> u32 {
+        let behind_rows = self.zone_pages - self.check_pages() - 1;
+        let row_pages = (rows * ROW_BYTES).div_ceil(PAGE_BYTES) as u32;
+        behind_rows.saturating_sub(row_pages.max(self.row_pages()))
     }
 
-    /// Bytes of the table that hold rows.
-    pub fn row_bytes(&self) -> usize {
-        self.row_pages() as usize * PAGE_BYTES
+    /// Pages of the table of a zone with this many rows: rows, checks, footer.
+    pub fn table_pages(&self, rows: usize) -> u32 {
+        self.zone_pages - self.groups_end_with(rows)
+    }
+
+    /// Rows of a zone at most.
+    pub fn rows_max(&self) -> usize {
+        self.zone_pages as usize * usize::from(SLOTS_MAX)
+    }
+
+    /// Bytes of the checks in the table.
+    pub fn check_bytes(&self) -> usize {
+        self.check_pages() as usize * PAGE_BYTES
+    }
+
+    /// Pages of chunks that a copied zone has room for at least: all of them might be packed to the last slot.
+    pub fn packed_pages_min(&self) -> u32 {
+        let pages = self.groups_end_with(0) - 1;
+        let fits =
+            |pages: &u32| self.groups_end_with(*pages as usize * usize::from(SLOTS_MAX)) > *pages;
+        (1..=pages).rev().find(fits).unwrap_or(1)
     }
 
     /// Chunks that a zone holds at most: each group costs a page besides.
@@ -181,12 +302,37 @@ mod tests {
                 let layout = Layout::new(device_mib << 20, chunk_bytes).expect("large enough");
                 assert!(layout.zones >= 16);
                 assert!(layout.zone_bytes() >= 256 << 10 && layout.zone_bytes() <= 4 << 20);
-                let rows = layout.row_bytes() / ROW_BYTES;
-                assert!(rows as u64 > layout.chunks_a_zone());
+                let rows = layout.chunks_a_zone() as usize + 1;
+                assert_eq!(layout.groups_end_with(rows), layout.groups_end());
                 assert!(layout.groups_end() > 2 + layout.chunk_pages);
+                let packed = layout.packed_pages_min();
+                let rows = packed as usize * usize::from(SLOTS_MAX);
+                assert!(layout.groups_end_with(rows) > packed);
+                assert!(packed >= (layout.groups_end() - 1) * 7 / 8, "{packed}");
             }
         }
         assert!(Layout::new(1 << 20, 4096).is_err());
         assert!(Layout::new(1 << 30, 512).is_err());
+    }
+
+    #[test]
+    fn places_of_pages_are_their_numbers_and_slots_lie_above() {
+        for (page, slot) in [(0, WHOLE), (1023, WHOLE), (7, 1), (4095, SLOTS_MAX)] {
+            let place = Place::new(page, slot);
+            assert_eq!((place.page(), place.slot()), (page, slot));
+            assert_eq!(u32::from(place.0) == page, slot == WHOLE);
+            let address = place.in_zone(ZoneId(3));
+            assert_eq!((address.place(), address.of_page().slot), (place, WHOLE));
+        }
+        let at = |page, slot| Place::new(page, slot).in_zone(ZoneId(3));
+        assert!(at(5, 2).is_followed_by(at(5, 4), 2, 1) && at(5, 2).ahead(2, 1) == at(5, 4));
+        assert!(at(5, 0).is_followed_by(at(13, 0), 2, 4) && at(5, 0).ahead(2, 4) == at(13, 0));
+        assert!(
+            !at(5, 0).is_followed_by(at(7, 1), 2, 1) && !at(5, 2).is_followed_by(at(6, 4), 2, 1)
+        );
+        assert!(Place::new(7, 14).has_behind(2) && !Place::new(7, 14).has_behind(3));
+        assert!(Place::new(4095, WHOLE).has_behind(1) && !Place::new(4095, WHOLE).has_behind(2));
+        let other = Place::new(5, 4).in_zone(ZoneId(4));
+        assert!(!at(5, 2).is_followed_by(other, 2, 1));
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! Bits for the pages of all zones of a large device would take more RAM than the rest of the engine, so a mark tracks
 //! some thousand zones; the others keep the count of the last mark that tracked them.
+//!
+//! A packed page lives while one of its chunks does.
 
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::RwLock;
 
-use super::layout::{Address, Layout, ZoneId};
+use super::layout::{Address, Layout, WHOLE, ZoneId};
 use super::map::extent::Extent;
 use super::map::merge::Merge;
 use super::zones::Zones;
@@ -69,9 +71,12 @@ impl Marks {
         let chunk_pages = self.layout.chunk_pages;
         if let Some(bits) = self.bits.get_mut(&target.zone) {
             let pages = (target.page..).step_by(chunk_pages as usize);
-            pages
-                .take(extent.chunks as usize)
-                .for_each(|page| set(bits, page));
+            let count = if target.slot == WHOLE {
+                extent.chunks
+            } else {
+                1
+            };
+            pages.take(count as usize).for_each(|page| set(bits, page));
             return;
         }
         let zones = zones.read();

@@ -2,7 +2,7 @@
 //! sequential.
 //!
 //! ```text
-//! write ─▶ known? (pending group, open zone, hash index + rows) ─▶ group ─▶ zone      the map names the chunk
+//! write ─▶ known? (pending group, open zone, hash index + rows) ─▶ group, packed ─▶ zone      the map names the chunk
 //! flush ─▶ close the group, one sync
 //! checkpoint ─▶ memtables become runs of the map, manifest
 //! open  ─▶ manifest ─▶ replay of the groups behind its position
@@ -39,10 +39,15 @@ mod manifest;
 mod map;
 mod mark;
 mod merging;
+mod packed_page;
+mod packed_reads;
+mod packer;
 mod part;
+mod pending;
 mod reader;
 mod recover;
 mod relocations;
+mod replayed_rows;
 mod rewrite;
 mod room;
 mod shared;
@@ -64,8 +69,8 @@ use onefold_index::ChunkIndex;
 use onefold_io::{Dir, Disk};
 
 use crate::{
-    ChunkReader, Collected, Effort, Engine, EngineStats, FreeSpace, HashedChunk, HeadChange,
-    HeadId, HeadInfo, Result, Sequence,
+    ChunkReader, Collected, Compression, Effort, Engine, EngineStats, FreeSpace, HashedChunk,
+    HeadChange, HeadId, HeadInfo, Result, Sequence,
 };
 pub use budget::Budget;
 pub use layout::{DEVICE_HEAD_BYTES, Layout};
@@ -93,6 +98,8 @@ pub struct LogOptions {
     pub index: Box<dyn ChunkIndex>,
     /// How large its parts may become.
     pub sizes: LogSizes,
+    /// How new chunks are packed. What is there is read whatever it says.
+    pub compression: Compression,
     /// No threads: the same work gives the same I/O.
     pub is_inline: bool,
     /// How often a full host is asked for room goes by it; without one, at each occasion.

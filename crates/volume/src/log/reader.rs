@@ -7,9 +7,10 @@ use onefold_io::ReadAt;
 
 use super::changes::VisitChanges;
 use super::check::page_check;
-use super::layout::{Address, PAGE_BYTES, ZoneNo, on_device};
+use super::layout::{Address, PAGE_BYTES, WHOLE, ZoneNo, on_device};
 use super::map::extent::Extent;
 use super::map::levels::Levels;
+use super::packed_reads::PackedReads;
 use super::shared::Shared;
 use crate::{
     ChangeKind, ChunkRead, ChunkReader, Error, ExtentKind, Finding, HeadId, NameChunks, Result,
@@ -46,8 +47,8 @@ impl ChunkReader for LogReader {
                 self.0.data.forget_cached();
             }
             self.resolve(head, reads, &mut outcomes)?;
-            self.read_resolved(reads, &outcomes)?;
-            self.verify(reads, &mut outcomes, attempt + 1 == TRIES);
+            let packed = self.read_resolved(reads, &outcomes)?;
+            self.verify(reads, &packed, &mut outcomes, attempt + 1 == TRIES);
             if outcomes
                 .iter()
                 .flatten()
@@ -242,47 +243,75 @@ impl LogReader {
         }
     }
 
-    /// Reads all resolved chunks from the device together; those that lie one behind the other by one read.
-    fn read_resolved(&self, reads: &mut [ChunkRead<'_>], outcomes: &[Vec<Outcome>]) -> Result<()> {
+    /// Reads all resolved chunks from the device together; those that lie one behind the other by one read. Returns the
+    /// pages of packed ones.
+    fn read_resolved(
+        &self,
+        reads: &mut [ChunkRead<'_>],
+        outcomes: &[Vec<Outcome>],
+    ) -> Result<PackedReads> {
         let layout = self.0.layout;
+        let in_slots = outcomes
+            .iter()
+            .flatten()
+            .filter_map(|outcome| match outcome {
+                Outcome::At(address, no) if address.slot != WHOLE => Some((*address, *no)),
+                _ => None,
+            });
+        let mut packed = PackedReads::of(in_slots);
         let mut wanted = Vec::new();
+        packed.reads(&layout, &mut wanted);
         for (read, outcomes) in reads.iter_mut().zip(outcomes) {
             let (mut rest, mut at) = (&mut *read.buffer, 0);
             while at < outcomes.len() {
                 let count = self.stretch(&outcomes[at..]);
                 let (buf, behind) = rest.split_at_mut(count * layout.chunk_bytes());
-                if let Outcome::At(address, no) = outcomes[at] {
+                if let Outcome::At(address, no) = outcomes[at]
+                    && address.slot == WHOLE
+                {
                     let offset = layout.page_offset(no, address.page);
                     wanted.push(ReadAt { offset, buf });
                 }
                 (rest, at) = (behind, at + count);
             }
         }
-        if wanted.is_empty() {
-            return Ok(());
+        if !wanted.is_empty() {
+            self.0.data.read_many_at(&mut wanted)?;
         }
-        Ok(self.0.data.read_many_at(&mut wanted)?)
+        packed.prove(|address, no, bytes| self.check(address, no, bytes));
+        Ok(packed)
     }
 
-    /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there.
+    /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there, or
+    /// is packed.
     fn stretch(&self, outcomes: &[Outcome]) -> usize {
-        let Outcome::At(first, _) = outcomes[0] else {
-            return 1;
+        let first = match outcomes[0] {
+            Outcome::At(first, _) if first.slot == WHOLE => first,
+            _ => return 1,
         };
-        let follows = |(ahead, outcome): &(usize, &Outcome)| {
-            let page = first.page + *ahead as u32 * self.0.layout.chunk_pages;
-            matches!(outcome, Outcome::At(address, _) if address.zone == first.zone && address.page == page)
-        };
+        let chunk_pages = self.0.layout.chunk_pages;
+        let follows = |(ahead, outcome): &(usize, &Outcome)| matches!(outcome, Outcome::At(address, _) if first.is_followed_by(*address, *ahead as u64, chunk_pages));
         outcomes.iter().enumerate().take_while(follows).count()
     }
 
-    /// Compares each page that was read with its check. What the last try finds wrong is damaged.
-    fn verify(&self, reads: &[ChunkRead<'_>], outcomes: &mut [Vec<Outcome>], is_last_try: bool) {
-        for (read, outcomes) in reads.iter().zip(outcomes) {
-            let chunks = read.buffer.chunks_exact(self.0.layout.chunk_bytes());
+    /// Compares each page that was read with its check, and unpacks what is packed. What the last try finds wrong is
+    /// damaged.
+    fn verify(
+        &self,
+        reads: &mut [ChunkRead<'_>],
+        packed: &PackedReads,
+        outcomes: &mut [Vec<Outcome>],
+        is_last_try: bool,
+    ) {
+        for (read, outcomes) in reads.iter_mut().zip(outcomes) {
+            let chunks = read.buffer.chunks_exact_mut(self.0.layout.chunk_bytes());
             for (buffer, outcome) in chunks.zip(outcomes) {
                 if let Outcome::At(address, no) = *outcome {
-                    *outcome = match self.check(address, no, buffer) {
+                    let proved = match address.slot {
+                        WHOLE => self.check(address, no, buffer),
+                        _ => packed.unpack(address, buffer),
+                    };
+                    *outcome = match proved {
                         Ok(()) => Outcome::Whole,
                         Err(what) => {
                             if is_last_try {
@@ -316,7 +345,9 @@ impl LogReader {
                     .checks(address.zone, no)
                     .map_err(|error| error.to_string())?;
                 let start = address.page as usize;
-                table[start..start + self.0.layout.chunk_pages as usize].to_vec()
+                let pages = start..start + self.0.layout.chunk_pages as usize;
+                let checks = table.get(pages).map(<[u32]>::to_vec);
+                checks.ok_or_else(|| format!("page {start} is behind the zone's end"))?
             }
         };
         for ((page, bytes), expected) in (address.page..)

@@ -16,14 +16,16 @@ use super::faults::{self, Fault};
 use super::group::{GroupHeader, decode_group};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
-use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
+use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest, Position, read_file};
 use super::map::folder::MapFolder;
 use super::map::levels::Opening;
 use super::map::page_cache::PageCache;
 use super::map::run_page::RunId;
 use super::merging::Merging;
+use super::packer::Packer;
 use super::relocations::Relocations;
+use super::replayed_rows as rows;
 use super::room::HostRoom;
 use super::shared::{HeadMap, OpenGroup, Shared};
 use super::sizes::LogSizes;
@@ -258,6 +260,7 @@ fn begin(
         depot: options.depot,
         index,
         sizes: options.sizes,
+        packer: Packer::new(options.compression, layout.chunk_pages),
         map_folder: found.map_folder,
         heads: found.heads,
         zone_list: found.zone_list,
@@ -380,7 +383,7 @@ impl Replay<'_> {
                 self.check_end(&bytes, no, header.zone, page, from)?;
                 break;
             }
-            self.add_rows(&mut table, &group, &bytes);
+            rows::add(&mut table, &group, &bytes, &layout, &self.fingerprint);
             if is_new {
                 self.sequence = group.sequence;
                 self.groups.push(group);
@@ -447,34 +450,17 @@ impl Replay<'_> {
         }
         Ok(())
     }
-
-    fn add_rows(&self, table: &mut ZoneTable, group: &GroupHeader, zone_bytes: &[u8]) {
-        let first = group.first_data_page as usize;
-        table.checks[first..first + group.checks.len()].copy_from_slice(&group.checks);
-        table.pages_used = (first + group.checks.len()) as u32;
-        let data = &zone_bytes[first * PAGE_BYTES..(first + group.checks.len()) * PAGE_BYTES];
-        let chunks: Vec<&[u8]> = data.chunks_exact(self.layout.chunk_bytes()).collect();
-        let pages = (group.first_data_page..).step_by(self.layout.chunk_pages as usize);
-        let is_whole = |page: u32| {
-            (page..page + self.layout.chunk_pages).all(|page| {
-                let check = group.checks[page as usize - first];
-                is_page(group.zone, page, check, zone_bytes)
-            })
-        };
-        let named = pages.zip((self.fingerprint)(&chunks));
-        let whole = named.filter(|(page, _)| is_whole(*page));
-        table.rows.extend(whole.map(|(page, fingerprint)| Row {
-            page,
-            hash: chunk_hash(&fingerprint),
-        }));
-    }
 }
 
 /// Whether a page of a zone is what was written.
-fn is_page(zone: ZoneId, page: u32, check: u32, zone_bytes: &[u8]) -> bool {
+pub(super) fn is_page(zone: ZoneId, page: u32, check: u32, zone_bytes: &[u8]) -> bool {
     let start = page as usize * PAGE_BYTES;
     page_check(
-        Address { zone, page },
+        Address {
+            zone,
+            page,
+            slot: WHOLE,
+        },
         &zone_bytes[start..start + PAGE_BYTES],
     ) == check
 }

@@ -9,7 +9,7 @@ use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
 
 use super::faults::{self, Fault};
-use super::layout::{Address, Layout, ZoneId};
+use super::layout::{Address, Layout, WHOLE, ZoneId};
 use super::zone::damaged;
 use crate::Result;
 
@@ -18,7 +18,8 @@ const KIND: FrameKind = FrameKind {
     version: 1,
 };
 
-/// Old address → new address of chunks that a cleaning moved.
+/// Old address → new address of chunks that a cleaning moved. Packed pages move as they are, so these are addresses of
+/// pages.
 pub type Moved = HashMap<Address, Address>;
 
 /// Freed zones, and where their chunks are.
@@ -62,9 +63,11 @@ impl Relocations {
 
     /// Where the chunk at `address` of a freed zone is. `None`: nothing is known of it.
     pub fn resolve(&self, address: Address, chunk_pages: u32) -> Option<Address> {
-        self.0
-            .get(&address.zone)?
-            .resolve(address.page, chunk_pages)
+        let page = (self.0.get(&address.zone)?).resolve(address.page, chunk_pages)?;
+        Some(Address {
+            slot: address.slot,
+            ..page
+        })
     }
 
     /// Notes that `emptied` were freed after their chunks were moved; relocations that led to them are led on.
@@ -163,7 +166,11 @@ fn decode_relocation(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Rel
             );
             return Err(reader.damaged(what).into());
         }
-        let first = Address { zone, page };
+        let first = Address {
+            zone,
+            page,
+            slot: WHOLE,
+        };
         stretches.push(Stretch { chunks, first });
     }
     Ok(Relocation { moved, stretches })
@@ -207,6 +214,7 @@ impl Relocation {
                 return Some(Address {
                     zone: stretch.first.zone,
                     page: stretch.first.page + rank * chunk_pages,
+                    slot: WHOLE,
                 });
             }
             rank -= stretch.chunks;
@@ -270,12 +278,14 @@ mod tests {
                         let from = Address {
                             zone: *zone,
                             page: old,
+                            slot: WHOLE,
                         };
                         moved.insert(
                             from,
                             Address {
                                 zone: ZoneId(next),
                                 page,
+                                slot: WHOLE,
                             },
                         );
                         page += chunk_pages;
@@ -298,9 +308,15 @@ mod tests {
                         let address = Address {
                             zone: ZoneId(zone),
                             page,
+                            slot: WHOLE,
                         };
                         let found = relocations.resolve(address, chunk_pages);
-                        assert_eq!(found, naive.get(&address).copied(), "{address:?}");
+                        let expected = naive.get(&address).copied();
+                        assert_eq!(found, expected, "{address:?}");
+                        let slot = Address { slot: 3, ..address };
+                        let found = relocations.resolve(slot, chunk_pages);
+                        let expected = expected.map(|page| Address { slot: 3, ..page });
+                        assert_eq!(found, expected, "a slot stays in its page: {slot:?}");
                     }
                 }
             }
@@ -313,10 +329,12 @@ mod tests {
         let from = |page| Address {
             zone: ZoneId(3),
             page,
+            slot: WHOLE,
         };
         let to = |page| Address {
             zone: ZoneId(9),
             page,
+            slot: WHOLE,
         };
         let moved = [(from(1), to(1)), (from(7), to(2)), (from(8), to(30))];
         let mut relocations = Relocations::default();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use onefold_io::{Disk, PageBuffer};
 use parking_lot::Mutex;
 
-use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
-use super::zone::{ChunkHash, ZoneTable};
+use super::layout::{Layout, PAGE_BYTES, Place, ZoneId, ZoneNo, on_device};
+use super::zone::{ChunkHash, ZoneTable, rows_said};
 use crate::Result;
 
 /// A cache of what full zones hold, by use. One part is evicted at a time, an eighth of all.
@@ -46,20 +46,20 @@ impl<T> Recent<T> {
 }
 
 /// Rows of a zone, to be asked by hash.
-pub struct RowsByHash(Vec<(ChunkHash, u32)>);
+pub struct RowsByHash(Vec<(ChunkHash, Place)>);
 
 impl RowsByHash {
-    /// The first page of the chunk, if the zone holds it there in a way that `is_usable`. Of equal chunks any one.
-    pub fn find(&self, hash: &ChunkHash, is_usable: impl Fn(u32) -> bool) -> Option<u32> {
+    /// The chunk's place, if the zone holds it there in a way that `is_usable`. Of equal chunks any one.
+    pub fn find(&self, hash: &ChunkHash, is_usable: impl Fn(Place) -> bool) -> Option<Place> {
         let first = self.0.partition_point(|(row, _)| row < hash);
         let equal = self.0[first..].iter().take_while(|(row, _)| row == hash);
-        let mut pages = equal.map(|(_, page)| *page);
-        pages.find(|page| is_usable(*page))
+        let mut places = equal.map(|(_, place)| *place);
+        places.find(|place| is_usable(*place))
     }
 
     fn of(table: &ZoneTable) -> Self {
-        let mut rows: Vec<(ChunkHash, u32)> =
-            table.rows.iter().map(|row| (row.hash, row.page)).collect();
+        let rows = table.rows.iter().map(|row| (row.hash, row.place()));
+        let mut rows: Vec<(ChunkHash, Place)> = rows.collect();
         rows.sort_unstable();
         Self(rows)
     }
@@ -81,7 +81,7 @@ impl Tables {
             data,
             layout,
             rows: Mutex::new(Recent::new(
-                cache_bytes / (chunks * size_of::<(ChunkHash, u32)>()),
+                cache_bytes / (chunks * size_of::<(ChunkHash, Place)>()),
             )),
             checks: Mutex::new(Recent::new(cache_bytes / (layout.zone_pages as usize * 4))),
         }
@@ -126,10 +126,24 @@ impl Tables {
     /// # Errors
     /// The device failed, or the table is damaged.
     pub fn read(&self, zone: ZoneId, no: ZoneNo) -> Result<ZoneTable> {
-        let offset = self.layout.page_offset(no, self.layout.groups_end());
-        let mut bytes = PageBuffer::zeroed(self.layout.table_pages() as usize * PAGE_BYTES);
-        self.data.read_at(&mut bytes, offset)?;
+        let (mut bytes, mut offset) = self.read_rows(no, 0)?;
+        let footer = &bytes[bytes.len() - PAGE_BYTES..];
+        let rows = rows_said(footer, &self.layout).unwrap_or(0);
+        // Packed pages have several rows each: then the table begins earlier.
+        if self.layout.groups_end_with(rows) < self.layout.groups_end() {
+            (bytes, offset) = self.read_rows(no, rows)?;
+        }
         ZoneTable::decode(&bytes, &self.layout, zone, "data", on_device(offset))
+    }
+
+    /// A table of this many rows, as it lies on the device, and where it begins there.
+    fn read_rows(&self, no: ZoneNo, rows: usize) -> Result<(PageBuffer, u64)> {
+        let offset = self
+            .layout
+            .page_offset(no, self.layout.groups_end_with(rows));
+        let mut bytes = PageBuffer::zeroed(self.layout.table_pages(rows) as usize * PAGE_BYTES);
+        self.data.read_at(&mut bytes, offset)?;
+        Ok((bytes, offset))
     }
 
     /// Writes a zone's table to its place, and keeps it.
@@ -137,7 +151,12 @@ impl Tables {
     /// # Errors
     /// The device failed.
     pub fn write(&self, table: ZoneTable, no: ZoneNo) -> Result<()> {
-        let offset = self.layout.page_offset(no, self.layout.groups_end());
+        let begin = self.layout.groups_end_with(table.rows.len());
+        debug_assert!(
+            table.pages_used <= begin,
+            "the table lies behind the groups"
+        );
+        let offset = self.layout.page_offset(no, begin);
         self.data.write_at(&table.encode(&self.layout), offset)?;
         self.keep(table);
         Ok(())
@@ -150,7 +169,7 @@ impl Tables {
             .lock()
             .entries
             .values()
-            .map(|(rows, _)| rows.0.capacity() * 20)
+            .map(|(rows, _)| rows.0.capacity() * size_of::<(ChunkHash, Place)>())
             .sum();
         let checks: usize = self
             .checks

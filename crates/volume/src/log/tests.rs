@@ -5,6 +5,7 @@ mod acts;
 mod crashes;
 mod ever_said;
 mod named;
+mod packing;
 mod snapshots;
 mod zone_ends;
 
@@ -17,6 +18,7 @@ use onefold_io::{Dir, Random};
 
 use self::acts::{Act, act};
 use self::ever_said::{AdversarialIndex, EverSaid, ever_said};
+use self::packing::{compression, pack_by};
 use super::{LogEngine, LogOptions, LogSizes, MergeSizes};
 use crate::{
     ChunkContent, ChunkRead, Effort, Engine, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
@@ -44,6 +46,7 @@ fn options(said: &EverSaid) -> LogOptions {
             ballast_bytes: 0,
             merges: MergeSizes::SMALL,
         },
+        compression: compression(),
         is_inline: true,
         clock: None,
     }
@@ -64,13 +67,16 @@ fn open(dir: &SimDir, said: &EverSaid) -> Result<LogEngine> {
     LogEngine::open(Arc::new(dir.clone()), data, options(said))
 }
 
-/// The bytes of content number `content`; 0 is zeros.
+/// The bytes of content number `content`; 0 is zeros. One in four does not compress, others do more or less.
 fn bytes_of(content: u64) -> Vec<u8> {
-    if content == 0 {
-        vec![0; CHUNK]
-    } else {
-        Random(content).bytes(CHUNK)
-    }
+    let noise = match content % 4 {
+        _ if content == 0 => 0,
+        0 => CHUNK,
+        _ => 16 + content as usize * 61 % 2600,
+    };
+    let mut bytes = Random(content).bytes(noise);
+    bytes.resize(CHUNK, 0);
+    bytes
 }
 
 fn write(engine: &mut LogEngine, writes: &[(u64, u64)]) -> Result<()> {
@@ -170,6 +176,7 @@ impl Twin {
 #[test]
 fn random_work_reads_back_and_survives_reopening() {
     for seed in 0..6 {
+        pack_by(seed);
         let (dir, said) = (SimDir::new(seed), ever_said(seed));
         let mut engine = create(&dir, 24, &said);
         let (mut twin, mut random) = (Twin::new(), Random(seed));
@@ -222,6 +229,7 @@ fn equal_chunks_are_stored_once() {
 
 /// Runs random work until a crash at `point`, and checks what is left; recovery is cut off at random points, too.
 fn crash_at(seed: u64, point: u64, image: u64) -> bool {
+    pack_by(seed);
     let (dir, said) = (SimDir::new(seed), ever_said(seed));
     let mut engine = create(&dir, 20, &said);
     let (mut twin, mut random) = (Twin::new(), Random(seed));

@@ -10,15 +10,17 @@ use super::checkpoint::Reached;
 use super::clean::Plan;
 use super::faults::{self, Fault};
 use super::figures::Totals;
-use super::group::{Entry, GroupContent, encode_header, header_pages_max};
+use super::group::{Entry, header_pages_max};
 use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
-use super::layout::{Address, PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{Address, Place, WHOLE, ZoneId, ZoneNo};
 use super::manifest::Position;
 use super::map::folder::MapFolder;
 use super::map::run_page::RunId;
 use super::merging::Merging;
+use super::packer::Packer;
+use super::pending::PendingGroup;
 use super::room::HostRoom;
 use super::shared::Shared;
 use super::sizes::LogSizes;
@@ -54,7 +56,8 @@ pub struct LogEngine {
     /// The zone before the one that is opened next; `None` where the log begins there.
     pub(super) last_zone: Option<ZoneId>,
     /// The group that is not written yet.
-    pending: PendingGroup,
+    pub(super) pending: PendingGroup,
+    pub(super) packer: Packer,
     pub(super) sequence: u64,
     /// Newest group that is known to be durable.
     pub(super) durable: u64,
@@ -67,7 +70,7 @@ pub struct LogEngine {
     pub(super) host: HostRoom,
     pub(super) merging: Merging,
     /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
-    pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, u32>)>,
+    pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, Place>)>,
     /// Journal at which a checkpoint is tried again that found no room, in bytes.
     pub(super) checkpoint_again: u64,
 }
@@ -79,16 +82,7 @@ pub(super) struct OpenZone {
     /// The next page to write.
     pub page: u32,
     pub rows: Vec<Row>,
-    pub by_hash: HashMap<ChunkHash, u32>,
-}
-
-/// Changes and new chunks that are not written yet; the data is shared with readers.
-#[derive(Default)]
-struct PendingGroup {
-    entries: Vec<Entry>,
-    /// New chunks: hash, and page within the group's data.
-    chunks: Vec<(ChunkHash, u32)>,
-    by_hash: HashMap<ChunkHash, u32>,
+    pub by_hash: HashMap<ChunkHash, Place>,
 }
 
 /// What a write wants room for.
@@ -107,6 +101,7 @@ pub(super) struct Beginning {
     pub depot: [u8; 16],
     pub index: HashIndex,
     pub sizes: LogSizes,
+    pub packer: Packer,
     pub map_folder: MapFolder,
     pub heads: Heads,
     pub zone_list: u64,
@@ -121,6 +116,7 @@ pub(super) struct Beginning {
 
 impl LogEngine {
     pub(super) fn begin(beginning: Beginning) -> Self {
+        let layout = beginning.shared.layout;
         Self {
             shared: beginning.shared,
             dir: beginning.dir,
@@ -147,7 +143,8 @@ impl LogEngine {
             zone: None,
             begin: Some(beginning.begin),
             last_zone: None,
-            pending: PendingGroup::default(),
+            pending: PendingGroup::new(&layout),
+            packer: beginning.packer,
             sequence: beginning.sequence,
             durable: beginning.sequence - 1,
             generation: beginning.generation,
@@ -177,7 +174,7 @@ impl LogEngine {
 
     /// Whether something was written that is in no group yet.
     pub(super) fn has_pending(&self) -> bool {
-        !self.pending.entries.is_empty()
+        !self.pending.is_empty()
     }
 
     pub(super) fn check_usable(&self) -> Result<()> {
@@ -247,7 +244,7 @@ impl LogEngine {
                 self.totals.zero += 1;
                 None
             }
-            ChunkContent::NoDedup(bytes) => Some(self.append(NO_HASH, bytes, chunk.has_page)?),
+            ChunkContent::NoDedup(bytes) => Some(self.append(NO_HASH, bytes, chunk)?),
             ChunkContent::Fingerprinted(fingerprint, bytes) => {
                 let hash = chunk_hash(&fingerprint);
                 match self
@@ -258,7 +255,7 @@ impl LogEngine {
                         self.totals.duplicate += 1;
                         Some(address)
                     }
-                    None => Some(self.append(hash, bytes, chunk.has_page)?),
+                    None => Some(self.append(hash, bytes, chunk)?),
                 }
             }
         };
@@ -280,24 +277,21 @@ impl LogEngine {
 
     /// The chunk, if the pending group or the open zone holds it, or a zone that this call of `write` has filled.
     fn known_nearby(&self, hash: &ChunkHash) -> Option<Address> {
-        if let Some(page) = self.pending.by_hash.get(hash) {
-            let zone = ZoneId::pending(self.sequence);
-            return Some(Address { zone, page: *page });
+        if let Some(place) = self.pending.place_of(hash) {
+            return Some(place.in_zone(ZoneId::pending(self.sequence)));
         }
         let is_whole = |address: &Address| !self.shared.damaged.has(*address);
         if let Some(zone) = &self.zone
-            && let Some(page) = zone.by_hash.get(hash)
+            && let Some(place) = zone.by_hash.get(hash)
         {
-            let (zone, page) = (zone.id, *page);
-            return Some(Address { zone, page }).filter(is_whole);
+            return Some(place.in_zone(zone.id)).filter(is_whole);
         }
         let is_there = |zone: &ZoneId| {
             !self.plan.condemns(*zone) && self.shared.zones.read().get(*zone).is_some()
         };
         (self.just_sealed.iter())
-            .find_map(|(zone, by_hash)| by_hash.get(hash).map(|page| (*zone, *page)))
-            .filter(|(zone, _)| is_there(zone))
-            .map(|(zone, page)| Address { zone, page })
+            .find_map(|(zone, by_hash)| by_hash.get(hash).map(|place| place.in_zone(*zone)))
+            .filter(|address| is_there(&address.zone))
             .filter(is_whole)
     }
 
@@ -308,23 +302,28 @@ impl LogEngine {
             .filter(|zone| !is_condemned(zone) || faults::is_on(Fault::HitsInCondemnedZones))?;
         let no = self.shared.zones.read().get(zone).map(|info| info.no);
         let is_open = self.open_zone_id() == Some(zone);
-        let page = match no.filter(|_| !is_open) {
+        let place = match no.filter(|_| !is_open) {
             Some(no) => self.shared.tables.rows(zone, no).ok().and_then(|rows| {
-                let is_whole = |page| !self.shared.damaged.has(Address { zone, page });
+                let is_whole = |place: Place| !self.shared.damaged.has(place.in_zone(zone));
                 rows.find(hash, is_whole)
             }),
             None => None,
         };
-        self.totals.false_hits += u64::from(page.is_none());
-        Some(Address { zone, page: page? })
+        self.totals.false_hits += u64::from(place.is_none());
+        Some(place?.in_zone(zone))
     }
 
     /// Adds a new chunk to the pending group.
     ///
     /// # Errors
     /// [`Error::NoSpace`] where no page was set aside for it, or none is left.
-    fn append(&mut self, hash: ChunkHash, bytes: &[u8], has_page: bool) -> Result<Address> {
-        if !has_page {
+    fn append(
+        &mut self,
+        hash: ChunkHash,
+        bytes: &[u8],
+        chunk: &HashedChunk<'_>,
+    ) -> Result<Address> {
+        if !chunk.has_page {
             return Err(Error::NoSpace {
                 what: "no page was set aside for a new chunk".to_string(),
             });
@@ -337,14 +336,8 @@ impl LogEngine {
             page
         };
         self.totals.unique += 1;
-        self.pending.chunks.push((hash, page));
-        if hash != NO_HASH {
-            self.pending.by_hash.insert(hash, page);
-        }
-        Ok(Address {
-            zone: ZoneId::pending(self.sequence),
-            page,
-        })
+        self.pending.add_chunk(chunk, hash, page);
+        Ok(Place::new(page, WHOLE).in_zone(ZoneId::pending(self.sequence)))
     }
 
     /// Changes the map, and notes it in the pending group. Returns how many of the chunks are known to have been mapped
@@ -356,27 +349,12 @@ impl LogEngine {
             // A discard may be far longer than what is stored.
             chunks => chunks.min(self.stored_chunks()),
         };
-        let chunk_pages = self.shared.layout.chunk_pages;
-        let follows = |last: &Entry| {
-            let goes_on = match (last.target, target) {
-                (None, None) => true,
-                (Some(last_target), Some(target)) => {
-                    let behind = last_target.page + last.chunks as u32 * chunk_pages;
-                    last_target.zone == target.zone && behind == target.page
-                }
-                _ => false,
-            };
-            last.head == head && last.lbn + last.chunks == lbn && goes_on
-        };
-        match self.pending.entries.last_mut().filter(|last| follows(last)) {
-            Some(last) => last.chunks += chunks,
-            None => self.pending.entries.push(Entry {
-                head,
-                lbn,
-                chunks,
-                target,
-            }),
-        }
+        self.pending.add(Entry {
+            head,
+            lbn,
+            chunks,
+            target,
+        });
         replaced
     }
 
@@ -396,14 +374,14 @@ impl LogEngine {
             }
             if let Some(zone) = &self.zone {
                 let data_pages = self.shared.open_group.read().data.pages();
-                let entries = self.pending.entries.len();
+                let entries = self.pending.entries_max(self.packer.is_on());
                 let group_pages =
                     header_pages_max(entries + 1, data_pages + pages) + data_pages + pages;
                 let fits_group =
                     data_pages + pages <= GROUP_PAGES_MAX && entries < GROUP_ENTRIES_MAX;
-                if fits_group
-                    && zone.page as usize + group_pages <= self.shared.layout.groups_end() as usize
-                {
+                let rows = zone.rows.len() + self.pending.chunks() + usize::from(pages > 0);
+                let groups_end = self.shared.layout.groups_end_with(rows) as usize;
+                if fits_group && zone.page as usize + group_pages <= groups_end {
                     return Ok(());
                 }
                 if data_pages > 0 || entries > 0 {
@@ -414,79 +392,5 @@ impl LogEngine {
             }
             self.open_zone(need)?;
         }
-    }
-
-    /// Writes the pending group behind the zone's last one.
-    pub(super) fn close_group(&mut self) -> Result<()> {
-        self.check_usable()?;
-        if self.pending.entries.is_empty() && self.pending.chunks.is_empty() {
-            return Ok(());
-        }
-        let zone = self
-            .zone
-            .as_mut()
-            .expect("room was made before anything was added");
-        let data = Arc::clone(&self.shared.open_group.read().data);
-        let (header_pages, header) = encode_header(&GroupContent {
-            zone: zone.id,
-            page: zone.page,
-            sequence: self.sequence,
-            durable: self.durable,
-            data: data.data(),
-            entries: &self.pending.entries,
-        });
-        drop(data);
-        let offset = self.shared.layout.page_offset(zone.no, zone.page);
-        let group = {
-            let mut open = self.shared.open_group.write();
-            open.data_mut().set_header(&header_pages);
-            Arc::clone(&open.data)
-        };
-        let bytes = group.group().len();
-        let written = self.shared.data.write_at(group.group(), offset);
-        drop(group);
-        self.fail(written.map_err(Error::from))?;
-        let zone = self.zone.as_mut().expect("as before");
-        let pages = (bytes / PAGE_BYTES) as u32;
-        zone.page += pages;
-        let pending = std::mem::take(&mut self.pending);
-        for (hash, page) in &pending.chunks {
-            let page = header.first_data_page + page;
-            zone.rows.push(Row { page, hash: *hash });
-            zone.by_hash.insert(*hash, page);
-        }
-        zone.by_hash.remove(&NO_HASH);
-        let id = zone.id;
-        self.publish(id, &header.checks, header.first_data_page, &header.entries);
-        self.log_bytes += bytes as u64;
-        self.totals.groups += 1;
-        self.totals.group_pages += u64::from(pages);
-        self.totals.journal_since_mark += u64::from(pages) - header.checks.len() as u64;
-        if self
-            .index
-            .insert(pending.chunks.iter().map(|(hash, _)| *hash), id)
-            .is_err()
-        {
-            self.totals.index_failures += 1;
-        }
-        Ok(())
-    }
-
-    /// Lets readers find the group's chunks on the device, and begins the next group.
-    fn publish(&mut self, zone: ZoneId, checks: &[u32], first_page: u32, entries: &[Entry]) {
-        self.sequence += 1;
-        let mut open = self.shared.open_group.write();
-        {
-            let mut all = self.shared.open_checks.write();
-            let zone_checks = all.entry(zone).or_default();
-            zone_checks.resize(first_page as usize, 0);
-            zone_checks.extend_from_slice(checks);
-        }
-        for entry in entries {
-            self.shared
-                .map(entry.head, entry.lbn, entry.chunks, entry.target);
-        }
-        open.sequence = self.sequence;
-        open.data_mut().clear();
     }
 }

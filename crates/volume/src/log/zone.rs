@@ -3,7 +3,7 @@
 //! ```text
 //! header page := frame 1FVZONEH, zeros to the page's end
 //! payload     := depot[16] zone:u64 stream:u8 previous:u64 next:u32 sequence:u64
-//! rows        := row*  zeros                  row := page:u16 slot:u8 (0) hash[16]
+//! rows        := row*  zeros                  row := page:u16 slot:u8 (0: not packed) hash[16]
 //! checks      := check:u32{pages of the zone} zeros
 //! footer page := frame 1FVZONEF, zeros to the page's end
 //! payload     := zone:u64 rows:u32 pages_used:u32 sequence:u64 crc64(rows pages) crc64(check pages)
@@ -11,13 +11,16 @@
 //!
 //! `previous` is the zone before this one in the log (0: the log begins here), `next` the place of the one that
 //! follows, chosen ahead: so recovery finds its way without a table. A hash is the first half of a fingerprint; a hash
-//! of zeros marks a chunk that is not deduplicated.
+//! of zeros marks a chunk that is not deduplicated. Rows take as many pages as a zone without packed pages needs, or more:
+//! the footer says how many there are, and the table begins where they do.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
 
-use super::layout::{CHECK_BYTES, Layout, PAGE_BYTES, ROW_BYTES, ZoneId, ZoneNo};
+use super::layout::{
+    CHECK_BYTES, Layout, PAGE_BYTES, Place, ROW_BYTES, SLOTS_MAX, WHOLE, ZoneId, ZoneNo,
+};
 use crate::{Error, Result};
 
 const HEADER_KIND: FrameKind = FrameKind {
@@ -115,8 +118,17 @@ impl ZoneHeader {
 pub struct Row {
     /// The chunk's first page in the zone.
     pub page: u32,
+    /// Its slot there, or [`WHOLE`].
+    pub slot: u8,
     /// First half of the chunk's fingerprint, or [`NO_HASH`].
     pub hash: ChunkHash,
+}
+
+impl Row {
+    /// Where the chunk lies in the zone.
+    pub fn place(&self) -> Place {
+        Place::new(self.page, self.slot)
+    }
 }
 
 /// What a full zone holds: its chunks in the order in which they were written, and the checks of all its pages.
@@ -135,21 +147,22 @@ pub struct ZoneTable {
 }
 
 impl ZoneTable {
-    /// The table's pages, as they lie from [`Layout::groups_end`] on.
+    /// The table's pages, as they lie from [`Layout::groups_end_with`] its rows on.
     pub fn encode(&self, layout: &Layout) -> Vec<u8> {
-        let mut rows = Vec::with_capacity(layout.row_bytes());
+        let table_bytes = layout.table_pages(self.rows.len()) as usize * PAGE_BYTES;
+        let row_bytes = table_bytes - layout.check_bytes() - PAGE_BYTES;
+        let mut rows = Vec::with_capacity(row_bytes);
         for row in &self.rows {
             rows.extend_from_slice(&(row.page as u16).to_le_bytes());
-            rows.push(0);
+            rows.push(row.slot);
             rows.extend_from_slice(&row.hash);
         }
-        let rows = padded(rows, layout.row_bytes());
+        let rows = padded(rows, row_bytes);
         let mut checks = Vec::with_capacity(self.checks.len() * CHECK_BYTES);
         self.checks
             .iter()
             .for_each(|check| checks.extend_from_slice(&check.to_le_bytes()));
-        let check_bytes = checks.len().next_multiple_of(PAGE_BYTES);
-        let checks = padded(checks, check_bytes);
+        let checks = padded(checks, layout.check_bytes());
         let mut payload = Vec::with_capacity(40);
         payload.extend_from_slice(&self.zone.0.to_le_bytes());
         payload.extend_from_slice(&(self.rows.len() as u32).to_le_bytes());
@@ -172,18 +185,12 @@ impl ZoneTable {
         place: &str,
         offset: u64,
     ) -> Result<Self> {
-        let table_bytes = layout.table_pages() as usize * PAGE_BYTES;
-        if bytes.len() != table_bytes {
-            return Err(damaged(
-                place,
-                offset,
-                format!("{} bytes, expected {table_bytes}", bytes.len()),
-            ));
-        }
-        let (rows, rest) = bytes.split_at(layout.row_bytes());
-        let (checks, footer) = rest.split_at(rest.len() - PAGE_BYTES);
-        let footer_offset = offset + (table_bytes - PAGE_BYTES) as u64;
-        let frame = decode_frame(FOOTER_KIND, footer, place, footer_offset)?;
+        let Some(footer_at) = bytes.len().checked_sub(PAGE_BYTES) else {
+            let what = format!("{} bytes, expected a table", bytes.len());
+            return Err(damaged(place, offset, what));
+        };
+        let footer_offset = offset + footer_at as u64;
+        let frame = decode_frame(FOOTER_KIND, &bytes[footer_at..], place, footer_offset)?;
         let mut reader = ByteReader::new(frame.payload, place, footer_offset);
         let found = ZoneId(reader.u64()?);
         if found != zone {
@@ -191,6 +198,19 @@ impl ZoneTable {
             return Err(damaged(place, footer_offset, what));
         }
         let (count, pages_used, sequence) = (reader.u32()? as usize, reader.u32()?, reader.u64()?);
+        if count > layout.rows_max() || pages_used > layout.zone_pages {
+            let what = format!("{count} rows and {pages_used} pages do not fit into a zone");
+            return Err(damaged(place, footer_offset, what));
+        }
+        let table_bytes = layout.table_pages(count) as usize * PAGE_BYTES;
+        if bytes.len() != table_bytes {
+            let what = format!(
+                "{} bytes of a table of {count} rows, expected {table_bytes}",
+                bytes.len()
+            );
+            return Err(damaged(place, offset, what));
+        }
+        let (rows, checks) = bytes[..footer_at].split_at(footer_at - layout.check_bytes());
         for (part, name, at) in [
             (rows, "rows", offset),
             (checks, "checks", offset + rows.len() as u64),
@@ -203,24 +223,20 @@ impl ZoneTable {
             }
         }
         reader.end()?;
-        if count > rows.len() / ROW_BYTES || pages_used > layout.zone_pages {
-            let what = format!("{count} rows and {pages_used} pages do not fit into a zone");
-            return Err(damaged(place, footer_offset, what));
-        }
         let rows: Vec<Row> = rows
             .chunks_exact(ROW_BYTES)
             .take(count)
             .map(decode_row)
             .collect();
-        if let Some(row) = rows
-            .iter()
-            .find(|row| row.page + layout.chunk_pages > layout.groups_end())
-        {
-            return Err(damaged(
-                place,
-                offset,
-                format!("a row names page {}, beyond the zone's data", row.page),
-            ));
+        if let Some(row) = rows.iter().find(|row| {
+            let end = layout.groups_end_with(count);
+            row.page + layout.chunk_pages > end || row.slot > SLOTS_MAX
+        }) {
+            let what = format!(
+                "a row names page {}, slot {}, beyond the zone's data",
+                row.page, row.slot
+            );
+            return Err(damaged(place, offset, what));
         }
         let checks = (checks
             .chunks_exact(CHECK_BYTES)
@@ -237,9 +253,17 @@ impl ZoneTable {
     }
 }
 
+/// Rows that the table says it has, of which `footer` is the last page; `None`: that is damaged.
+pub fn rows_said(footer: &[u8], layout: &Layout) -> Option<usize> {
+    let frame = decode_frame(FOOTER_KIND, footer, "", 0).ok()?;
+    let count = frame.payload.get(8..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*count) as usize).filter(|count| *count <= layout.rows_max())
+}
+
 fn decode_row(bytes: &[u8]) -> Row {
     Row {
         page: u32::from(u16::from_le_bytes([bytes[0], bytes[1]])),
+        slot: bytes[2],
         hash: *bytes[3..]
             .first_chunk()
             .expect("a row holds 16 bytes of hash"),
@@ -294,19 +318,24 @@ mod tests {
     fn a_table_comes_back_and_a_flipped_bit_is_damage() {
         let layout = layout();
         let mut random = Random(5);
-        let rows = (0..50).map(|i| Row {
-            page: 2 + i,
+        // Half of the rows are those of packed pages: more than a page has room for.
+        let rows = (0..260).map(|i| Row {
+            page: 2 + i / 10,
+            slot: if i < 130 { WHOLE } else { 1 + (i % 10) as u8 },
             hash: *random.bytes(16).first_chunk().expect("16 bytes"),
         });
         let table = ZoneTable {
             zone: ZoneId(8),
             rows: rows.collect(),
             checks: (0..layout.zone_pages).collect(),
-            pages_used: 60,
+            pages_used: 58,
             sequence: 7,
         };
         let bytes = table.encode(&layout);
-        assert_eq!(bytes.len(), layout.table_pages() as usize * PAGE_BYTES);
+        assert_eq!(bytes.len(), layout.table_pages(260) as usize * PAGE_BYTES);
+        let footer = &bytes[bytes.len() - PAGE_BYTES..];
+        assert_eq!(rows_said(footer, &layout), Some(260));
+        assert!(layout.groups_end_with(260) < layout.groups_end());
         assert_eq!(
             ZoneTable::decode(&bytes, &layout, ZoneId(8), "d", 0).expect("whole"),
             table

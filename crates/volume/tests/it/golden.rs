@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::RamIndex;
-use onefold_io::{Dir, Disk, MemDir, replace_file};
+use onefold_io::{Dir, Disk, MemDir, Random, replace_file};
 use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
@@ -15,7 +15,7 @@ use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
 use onefold_volume::{
-    ChunkContent, ChunkRead, Engine, Error, HashedChunk, HeadId, HeadInfo, Key, Lbn,
+    ChunkContent, ChunkRead, Compression, Engine, Error, HashedChunk, HeadId, HeadInfo, Key, Lbn,
     MetadataBackend,
 };
 
@@ -39,6 +39,7 @@ fn golden_config() {
         depot: [0x1D; 16],
         engine: EngineKind::Dmdedup(Backend::InRam),
         parameters: Parameters::default(),
+        compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [0x4B; 32],
         volume: "main".into(),
@@ -50,6 +51,15 @@ fn golden_config() {
     let bytes = config.encode();
     compare("depot-config-1", &bytes);
     assert_eq!(Config::decode(&bytes, "config").expect("our own"), config);
+    let packed = Config {
+        engine: EngineKind::Log,
+        compression: Compression::Auto,
+        zone_bytes: 256 << 10,
+        ..config
+    };
+    let bytes = packed.encode();
+    compare("depot-config-2", &bytes);
+    assert_eq!(Config::decode(&bytes, "config").expect("our own"), packed);
 }
 
 #[test]
@@ -113,6 +123,7 @@ fn golden_cbt() {
             cache_bytes: 1 << 20,
             transaction_writes: 1000,
         },
+        compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [0x4B; 32],
         volume: "main".into(),
@@ -150,27 +161,34 @@ fn golden_dtb() {
     verify_header(&header).expect("our own");
 }
 
-/// A depot of the engine `log` with two chunks, one of them twice, and a discard: manifest, zone header, group, table.
-#[test]
-fn golden_log() {
-    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
-    let data = folder.create("data").expect("RAM");
-    data.set_len(4 << 20).expect("RAM");
+fn log_options(compression: Compression) -> LogOptions {
     let layout = Layout::new(4 << 20, 4096).expect("large enough");
-    let options = || LogOptions {
+    LogOptions {
         first: HeadInfo::first("main", 1 << 20),
+        compression,
         is_inline: true,
         clock: None,
         depot: [0x1D; 16],
         fingerprint: Arc::new(|chunks| fingerprints(None, chunks.iter().copied())),
         index: Box::new(RamIndex::default()),
         sizes: Budget::divide(64 << 20, &layout).expect("enough").sizes,
-    };
-    let mut engine =
-        LogEngine::create(Arc::clone(&folder), Arc::clone(&data), 4096, options()).expect("RAM");
-    let contents = [vec![1; 4096], vec![2; 4096], vec![1; 4096]];
+    }
+}
+
+/// A new engine over a folder with an empty device.
+fn new_log(compression: Compression) -> (Arc<dyn Dir>, Arc<dyn Disk>, LogEngine) {
+    let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
+    let data = folder.create("data").expect("RAM");
+    data.set_len(4 << 20).expect("RAM");
+    let options = log_options(compression);
+    let engine = LogEngine::create(Arc::clone(&folder), Arc::clone(&data), 4096, options);
+    (folder, data, engine.expect("RAM"))
+}
+
+/// Writes contents from LBN 7 on.
+fn write_log(engine: &mut LogEngine, contents: &[Vec<u8>]) {
     let chunks: Vec<HashedChunk<'_>> = (7..)
-        .zip(&contents)
+        .zip(contents)
         .map(|(lbn, bytes)| HashedChunk {
             head: HeadId(0),
             lbn: Lbn(lbn),
@@ -180,6 +198,35 @@ fn golden_log() {
         })
         .collect();
     engine.write(&chunks).expect("room");
+}
+
+/// Two chunks share a page; a third one does not compress. A depot that never packed anything is read as ever.
+#[test]
+fn golden_packed() {
+    let (_, data, mut engine) = new_log(Compression::Lz4);
+    let noise = Random(3).bytes(4096);
+    write_log(&mut engine, &[vec![1; 4096], noise, vec![2; 4096]]);
+    engine.commit().expect("RAM");
+    compare("log-group-packed-1", &frame_in(&*data, 4096));
+    let mut page = vec![0; 4096];
+    data.read_at(&mut page, 2 * 4096).expect("RAM");
+    assert!(page == formats::example(Format::PackedPage));
+    let slots = usize::from(page[4095]);
+    let lengths = &page[4095 - 2 * slots..];
+    let bytes = lengths[..2 * slots].chunks_exact(2);
+    let bytes: usize = bytes
+        .map(|it| usize::from(it[0]) + 256 * usize::from(it[1]))
+        .sum();
+    compare("log-packed-slots-1", &page[..bytes]);
+    compare("log-packed-lengths-1", lengths);
+}
+
+/// A depot of the engine `log` with two chunks, one of them twice, and a discard: manifest, zone header, group, table.
+#[test]
+fn golden_log() {
+    let options = || log_options(Compression::None);
+    let (folder, data, mut engine) = new_log(Compression::None);
+    write_log(&mut engine, &[vec![1; 4096], vec![2; 4096], vec![1; 4096]]);
     engine.discard(HeadId(0), 100..200).expect("room");
     engine.commit().expect("RAM");
     compare("log-zone-header-1", &frame_in(&*data, 0));

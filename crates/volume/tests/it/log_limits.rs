@@ -10,7 +10,8 @@ use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::Options;
 use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
 use onefold_volume::{
-    ChunkContent, Depot, Engine, EngineStats, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
+    ChunkContent, Compression, Depot, Engine, EngineStats, Error, ExtentKind, HashedChunk, HeadId,
+    HeadInfo, Lbn,
 };
 
 const MIB: u64 = 1 << 20;
@@ -66,6 +67,7 @@ fn a_map_of_random_chunks_stays_within_its_budget() {
         fingerprint: Arc::new(|_| Vec::new()),
         index: Box::new(RamIndex::default()),
         sizes: budget.sizes,
+        compression: Compression::None,
     };
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let data = Arc::new(NullDisk(device_bytes));

@@ -11,7 +11,7 @@ use onefold_volume::dmdedup::{DataArea, Dmdedup};
 use onefold_volume::dtb::Dtb;
 use onefold_volume::inram::{InRam, SaveAt};
 use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes};
-use onefold_volume::{Engine, HeadInfo, MetadataBackend, Result};
+use onefold_volume::{Compression, Engine, HeadInfo, MetadataBackend, Result};
 
 #[test]
 fn inram_is_a_metadata_backend() {
@@ -128,9 +128,19 @@ fn tables_are_backends_when_they_do_not_fit_in_the_cache() {
     });
 }
 
-/// With as many contents as the device has room for, and with more.
 #[test]
 fn log_is_an_engine() {
+    log_is_one(Compression::None);
+}
+
+#[test]
+fn log_is_an_engine_when_it_packs() {
+    log_is_one(Compression::Lz4);
+    log_is_one(Compression::Auto);
+}
+
+/// With as many contents as the device has room for, and with more.
+fn log_is_one(compression: Compression) {
     for (seed, contents) in [300, 900, 100_000].into_iter().enumerate() {
         let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
         let disk = MemDisk::new();
@@ -165,6 +175,7 @@ fn log_is_an_engine() {
                         base_over_middle: 4,
                     },
                 },
+                compression,
                 is_inline: false,
                 clock: None,
             };

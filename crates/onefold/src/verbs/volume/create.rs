@@ -8,7 +8,7 @@ use onefold_io::{Dir, FileDir};
 use onefold_store::{Entropy, Error as StoreError};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::{CreateOptions, backends};
-use onefold_volume::{Depot, Error as VolumeError};
+use onefold_volume::{Compression, Depot, Error as VolumeError};
 use serde_json::json;
 
 use super::ask::ask;
@@ -22,6 +22,8 @@ use crate::out::Out;
 
 /// A smaller volume is one whose unit was forgotten.
 const SIZE_MIN: u64 = 1 << 20;
+/// Bytes of chunks that can be packed.
+const PACKED_CHUNK: u64 = 4096;
 
 /// Make a depot, a folder in which volumes share every chunk, or one more volume in it
 ///
@@ -59,6 +61,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "log", value_parser = names::backends())]
     pub backend: String,
 
+    /// Pack chunks that compress, several to a page: none, lz4, or auto, which hardly tries a volume whose chunks do not
+    /// shrink (default: auto with log and chunks of 4K, else none)
+    #[arg(long, value_name = "HOW", value_parser = names::compressions())]
+    pub compression: Option<String>,
+
     /// RAM that `attach` will be given: a depot that needs more is not made
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub ram: Option<u64>,
@@ -91,9 +98,15 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         .as_ref()
         .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let (engine, parameters) = backends::parse(&args.backend)?;
+    let compression = match &args.compression {
+        Some(name) => Compression::by_name(name)?,
+        None if engine == EngineKind::Log && args.chunk_size == PACKED_CHUNK => Compression::Auto,
+        None => Compression::None,
+    };
     let options = CreateOptions {
         engine,
         parameters,
+        compression,
         chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
         volume: volume.to_owned(),
         capacity_bytes: args.capacity,
@@ -111,6 +124,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             "bytes": config.volume_bytes,
             "capacity_bytes": config.capacity_bytes,
             "backend": config.engine.name(),
+            "compression": config.compression.name(),
         }))?;
         return Ok(Exit::Ok);
     }

@@ -28,10 +28,7 @@ impl Extent {
 
     /// The address of the chunk `ahead` chunks behind the first.
     pub fn target_at(&self, ahead: u64, chunk_pages: u32) -> Option<Address> {
-        self.target.map(|first| Address {
-            zone: first.zone,
-            page: first.page + ahead as u32 * chunk_pages,
-        })
+        self.target.map(|first| first.ahead(ahead, chunk_pages))
     }
 
     /// The part of it that lies in `lbns`, with which it has an LBN in common.
@@ -50,10 +47,7 @@ impl Extent {
     pub fn is_followed_by(&self, next: &Self, chunk_pages: u32) -> bool {
         let goes_on = match (self.target, next.target) {
             (None, None) => true,
-            (Some(first), Some(second)) => {
-                let page = u64::from(first.page) + self.chunks * u64::from(chunk_pages);
-                first.zone == second.zone && page == u64::from(second.page)
-            }
+            (Some(first), Some(second)) => first.is_followed_by(second, self.chunks, chunk_pages),
             _ => false,
         };
         self.end() == next.lbn && goes_on

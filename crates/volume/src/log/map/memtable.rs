@@ -157,7 +157,7 @@ mod tests {
     use onefold_io::Random;
 
     use super::*;
-    use crate::log::layout::ZoneId;
+    use crate::log::layout::{WHOLE, ZoneId};
 
     #[test]
     fn extents_map_as_single_entries_do() {
@@ -170,6 +170,7 @@ mod tests {
                 let target = (!random.one_in(4)).then(|| Address {
                     zone: ZoneId(random.below(3)),
                     page: random.below(40) as u32 * chunk_pages,
+                    slot: WHOLE,
                 });
                 let replaced = table.set(lbn, chunks, target);
                 let mut expected = 0;
@@ -205,7 +206,15 @@ mod tests {
         let mut table = Memtable::new(1);
         for page in 0..1000 {
             let zone = ZoneId(1);
-            table.set(u64::from(page), 1, Some(Address { zone, page }));
+            table.set(
+                u64::from(page),
+                1,
+                Some(Address {
+                    zone,
+                    page,
+                    slot: WHOLE,
+                }),
+            );
         }
         assert_eq!(table.len(), 1);
         table.set(0, 1 << 40, None);

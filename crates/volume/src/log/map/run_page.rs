@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page   := check:u32 count:u16 width:u8{4} lbn:u64 zone:u64 extent{count} zeros
-//! extent := lbn (less the page's), chunks × 2 + (1: mapped), zone (less the page's), page       of width[0..4] bytes each
+//! extent := lbn (less the page's), chunks × 2 + (1: mapped), zone (less the page's), place      of width[0..4] bytes each
 //! ```
 //!
 //! Widths fit the page's largest numbers: a lone chunk at a random LBN takes 7 or 8 bytes, 500 a page. `check` is the
@@ -13,7 +13,7 @@ use onefold_io::varint::ByteReader;
 use super::extent::Extent;
 use crate::Result;
 use crate::log::check::run_page_check;
-use crate::log::layout::{Address, Layout, PAGE_BYTES, ZoneId};
+use crate::log::layout::{Layout, PAGE_BYTES, Place, WHOLE, ZoneId};
 use crate::log::zone::damaged;
 
 const HEADER_BYTES: usize = 26;
@@ -30,7 +30,7 @@ pub struct PageBuilder {
     extents: Vec<Extent>,
     zones: Option<(u64, u64)>,
     chunks_max: u64,
-    page_max: u32,
+    place_max: u16,
 }
 
 impl PageBuilder {
@@ -49,14 +49,14 @@ impl PageBuilder {
             }
         };
         let chunks_max = self.chunks_max.max(extent.chunks);
-        let page_max = self.page_max.max(extent.target.map_or(0, |at| at.page));
+        let place_max = (self.place_max).max(extent.target.map_or(0, |at| at.place().0));
         let first = self.first_lbn().unwrap_or(extent.lbn);
-        let widths = widths(extent.lbn - first, chunks_max, zones, page_max);
+        let widths = widths(extent.lbn - first, chunks_max, zones, place_max);
         let bytes = (self.extents.len() + 1) * stride(&widths);
         if HEADER_BYTES + bytes > PAGE_BYTES || self.extents.len() == EXTENTS_MAX {
             return false;
         }
-        (self.zones, self.chunks_max, self.page_max) = (zones, chunks_max, page_max);
+        (self.zones, self.chunks_max, self.place_max) = (zones, chunks_max, place_max);
         self.extents.push(extent);
         true
     }
@@ -68,7 +68,7 @@ impl PageBuilder {
             return;
         };
         let span = last.lbn - first.lbn;
-        let widths = widths(span, built.chunks_max, built.zones, built.page_max);
+        let widths = widths(span, built.chunks_max, built.zones, built.place_max);
         let zone_min = built.zones.map_or(0, |(min, _)| min);
         let mut page = Vec::with_capacity(PAGE_BYTES);
         page.extend_from_slice(&[0; 4]);
@@ -82,7 +82,7 @@ impl PageBuilder {
                 extent.lbn - first.lbn,
                 extent.chunks << 1 | u64::from(target.is_some()),
                 target.map_or(0, |at| at.zone.0 - zone_min),
-                target.map_or(0, |at| u64::from(at.page)),
+                target.map_or(0, |at| u64::from(at.place().0)),
             ];
             for (number, width) in numbers.iter().zip(widths) {
                 page.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
@@ -95,13 +95,13 @@ impl PageBuilder {
     }
 }
 
-fn widths(span: u64, chunks_max: u64, zones: Option<(u64, u64)>, page_max: u32) -> [u8; 4] {
+fn widths(span: u64, chunks_max: u64, zones: Option<(u64, u64)>, place_max: u16) -> [u8; 4] {
     let bytes = |number: u64| (u64::BITS - number.leading_zeros()).div_ceil(8) as u8;
     [
         bytes(span),
         bytes(chunks_max << 1 | 1),
         bytes(zones.map_or(0, |(min, max)| max - min)),
-        bytes(u64::from(page_max)),
+        bytes(u64::from(place_max)),
     ]
 }
 
@@ -167,12 +167,11 @@ impl RunPage {
         }
         let mut end_before = 0;
         for at in 0..self.count {
-            let [ahead, chunks, zone, page] = self.numbers(at);
+            let [ahead, chunks, zone, place] = self.numbers(at);
             let (chunks, is_mapped) = (chunks >> 1, chunks & 1 == 1);
             let lbn = self.lbn.checked_add(ahead);
             let end = lbn.and_then(|lbn| lbn.checked_add(chunks));
-            let pages = chunks.saturating_mul(u64::from(layout.chunk_pages));
-            let is_in_zone = page.saturating_add(pages) <= u64::from(layout.groups_end())
+            let is_in_zone = are_in_zone(place, chunks, layout)
                 && (self.zone.checked_add(zone)).is_some_and(|zone| !ZoneId(zone).is_pending());
             let is_sound = chunks > 0 && (!is_mapped || is_in_zone);
             match (lbn, end) {
@@ -201,11 +200,9 @@ impl RunPage {
 
     /// An extent by its place in the page.
     pub fn extent(&self, at: usize) -> Extent {
-        let [ahead, chunks, zone, page] = self.numbers(at);
-        let target = (chunks & 1 == 1).then(|| Address {
-            zone: ZoneId(self.zone + zone),
-            page: page as u32,
-        });
+        let [ahead, chunks, zone, place] = self.numbers(at);
+        let target =
+            (chunks & 1 == 1).then(|| Place(place as u16).in_zone(ZoneId(self.zone + zone)));
         Extent {
             lbn: self.lbn + ahead,
             chunks: chunks >> 1,
@@ -227,11 +224,26 @@ impl RunPage {
     }
 }
 
+/// Whether a zone has room for chunks that lie one behind the other from a place on: in pages, or in slots of one page.
+fn are_in_zone(place: u64, chunks: u64, layout: &Layout) -> bool {
+    if place > Place::MAX {
+        return false;
+    }
+    let place = Place(place as u16);
+    let pages = match place.slot() {
+        WHOLE => chunks.saturating_mul(u64::from(layout.chunk_pages)),
+        _ => 1,
+    };
+    let end = u64::from(place.page()).saturating_add(pages);
+    place.has_behind(chunks) && end <= u64::from(layout.groups_end())
+}
+
 #[cfg(test)]
 mod tests {
     use onefold_io::Random;
 
     use super::*;
+    use crate::log::layout::Address;
 
     fn layout() -> Layout {
         Layout::new(1 << 30, 4096).expect("large enough")
@@ -256,6 +268,10 @@ mod tests {
                     target: is_mapped.then(|| Address {
                         zone: ZoneId(1000 + random.below(1 << 18)),
                         page: random.below(40) as u32,
+                        slot: match chunks < 4 && random.one_in(2) {
+                            true => 1 + random.below(13) as u8,
+                            false => WHOLE,
+                        },
                     }),
                 };
                 lbn = extent.end();
@@ -301,6 +317,7 @@ mod tests {
             target: Some(Address {
                 zone: ZoneId(random.below(1 << 18)),
                 page: 1 + random.below(40) as u32,
+                slot: WHOLE,
             }),
         };
         let extents: Vec<Extent> = (0..1000).map(lone).collect();

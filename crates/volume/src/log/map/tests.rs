@@ -11,7 +11,7 @@ use super::levels::{Levels, Opening};
 use super::memtable::Memtable;
 use super::page_cache::PageCache;
 use super::settle::{MergeSizes, Merger};
-use crate::log::layout::{Address, Layout, ZoneId};
+use crate::log::layout::{Address, Layout, WHOLE, ZoneId};
 
 /// One entry for each LBN that is mapped.
 type NaiveMap = BTreeMap<u64, Address>;
@@ -156,6 +156,7 @@ fn levels_say_what_single_entries_do() {
                 let target = (!random.one_in(6) && !long).then(|| Address {
                     zone: ZoneId(1 + random.below(1000)),
                     page: 1 + random.below(20) as u32 * chunk_pages,
+                    slot: WHOLE,
                 });
                 trial.set(lbn, chunks.min(lbns - lbn), target);
             }
@@ -183,7 +184,15 @@ fn what_a_long_discard_hides_is_dropped_unread() {
     let mut trial = Trial::new(1);
     for lbn in 0..20_000 {
         let zone = ZoneId(lbn % 7 + 1);
-        trial.set(lbn * 2, 1, Some(Address { zone, page: 5 }));
+        trial.set(
+            lbn * 2,
+            1,
+            Some(Address {
+                zone,
+                page: 5,
+                slot: WHOLE,
+            }),
+        );
     }
     trial.checkpoint(true);
     assert!(trial.levels.base.len() > 10);
@@ -210,6 +219,7 @@ fn old_levels_stay_readable() {
         Some(Address {
             zone: ZoneId(3),
             page,
+            slot: WHOLE,
         })
     };
     (0..1000).for_each(|lbn| trial.set(lbn * 3, 1, at(7)));

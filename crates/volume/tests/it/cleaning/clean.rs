@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::world::{
-    Entries, Fault, Kept, LBNS, Lost, Manifest, Moved, PAGES, Position, Target, World, Zone, ZoneId,
+    Entries, Fault, Kept, LBNS, Lost, Manifest, Moved, PAGES, Position, Target, World, Zone,
+    ZoneId, rows_of,
 };
 
 /// Where the living pages of a victim go: to which zone, from which page on. `None`: it has none.
@@ -126,7 +127,7 @@ impl World {
             if !self.live.contains_key(&address.0) {
                 named.insert(address.0);
             }
-            let (zone, page) = self.resolve(*address)?;
+            let (zone, page, _) = self.resolve(*address)?;
             if let Some(pages) = marks.get_mut(&zone) {
                 pages.insert(page);
             }
@@ -172,13 +173,13 @@ impl World {
                 .collect();
             let copied = self.device[no].as_mut().expect("made above");
             let first = copied.pages.len();
-            for content in moved {
-                let Some(content) = content else {
+            for chunks in moved {
+                let Some(chunks) = chunks else {
                     return Err(Lost(format!("a marked page of zone {victim} is not whole")));
                 };
                 let rows = self.rows.get_mut(&id).expect("made above");
-                rows.insert(copied.pages.len(), content);
-                copied.pages.push(Some(content));
+                rows.extend(rows_of(copied.pages.len(), &chunks));
+                copied.pages.push(Some(chunks));
             }
             goals.insert(*victim, Some((id, first)));
         }

@@ -8,9 +8,9 @@ use super::world::{
 };
 
 impl World {
-    pub fn resolve(&self, (zone, page): Address) -> Kept<Address> {
+    pub fn resolve(&self, (zone, page, slot): Address) -> Kept<Address> {
         if self.live.contains_key(&zone) {
-            return Ok((zone, page));
+            return Ok((zone, page, slot));
         }
         let moved = self.moved.get(&zone);
         let Some(moved) = moved.filter(|moved| moved.pages.contains(&page)) else {
@@ -19,7 +19,11 @@ impl World {
             )));
         };
         let rank = moved.pages.range(..page).count();
-        Ok((moved.to, moved.first + rank))
+        let slot = match self.has(Fault::RelocationsForgetSlots) {
+            true => 0,
+            false => slot,
+        };
+        Ok((moved.to, moved.first + rank, slot))
     }
 
     fn target(&self, head: HeadNo, lbn: usize) -> Option<Address> {
@@ -43,11 +47,12 @@ impl World {
     }
 
     pub fn read(&self, head: HeadNo, lbn: usize) -> Kept<Option<Content>> {
-        let Some(((zone, page), no)) = self.place(head, lbn)? else {
+        let Some(((zone, page, slot), no)) = self.place(head, lbn)? else {
             return Ok(None);
         };
         let found = self.device[no].as_ref().filter(|found| found.id == zone);
-        let content = found.and_then(|found| found.pages.get(page).copied().flatten());
+        let chunks = found.and_then(|found| found.pages.get(page).copied().flatten());
+        let content = chunks.and_then(|chunks| chunks[slot]);
         match content {
             Some(content) => Ok(Some(content)),
             None => Err(Lost(format!("page {page} of zone {zone} is not whole"))),
@@ -159,12 +164,13 @@ impl World {
         }
         let reader = self.readers.remove(0);
         let mut found = None;
-        if let Some(((zone, page), no)) = reader.place {
+        if let Some(((zone, page, slot), no)) = reader.place {
             let there = self.device[no].as_ref();
             let is_same = there.is_some_and(|there| there.id == zone);
             found = match there {
                 Some(there) if is_same || self.has(Fault::ReaderTrustsAReusedZone) => {
-                    there.pages.get(page).copied().flatten()
+                    let chunks = there.pages.get(page).copied().flatten();
+                    chunks.and_then(|chunks| chunks[slot])
                 }
                 _ => {
                     self.counts.resolved_again += 1;

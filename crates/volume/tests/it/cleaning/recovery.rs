@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::world::{Contents, Fault, HeadNo, Kept, LBNS, Lost, Position, World};
+use super::world::{Contents, Fault, HeadNo, Kept, LBNS, Lost, Page, Position, World, rows_of};
 
 impl World {
     /// Power fails: of what was not synced some is there, torn and in any order. Then the depot is opened.
@@ -82,7 +82,8 @@ impl World {
         for (no, id) in &manifest.zones {
             let pages = self.device[*no].iter().flat_map(|zone| zone.pages.iter());
             let rows = pages.enumerate();
-            let rows = rows.filter_map(|(page, content)| Some((page, (*content)?)));
+            let rows = rows.filter_map(|(page, chunks)| Some((page, (*chunks)?)));
+            let rows = rows.flat_map(|(page, chunks)| rows_of(page, &chunks).collect::<Vec<_>>());
             self.rows.insert(*id, rows.collect());
         }
         self.replay(manifest.position);
@@ -108,9 +109,9 @@ impl World {
             self.live.insert(id, no);
             self.rows.entry(id).or_default();
             for group in zone.groups.iter().skip(done) {
-                let is_whole = |pages: &[(usize, u8)]| {
+                let is_whole = |pages: &[(usize, Page)]| {
                     let mut pages = pages.iter();
-                    pages.all(|(page, content)| zone.pages.get(*page) == Some(&Some(*content)))
+                    pages.all(|(page, chunks)| zone.pages.get(*page) == Some(&Some(*chunks)))
                 };
                 let Some(group) = group
                     .as_ref()
@@ -125,7 +126,8 @@ impl World {
                     }
                 }
                 let rows = self.rows.get_mut(&id).expect("made above");
-                rows.extend(group.pages.iter().copied());
+                let pages = group.pages.iter();
+                rows.extend(pages.flat_map(|(page, chunks)| rows_of(*page, chunks)));
             }
             let next = self.device[zone.next].as_ref();
             let Some(next) = next.filter(|next| next.previous == Some(id)) else {

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use onefold_io::Random;
 
 pub const PAGES: usize = 4;
+/// Chunks of a packed page at most.
+pub const SLOTS: usize = 3;
 pub const GROUPS: usize = 3;
 pub const ZONES: usize = 26;
 pub const LBNS: usize = 12;
@@ -14,7 +16,10 @@ pub const HEADS_MAX: usize = 5;
 
 pub type ZoneId = u32;
 pub type Content = u8;
-pub type Address = (ZoneId, usize);
+/// Zone, page, and slot in the page.
+pub type Address = (ZoneId, usize, usize);
+/// Chunks of a page: one that is not packed has its page's first slot.
+pub type Page = [Option<Content>; SLOTS];
 /// What a head holds, by LBN.
 pub type Contents = [Option<Content>; LBNS];
 /// What a memtable or run says of an LBN: nothing, a hole, or an address.
@@ -38,10 +43,12 @@ pub enum Fault {
     ChainedRelocations,
     /// A reader takes what is at the place that it had resolved, whatever zone that is by now.
     ReaderTrustsAReusedZone,
+    /// A chunk of a packed page that was moved is looked for in the page's first slot.
+    RelocationsForgetSlots,
 }
 
 impl Fault {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::HitInACondemnedZone,
         Self::NoCheckpointBeforeTheMark,
         Self::NoSyncBeforeACheckpoint,
@@ -49,6 +56,7 @@ impl Fault {
         Self::IdsGivenAgain,
         Self::ChainedRelocations,
         Self::ReaderTrustsAReusedZone,
+        Self::RelocationsForgetSlots,
     ];
 }
 
@@ -75,14 +83,14 @@ pub struct Zone {
     /// `None`: it did not survive a crash.
     pub groups: Vec<Option<Rc<Group>>>,
     /// `None`: torn.
-    pub pages: Vec<Option<Content>>,
+    pub pages: Vec<Option<Page>>,
 }
 
 #[derive(Debug)]
 pub struct Group {
     pub sequence: u64,
     pub entries: Vec<(HeadNo, usize, Target)>,
-    pub pages: Vec<(usize, Content)>,
+    pub pages: Vec<(usize, Page)>,
 }
 
 /// Where the pages of a freed zone are now: in page order from `first` on.
@@ -152,7 +160,8 @@ pub struct World {
     pub heads: BTreeMap<HeadNo, Head>,
     pub next_head: HeadNo,
     pub live: BTreeMap<ZoneId, usize>,
-    pub rows: HashMap<ZoneId, BTreeMap<usize, Content>>,
+    /// Chunks of each zone, by page and slot.
+    pub rows: HashMap<ZoneId, BTreeMap<(usize, usize), Content>>,
     pub moved: BTreeMap<ZoneId, Moved>,
     pub condemned: BTreeSet<ZoneId>,
     pub current: Option<ZoneId>,
@@ -165,6 +174,12 @@ pub struct World {
     pub possible: Vec<BTreeMap<HeadNo, Contents>>,
     pub readers: Vec<Reader>,
     pub counts: Counts,
+}
+
+/// Rows of a page.
+pub fn rows_of(page: usize, chunks: &Page) -> impl Iterator<Item = ((usize, usize), Content)> {
+    let slots = chunks.iter().enumerate();
+    slots.filter_map(move |(slot, content)| Some(((page, slot), (*content)?)))
 }
 
 impl World {
@@ -326,7 +341,7 @@ impl World {
         }
     }
 
-    /// Writes a group of as much as fits. `false`: the device is full.
+    /// Writes a group of as much as fits, packed or not. `false`: the device is full.
     fn write_group(&mut self, writes: &[(HeadNo, usize, Option<Content>)]) -> bool {
         let is_full = |zone: &Zone| zone.pages.len() >= PAGES || zone.groups.len() >= GROUPS;
         if self.current.is_none_or(|id| is_full(self.zone(id))) && !self.open_zone() {
@@ -334,24 +349,37 @@ impl World {
         }
         let id = self.current.expect("opened above");
         let first = self.zone(id).pages.len();
-        let mut pages: Vec<(usize, Content)> = Vec::new();
+        let mut pages: Vec<(usize, Page)> = Vec::new();
         let mut entries = Vec::new();
+        let is_packed = self.chance(60);
         for (head, lbn, content) in writes {
             let Some(content) = content else {
                 entries.push((*head, *lbn, Target::Hole));
                 continue;
             };
-            let pending = pages.iter().find(|(_, pending)| pending == content);
+            let pending = (pages.iter())
+                .flat_map(|(page, chunks)| rows_of(*page, chunks))
+                .find(|(_, pending)| pending == content);
             let known = pending
-                .map(|(page, _)| (id, *page))
+                .map(|((page, slot), _)| (id, page, slot))
                 .or_else(|| self.look_up(*content));
             self.counts.hits += u64::from(known.is_some());
-            let address = match known {
-                Some(address) => address,
-                None if first + pages.len() >= PAGES => break,
-                None => {
-                    pages.push((first + pages.len(), *content));
-                    (id, first + pages.len() - 1)
+            let has_room = |(_, chunks): &&mut (usize, Page)| is_packed && chunks.contains(&None);
+            let next = first + pages.len();
+            let open = pages.last_mut().filter(has_room);
+            let address = match (known, open) {
+                (Some(address), _) => address,
+                (None, Some((page, chunks))) => {
+                    let slot = chunks.iter().flatten().count();
+                    chunks[slot] = Some(*content);
+                    (id, *page, slot)
+                }
+                (None, None) if next >= PAGES => break,
+                (None, None) => {
+                    let mut chunks = [None; SLOTS];
+                    chunks[0] = Some(*content);
+                    pages.push((next, chunks));
+                    (id, next, 0)
                 }
             };
             entries.push((*head, *lbn, Target::At(address)));
@@ -362,11 +390,13 @@ impl World {
             entries,
             pages,
         };
-        for (page, content) in &group.pages {
-            self.zone_mut(id).pages.push(Some(*content));
+        for (page, chunks) in &group.pages {
+            self.zone_mut(id).pages.push(Some(*chunks));
             let rows = self.rows.get_mut(&id).expect("an open zone has rows");
-            rows.insert(*page, *content);
-            self.said.entry(*content).or_default().push(id);
+            for (place, content) in rows_of(*page, chunks) {
+                rows.insert(place, content);
+                self.said.entry(content).or_default().push(id);
+            }
         }
         for ((head, lbn, target), (_, _, content)) in group.entries.iter().zip(writes) {
             self.heads.get_mut(head).expect("it is there").memory[*lbn] = Some(*target);
@@ -393,8 +423,8 @@ impl World {
             let is_refused =
                 self.condemned.contains(&zone) && !self.has(Fault::HitInACondemnedZone);
             let mut rows = self.rows.get(&zone).filter(|_| !is_refused)?.iter();
-            let (page, _) = rows.find(|(_, row)| **row == content)?;
-            Some((zone, *page))
+            let ((page, slot), _) = rows.find(|(_, row)| **row == content)?;
+            Some((zone, *page, *slot))
         })
     }
 }
