@@ -92,6 +92,7 @@ pub fn targets() -> Vec<Target> {
             vec![golden("log-group-1"), golden("log-group-packed-1")],
         )
         .mended(mend::frame),
+        log("damaged", Format::Damaged, vec![example(Format::Damaged)]).mended(mend::frame),
         log(
             "packed page",
             Format::PackedPage,

@@ -272,6 +272,10 @@ mod tests {
             let kind = onefold_volume::depot::config::EngineKind::by_name(name);
             assert_eq!(kind.expect("one").name(), name);
         }
+        for (name, _) in COMPRESSIONS {
+            let compression = onefold_volume::Compression::by_name(name);
+            assert_eq!(compression.expect("one").name(), name);
+        }
         for (name, _) in ENCRYPTIONS {
             assert_eq!(Encryption::by_name(name).expect("one").name(), name);
         }

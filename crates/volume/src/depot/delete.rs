@@ -10,8 +10,10 @@ use crate::{Error, Result};
 /// Folders of a depot.
 const FOLDERS: [&str; 2] = ["index", "map"];
 /// Its files, besides those that are numbered.
-const FILES: [&str; 11] = [
+const FILES: [&str; 13] = [
     "ballast",
+    "damaged",
+    "damaged.new",
     "data",
     "meta",
     "meta.new",

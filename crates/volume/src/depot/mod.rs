@@ -6,6 +6,7 @@
 //! data                  chunks, unless a device was given
 //! meta                  metadata of the backends `dtb` and `cbt`; what `inram` saved
 //! manifest, map/, zones-*, relocations-*, index/        map, zones and hash index of the engine `log`
+//! damaged               chunks of the engine `log` that are known to be damaged
 //! openings              how often the depot was opened, where a device was given
 //! unsaved               there while a depot is open of which a crash loses what was not saved
 //! ```

@@ -89,6 +89,7 @@ impl LogEngine {
             sequence: self.sequence - 1,
         };
         self.in_folder(|engine| engine.replace_manifest(&reached, &HashSet::new()))?;
+        self.shared.damaged.keep(&*self.dir);
         self.reached = reached;
         self.host.hold_ballast()?;
         self.log_bytes = 0;
@@ -148,7 +149,10 @@ impl LogEngine {
     pub(super) fn checkpoint_if_changed(&mut self) -> Result<()> {
         match self.log_bytes > 0 || self.has_pending() {
             true => self.checkpoint(),
-            false => self.check_usable(),
+            false => {
+                self.shared.damaged.keep(&*self.dir);
+                self.check_usable()
+            }
         }
     }
 

@@ -262,6 +262,7 @@ impl LogEngine {
         let mut zones = self.shared.zones.write();
         emptied.iter().for_each(|zone| zones.remove(*zone));
         drop(zones);
+        self.shared.damaged.forget(&emptied);
         let told = copier
             .rows
             .iter()

@@ -1,5 +1,6 @@
 //! The decoders of the engine's formats by themselves: for the fuzzer, and for whoever looks into a depot.
 
+use super::damaged;
 use super::group::decode_group;
 use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo};
 use super::manifest::Manifest;
@@ -7,7 +8,7 @@ use super::map::extent::Extent;
 use super::map::run_page::{PageBuilder, RunId, RunPage};
 use super::packed_page;
 use super::relocations::Relocations;
-use super::zone::{Stream, ZoneHeader, ZoneTable, damaged};
+use super::zone::{self, Stream, ZoneHeader, ZoneTable};
 use super::zone_list::{ListedZone, decode_zones, encode_zones};
 use crate::Result;
 
@@ -30,6 +31,8 @@ pub enum Format {
     ZoneTable,
     /// A packed page.
     PackedPage,
+    /// The file `damaged`.
+    Damaged,
 }
 
 /// Whether `bytes` are a value of the format, of a depot with this layout.
@@ -59,6 +62,7 @@ pub fn verify(format: Format, bytes: &[u8], layout: &Layout) -> Result<()> {
         Format::ZoneHeader => drop(ZoneHeader::decode(bytes, "header", 0)?),
         Format::ZoneTable => drop(ZoneTable::decode(bytes, layout, ZoneId(1), "table", 0)?),
         Format::PackedPage => verify_packed(bytes)?,
+        Format::Damaged => drop(damaged::decode(bytes)?),
     }
     Ok(())
 }
@@ -73,12 +77,13 @@ pub fn example(format: Format) -> Vec<u8> {
         ]),
         Format::Relocations => some_relocations().encode(),
         Format::PackedPage => some_packed_page(),
+        Format::Damaged => damaged::some_list(),
         _ => Vec::new(),
     }
 }
 
 fn verify_packed(page: &[u8]) -> Result<()> {
-    let failed = |what: String| damaged("page", 0, what);
+    let failed = |what: String| zone::damaged("page", 0, what);
     for slot in 1..=packed_page::slots(page).map_err(failed)? {
         packed_page::unpack(page, slot, &mut [0; PAGE_BYTES]).map_err(failed)?;
     }

@@ -107,8 +107,8 @@ impl Address {
 /// Bits of a place that hold the page; those above hold the slot.
 const PLACE_PAGE_BITS: u32 = 12;
 
-/// A chunk's place within a zone in 16 bits: the page, and above it the slot. A chunk that is not packed has its page's
-/// number.
+/// A chunk's place within a zone in 16 bits: the page, and above it the slot. A chunk that is not packed has its
+/// page's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place(pub u16);
 

@@ -1,7 +1,8 @@
 //! Packing: the chunks of a group are compressed, and as many as fit share a page.
 //!
 //! ```text
-//! chunks of a group ─▶ compressed, where that is likely to be worth it ─▶ largest first into the fullest page that has room
+//! chunks of a group ─▶ compressed, where that is likely to be worth it
+//!                   ─▶ the largest first, into the fullest page that has room
 //!                   ─▶ a page that holds one alone: that chunk is stored as it is
 //! ```
 //!

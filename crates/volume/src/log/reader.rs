@@ -243,8 +243,8 @@ impl LogReader {
         }
     }
 
-    /// Reads all resolved chunks from the device together; those that lie one behind the other by one read. Returns the
-    /// pages of packed ones.
+    /// Reads all resolved chunks from the device together; those that lie one behind the other by one read. Returns
+    /// the pages of packed ones.
     fn read_resolved(
         &self,
         reads: &mut [ChunkRead<'_>],
@@ -282,15 +282,18 @@ impl LogReader {
         Ok(packed)
     }
 
-    /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there, or
-    /// is packed.
+    /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there,
+    /// or is packed.
     fn stretch(&self, outcomes: &[Outcome]) -> usize {
         let first = match outcomes[0] {
             Outcome::At(first, _) if first.slot == WHOLE => first,
             _ => return 1,
         };
         let chunk_pages = self.0.layout.chunk_pages;
-        let follows = |(ahead, outcome): &(usize, &Outcome)| matches!(outcome, Outcome::At(address, _) if first.is_followed_by(*address, *ahead as u64, chunk_pages));
+        let follows = |(ahead, outcome): &(usize, &Outcome)| match outcome {
+            Outcome::At(address, _) => first.is_followed_by(*address, *ahead as u64, chunk_pages),
+            _ => false,
+        };
         outcomes.iter().enumerate().take_while(follows).count()
     }
 

@@ -31,7 +31,7 @@ use super::shared::{HeadMap, OpenGroup, Shared};
 use super::sizes::LogSizes;
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
-use super::zone::{Row, Stream, ZoneHeader, ZoneTable, chunk_hash, damaged};
+use super::zone::{Stream, ZoneHeader, ZoneTable, damaged};
 use super::zone_list::{ListedZone, changed, decode_zones};
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
@@ -234,6 +234,7 @@ fn begin(
                 .ok();
         }
     }
+    let known_damaged = DamagedChunks::kept(&*dir, |zone| zones.get(zone).is_some())?;
     let shared = Shared {
         layout,
         data,
@@ -243,7 +244,7 @@ fn begin(
         open_group: RwLock::new(OpenGroup::new(found.sequence + 1)),
         open_checks: RwLock::new(HashMap::new()),
         tables,
-        damaged: DamagedChunks::default(),
+        damaged: known_damaged,
     };
     let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared, options.clock)?;
     let begin = {

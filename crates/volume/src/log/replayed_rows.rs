@@ -9,8 +9,8 @@ use super::packed_page::{slots, unpack};
 use super::recover::is_page;
 use super::zone::{Row, ZoneTable, chunk_hash};
 
-/// Adds checks and rows of a group to the table of its zone, of which `zone_bytes` are the bytes. Chunks whose pages are
-/// not what was written have no rows.
+/// Adds checks and rows of a group to the table of its zone, of which `zone_bytes` are the bytes. Chunks whose pages
+/// are not what was written have no rows.
 pub fn add(
     table: &mut ZoneTable,
     group: &GroupHeader,

@@ -10,38 +10,59 @@ use super::layout::{Layout, PAGE_BYTES, Place, ZoneId, ZoneNo, on_device};
 use super::zone::{ChunkHash, ZoneTable, rows_said};
 use crate::Result;
 
-/// A cache of what full zones hold, by use. One part is evicted at a time, an eighth of all.
+/// Zones whose rows and checks are kept in any case.
+const ENTRIES_MIN: usize = 8;
+
+/// A cache of what full zones hold, by use, within so many bytes. One part is evicted at a time, an eighth of all.
 struct Recent<T> {
-    entries: HashMap<ZoneId, (Arc<T>, u64)>,
+    entries: HashMap<ZoneId, Kept<T>>,
     used: u64,
-    entries_max: usize,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+struct Kept<T> {
+    value: Arc<T>,
+    used: u64,
+    bytes: usize,
 }
 
 impl<T> Recent<T> {
-    fn new(entries_max: usize) -> Self {
+    fn new(bytes_max: usize) -> Self {
         Self {
             entries: HashMap::new(),
             used: 0,
-            entries_max: entries_max.max(8),
+            bytes: 0,
+            bytes_max,
         }
     }
 
     fn get(&mut self, zone: ZoneId) -> Option<Arc<T>> {
         self.used += 1;
-        let (value, used) = self.entries.get_mut(&zone)?;
-        *used = self.used;
-        Some(Arc::clone(value))
+        let kept = self.entries.get_mut(&zone)?;
+        kept.used = self.used;
+        Some(Arc::clone(&kept.value))
     }
 
-    fn put(&mut self, zone: ZoneId, value: Arc<T>) {
-        if self.entries.len() >= self.entries_max {
-            let mut by_use: Vec<u64> = self.entries.values().map(|(_, used)| *used).collect();
-            by_use.sort_unstable();
-            let oldest_kept = by_use[by_use.len() / 8];
-            self.entries.retain(|_, (_, used)| *used > oldest_kept);
+    fn put(&mut self, zone: ZoneId, value: Arc<T>, bytes: usize) {
+        while self.bytes + bytes > self.bytes_max && self.entries.len() >= ENTRIES_MIN {
+            self.evict();
         }
         self.used += 1;
-        self.entries.insert(zone, (value, self.used));
+        self.bytes += bytes;
+        let used = self.used;
+        let kept = Kept { value, used, bytes };
+        if let Some(before) = self.entries.insert(zone, kept) {
+            self.bytes -= before.bytes;
+        }
+    }
+
+    fn evict(&mut self) {
+        let mut by_use: Vec<u64> = self.entries.values().map(|kept| kept.used).collect();
+        by_use.sort_unstable();
+        let oldest_kept = by_use[by_use.len() / 8];
+        self.entries.retain(|_, kept| kept.used > oldest_kept);
+        self.bytes = self.entries.values().map(|kept| kept.bytes).sum();
     }
 }
 
@@ -55,6 +76,11 @@ impl RowsByHash {
         let equal = self.0[first..].iter().take_while(|(row, _)| row == hash);
         let mut places = equal.map(|(_, place)| *place);
         places.find(|place| is_usable(*place))
+    }
+
+    /// RAM in bytes.
+    fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(ChunkHash, Place)>()
     }
 
     fn of(table: &ZoneTable) -> Self {
@@ -76,23 +102,27 @@ pub struct Tables {
 impl Tables {
     /// Tables on `data`; caches of `cache_bytes` each for rows and for checks.
     pub fn new(data: Arc<dyn Disk>, layout: Layout, cache_bytes: usize) -> Self {
-        let chunks = layout.chunks_a_zone() as usize;
         Self {
             data,
             layout,
-            rows: Mutex::new(Recent::new(
-                cache_bytes / (chunks * size_of::<(ChunkHash, Place)>()),
-            )),
-            checks: Mutex::new(Recent::new(cache_bytes / (layout.zone_pages as usize * 4))),
+            rows: Mutex::new(Recent::new(cache_bytes)),
+            checks: Mutex::new(Recent::new(cache_bytes)),
         }
     }
 
     /// Keeps the table of a zone that was filled just now.
     pub fn keep(&self, table: ZoneTable) {
-        self.rows
-            .lock()
-            .put(table.zone, Arc::new(RowsByHash::of(&table)));
-        self.checks.lock().put(table.zone, Arc::new(table.checks));
+        self.keep_rows(table.zone, &Arc::new(RowsByHash::of(&table)));
+        self.keep_checks(table.zone, &Arc::new(table.checks));
+    }
+
+    fn keep_rows(&self, zone: ZoneId, rows: &Arc<RowsByHash>) {
+        self.rows.lock().put(zone, Arc::clone(rows), rows.bytes());
+    }
+
+    fn keep_checks(&self, zone: ZoneId, checks: &Arc<Vec<u32>>) {
+        let bytes = checks.capacity() * size_of::<u32>();
+        self.checks.lock().put(zone, Arc::clone(checks), bytes);
     }
 
     /// Rows of a full zone.
@@ -104,7 +134,7 @@ impl Tables {
             return Ok(rows);
         }
         let rows = Arc::new(RowsByHash::of(&self.read(zone, no)?));
-        self.rows.lock().put(zone, Arc::clone(&rows));
+        self.keep_rows(zone, &rows);
         Ok(rows)
     }
 
@@ -117,7 +147,7 @@ impl Tables {
             return Ok(checks);
         }
         let checks = Arc::new(self.read(zone, no)?.checks);
-        self.checks.lock().put(zone, Arc::clone(&checks));
+        self.keep_checks(zone, &checks);
         Ok(checks)
     }
 
@@ -164,20 +194,6 @@ impl Tables {
 
     /// RAM of both caches, in bytes.
     pub fn ram_bytes(&self) -> u64 {
-        let rows: usize = self
-            .rows
-            .lock()
-            .entries
-            .values()
-            .map(|(rows, _)| rows.0.capacity() * size_of::<(ChunkHash, Place)>())
-            .sum();
-        let checks: usize = self
-            .checks
-            .lock()
-            .entries
-            .values()
-            .map(|(checks, _)| checks.capacity() * 4)
-            .sum();
-        (rows + checks) as u64
+        (self.rows.lock().bytes + self.checks.lock().bytes) as u64
     }
 }

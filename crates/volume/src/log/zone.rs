@@ -18,9 +18,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
 
-use super::layout::{
-    CHECK_BYTES, Layout, PAGE_BYTES, Place, ROW_BYTES, SLOTS_MAX, WHOLE, ZoneId, ZoneNo,
-};
+use super::layout::{CHECK_BYTES, Layout, PAGE_BYTES, Place, ROW_BYTES, SLOTS_MAX, ZoneId, ZoneNo};
 use crate::{Error, Result};
 
 const HEADER_KIND: FrameKind = FrameKind {
@@ -118,7 +116,7 @@ impl ZoneHeader {
 pub struct Row {
     /// The chunk's first page in the zone.
     pub page: u32,
-    /// Its slot there, or [`WHOLE`].
+    /// Its slot there, or [`WHOLE`](super::layout::WHOLE).
     pub slot: u8,
     /// First half of the chunk's fingerprint, or [`NO_HASH`].
     pub hash: ChunkHash,
@@ -290,6 +288,7 @@ pub fn damaged(place: &str, offset: u64, what: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::WHOLE;
     use super::*;
     use onefold_io::Random;
 

@@ -249,6 +249,7 @@ fn golden_log() {
     compare("log-map-footer-1", &frame_in(&*run, 4096));
     compare("log-zones-1", &formats::example(Format::Zones));
     compare("log-relocations-1", &formats::example(Format::Relocations));
+    compare("log-damaged-1", &formats::example(Format::Damaged));
 }
 
 /// A manifest of version 2, which knows no names, is read: its one volume has the name that the depot was made with.

@@ -1,4 +1,5 @@
-//! A damaged chunk is hit no more once its damage is known: the next equal write stores a good copy.
+//! A damaged chunk is hit no more once its damage is known, by this opening or by one before: the next equal write stores
+//! a good copy.
 
 use std::sync::Arc;
 
@@ -108,6 +109,41 @@ fn an_equal_write_after_a_read_of_damage_stores_a_good_copy() {
     }
 }
 
+/// A check finds the damage; the depot is closed, or its process dies behind a checkpoint, and the next one knows.
+#[test]
+fn damage_that_was_found_is_known_to_the_next_opening() {
+    for is_closed in [true, false] {
+        let (device, first, caller) = depot(300);
+        drop(caller);
+        first.close().expect("all is well");
+        hurt(&device);
+        let (second, caller) = open(&device);
+        assert_eq!(second.check(true).expect("a check").chunks_damaged, 1);
+        drop(caller);
+        match is_closed {
+            true => second.close().expect("all is well"),
+            false => {
+                second.settle().expect("all is well");
+                drop(second);
+            }
+        }
+        let (third, caller) = open(&device);
+        let stats = || third.stats().expect("open").engine;
+        let known = |name: &str| {
+            let counters = stats().counters;
+            let found = counters.iter().find(|(known, _)| *known == name);
+            found.expect("a counter").1
+        };
+        assert_eq!(known("damaged chunks known"), 1);
+        write(&caller, HURT, HURT);
+        write(&caller, HURT + 1, HURT + 1);
+        caller.flush().expect("a flush");
+        let stats = stats();
+        assert_eq!((stats.unique_writes, stats.duplicate_writes), (1, 1));
+        assert_healed(&device, third, caller);
+    }
+}
+
 #[test]
 fn an_equal_write_after_a_check_stores_a_good_copy() {
     let (device, first, caller) = depot(300);
@@ -118,6 +154,31 @@ fn an_equal_write_after_a_check_stores_a_good_copy() {
     let report = depot.check(true).expect("a check");
     assert_eq!(report.chunks_damaged, 1, "{report:?}");
     assert_healed(&device, depot, caller);
+}
+
+/// The folder of the hash index is lost: the next opening fills a new one from the zones' tables.
+#[test]
+fn a_lost_index_is_made_anew_from_the_zones() {
+    let (device, first, caller) = depot(300);
+    drop(caller);
+    first.close().expect("all is well");
+    let lost = device
+        .paths()
+        .into_iter()
+        .filter(|path| path.starts_with("index/"));
+    let lost: Vec<String> = lost.collect();
+    assert!(!lost.is_empty());
+    for path in lost {
+        device.lose(&path).expect("it is there");
+    }
+    let (second, caller) = open(&device);
+    for number in 0..300 {
+        write(&caller, 1000 + number, number);
+    }
+    caller.flush().expect("a flush");
+    let stats = second.stats().expect("open").engine;
+    assert_eq!((stats.unique_writes, stats.duplicate_writes), (0, 300));
+    assert_eq!(read(&caller, 1000).expect("whole"), content(0));
 }
 
 /// A page rots in the journal: before the place where recovery begins, and behind it, where later groups say that it was

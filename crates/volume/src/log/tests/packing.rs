@@ -10,8 +10,8 @@ thread_local! {
     static COMPRESSION: Cell<Compression> = const { Cell::new(Compression::None) };
 }
 
-/// Engines of this thread that are opened from now on pack each chunk that shrinks where `seed` is odd, and none where it
-/// is even.
+/// Engines of this thread that are opened from now on pack each chunk that shrinks where `seed` is odd, and none where
+/// it is even.
 pub fn pack_by(seed: u64) {
     let compression = match seed % 2 {
         0 => Compression::None,
