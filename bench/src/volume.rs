@@ -22,8 +22,8 @@ pub struct VolumeArgs {
     /// Takes a quarter of an hour, and ten times `--mib` on the disk.
     #[arg(long)]
     pub goals: bool,
-    /// Measure what packing of compressed chunks saves with the files of `--tree`, and what it costs with bytes that do not
-    /// compress, of `--mib` each.
+    /// Measure what packing of compressed chunks saves with the files of `--tree`, and what it costs with bytes that do
+    /// not compress, of `--mib` each.
     #[arg(long, requires = "tree")]
     pub packing: bool,
     /// A folder whose files are written twice, for `--goals`, or packed, for `--packing`.

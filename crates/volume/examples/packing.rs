@@ -1,11 +1,11 @@
-//! What packing saves, and what it costs where nothing shrinks: without it, by `auto`, and by `lz4`, in turns in one run.
+//! Packing: the pages it saves, and the time it costs where nothing shrinks; none, `auto` and `lz4` in turns in one run.
 //!
 //! ```text
 //! cargo run --release -p onefold-volume --example packing -- FOLDER TREE [MIB] [ROUNDS]
 //! ```
 //!
-//! The files of TREE are written one behind the other, each from a chunk's border on, up to MIB; then as many MiB that do
-//! not compress. Rates are medians of the rounds, from the first write to the end of a flush.
+//! The files of TREE are written one behind the other, each from a chunk's border on, up to MIB; then as many MiB that
+//! do not compress. Rates are medians of the rounds, from the first write to the end of a flush.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

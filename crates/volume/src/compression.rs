@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 
-/// How the engine `log` packs new chunks of 4 KiB: several compressed ones share a page. What is stored is read whatever
-/// this says.
+/// How the engine `log` packs new chunks of 4 KiB: several compressed ones share a page. What is stored is read
+/// whatever this says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Compression {
     /// Chunks are stored as they are.

@@ -6,8 +6,8 @@
 //! damaged := frame 1FVDAMGD (count:varint (zone:u64 page:varint)*)
 //! ```
 //!
-//! It is advice. A read or a check that finds damage again makes it again, so a lost or damaged file is an empty list;
-//! and no id of a zone is given twice, so an old list does no harm.
+//! The file is advice. A read or a check that finds damage again makes it again, so a lost or damaged file is an empty
+//! list; and no id of a zone is given twice, so an old list does no harm.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ fn encode(all: &HashSet<Address>) -> Vec<u8> {
     encode_frame(KIND, &out)
 }
 
-/// What `bytes` of the file say.
+/// The addresses that `bytes` of the file list.
 ///
 /// # Errors
 /// [`Damaged`](crate::Error::Damaged): they are not what was written.

@@ -132,7 +132,8 @@ impl Place {
         (self.0 >> PLACE_PAGE_BITS) as u8
     }
 
-    /// Whether this many chunks may lie one behind the other from here on: in slots of one page, or in pages of their own.
+    /// Whether this many chunks may lie one behind the other from here on: in slots of one page, or in pages of their
+    /// own.
     pub fn has_behind(self, chunks: u64) -> bool {
         match self.slot() {
             WHOLE => chunks <= u64::from((1 << PLACE_PAGE_BITS) - self.page()),

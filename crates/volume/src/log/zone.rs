@@ -11,8 +11,8 @@
 //!
 //! `previous` is the zone before this one in the log (0: the log begins here), `next` the place of the one that
 //! follows, chosen ahead: so recovery finds its way without a table. A hash is the first half of a fingerprint; a hash
-//! of zeros marks a chunk that is not deduplicated. Rows take as many pages as a zone without packed pages needs, or more:
-//! the footer says how many there are, and the table begins where they do.
+//! of zeros marks a chunk that is not deduplicated. Rows take as many pages as a zone without packed pages needs, or
+//! more: the footer says how many there are, and the table begins where they do.
 
 use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};

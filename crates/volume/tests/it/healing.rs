@@ -1,5 +1,5 @@
-//! A damaged chunk is hit no more once its damage is known, by this opening or by one before: the next equal write stores
-//! a good copy.
+//! A damaged chunk is hit no more once its damage is known, by this opening or by one before: the next equal write
+//! stores a good copy.
 
 use std::sync::Arc;
 

@@ -61,8 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "log", value_parser = names::backends())]
     pub backend: String,
 
-    /// Pack chunks that compress, several to a page: none, lz4, or auto, which hardly tries a volume whose chunks do not
-    /// shrink (default: auto with log and chunks of 4K, else none)
+    /// Pack chunks that compress, several to a page: none, lz4, or auto, which hardly tries a volume whose chunks do
+    /// not shrink (default: auto with log and chunks of 4K, else none)
     #[arg(long, value_name = "HOW", value_parser = names::compressions())]
     pub compression: Option<String>,
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page   := check:u32 count:u16 width:u8{4} lbn:u64 zone:u64 extent{count} zeros
-//! extent := lbn (less the page's), chunks × 2 + (1: mapped), zone (less the page's), place      of width[0..4] bytes each
+//! extent := lbn (less the page's), chunks × 2 + (1: mapped), zone (less the page's), place     of width[0..4] bytes
 //! ```
 //!
 //! Widths fit the page's largest numbers: a lone chunk at a random LBN takes 7 or 8 bytes, 500 a page. `check` is the

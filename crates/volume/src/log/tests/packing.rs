@@ -89,8 +89,8 @@ fn packed_pages_move_with_all_of_their_chunks_and_go_with_the_last() {
     for n in (0..270).filter(|n| n % 3 == 2) {
         assert!(read(&engine, n).expect("readable") == bytes_of(third(n)));
     }
-    // What died in a page that lives is still known: it comes back without being stored, where the index answers with
-    // the zone that it is in now.
+    // Chunks that died in a page that lives are still known: they come back without being stored, where the index
+    // answers with the zone that they are in now.
     let before = engine.stats().unique_writes;
     let dead = (0..135).filter(|n| n % 3 < 2);
     let back: Vec<(u64, u64)> = dead.map(|n| (600 + n, third(n))).collect();
