@@ -76,6 +76,15 @@ pub trait MetadataBackend: Send {
     /// The metadata device failed.
     fn dec_ref(&mut self, pbn: Pbn) -> Result<u32>;
 
+    /// The block's count. Not of the report's twelve; a backend that has counts at hand need not change them for it.
+    ///
+    /// # Errors
+    /// The metadata device failed; the block is free, where that is an error.
+    fn ref_count(&mut self, pbn: Pbn) -> Result<u32> {
+        self.inc_ref(pbn)?;
+        self.dec_ref(pbn)
+    }
+
     /// Optional: makes all of the above durable. Blocks that were freed before are free to be allocated then; a backend
     /// that keeps nothing across a crash may put that off while others are left.
     ///

@@ -131,6 +131,21 @@ pub trait ChunkReader: Send + Sync {
     /// then means nothing.
     fn read(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()>;
 
+    /// As [`read`](ChunkReader::read) of chunks that are written elsewhere soon (hint PREFETCH, report chapter 5): the
+    /// engine may remember by their fingerprints where they lie, so that these writes need no lookup in its index.
+    ///
+    /// # Errors
+    /// As of [`read`](ChunkReader::read).
+    fn read_and_remember(
+        &self,
+        head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        name: NameChunks<'_>,
+    ) -> Result<()> {
+        let _ = name;
+        self.read(head, reads)
+    }
+
     /// Calls `visit` for each stretch of `lbns`, in order and without gaps, until it gives `false`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{EngineKind, HEAD_BYTES};
 use onefold_volume::depot::{CreateOptions, OpenOptions};
 use onefold_volume::front::Options;
-use onefold_volume::hints::{MetadataRanges, looks_like_metadata};
+use onefold_volume::hints::{FileSystem, looks_like_metadata};
 use onefold_volume::log::Layout;
 use onefold_volume::log::formats::{Format, verify};
 use onefold_volume::{Depot, HeadId};
@@ -41,24 +41,31 @@ pub fn targets() -> Vec<Target> {
         })
         .mended(mend::zone_table)
         .in_pages(),
-        Target::new("volume/file-system", vec![ext4(), xfs()], |bytes| {
-            let found = MetadataRanges::find(1 << 40, &mut |offset, buffer| {
-                let from = usize::try_from(offset)
-                    .unwrap_or(usize::MAX)
-                    .min(bytes.len());
-                let there = &bytes[from..bytes.len().min(from.saturating_add(buffer.len()))];
-                buffer[..there.len()].copy_from_slice(there);
-                Ok(())
-            });
-            if let Ok(found) = &found {
-                let ranges: Vec<_> = found.iter().collect();
-                assert!(ranges.iter().all(|range| range.start < range.end));
-                assert!(ranges.is_sorted_by(|a, b| a.end < b.start));
-            }
-            looks_like_metadata(bytes);
-            Reach::of(&found)
-        })
-        .allowing(20 << 20),
+        Target::new(
+            "volume/file-system",
+            vec![ext4(), xfs(), btrfs()],
+            |bytes| {
+                let mut found = FileSystem::find(1 << 40, &mut |offset, buffer| {
+                    let from = usize::try_from(offset)
+                        .unwrap_or(usize::MAX)
+                        .min(bytes.len());
+                    let there = &bytes[from..bytes.len().min(from.saturating_add(buffer.len()))];
+                    buffer[..there.len()].copy_from_slice(there);
+                    Ok(())
+                });
+                if let Ok(found) = &mut found {
+                    let ranges: Vec<_> = found.ranges().iter().collect();
+                    assert!(ranges.iter().all(|range| range.start < range.end));
+                    assert!(ranges.is_sorted_by(|a, b| a.end < b.start));
+                    for (place, chunk) in (0..).zip(bytes.chunks(PAGE_BYTES)) {
+                        found.has_metadata(place * PAGE_BYTES as u64, chunk);
+                    }
+                }
+                looks_like_metadata(bytes);
+                Reach::of(&found)
+            },
+        )
+        .allowing(40 << 20),
     ]
 }
 
@@ -120,6 +127,18 @@ fn ext4() -> Vec<u8> {
     bytes
 }
 
+/// A superblock, a node that it tells of, and a chunk behind that.
+fn btrfs() -> Vec<u8> {
+    let mut bytes = vec![0; 20 * PAGE_BYTES];
+    let superblock = 16 * PAGE_BYTES;
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    put(superblock + 0x20, &[7; 16]);
+    put(superblock + 0x40, b"_BHRfS_M");
+    put(superblock + 0x94, &8192u32.to_le_bytes());
+    put(18 * PAGE_BYTES + 0x20, &[7; 16]);
+    bytes
+}
+
 fn xfs() -> Vec<u8> {
     let mut bytes = vec![0; PAGE_BYTES];
     bytes[..4].copy_from_slice(b"XFSB");
@@ -128,5 +147,7 @@ fn xfs() -> Vec<u8> {
     bytes[84..88].copy_from_slice(&60_000u32.to_be_bytes());
     bytes[96..100].copy_from_slice(&16_384u32.to_be_bytes());
     bytes[124] = 16;
+    bytes[32..48].fill(7);
+    bytes[100..102].copy_from_slice(&[0xB4, 0xA5]);
     bytes
 }

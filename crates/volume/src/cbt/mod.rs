@@ -368,6 +368,11 @@ impl MetadataBackend for Cbt {
         })
     }
 
+    fn ref_count(&mut self, pbn: Pbn) -> Result<u32> {
+        self.states.check(pbn)?;
+        self.counts.get(&mut self.pager, pbn.0)
+    }
+
     /// Ends the transaction. Data that it names has to be durable already.
     fn flush(&mut self) -> Result<Durability> {
         self.calls.flushes += 1;

@@ -215,6 +215,8 @@ impl Suite {
             self.backend.inc_ref(Pbn(block)).expect("a block in use"),
             *count
         );
+        let counted = self.backend.ref_count(Pbn(block));
+        assert_eq!(counted.expect("a block in use"), *count);
     }
 
     fn lower(&mut self, random: &mut Random) {

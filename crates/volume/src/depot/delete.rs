@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Folders of a depot.
 const FOLDERS: [&str; 2] = ["index", "map"];
 /// Its files, besides those that are numbered.
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     "ballast",
     "damaged",
     "damaged.new",
@@ -22,6 +22,8 @@ const FILES: [&str; 13] = [
     "config.new",
     "unsaved",
     super::openings::FILE,
+    "hints",
+    "hints.new",
     "log",
     "log.old",
 ];

@@ -19,6 +19,7 @@ mod data;
 mod delete;
 mod dump;
 mod heads;
+mod hinting;
 mod log;
 pub mod openings;
 
@@ -218,10 +219,15 @@ impl Depot {
             folder.sync()?;
         }
         let heads = heads::known_heads(engine.heads(), &config);
+        let front = Options {
+            // A journal's copy of metadata makes the write to its place a duplicate, which costs a log next to nothing.
+            infer: options.front.infer && config.engine != EngineKind::Log,
+            ..options.front
+        };
         Ok(Self {
             heads: RwLock::new(heads),
             devices: options.devices,
-            front: Front::new(engine, config.chunk_bytes, config.hash_key, options.front),
+            front: Front::new(engine, config.chunk_bytes, config.hash_key, front),
             folder,
             config: Box::new(config),
             lost_unsaved,

@@ -115,7 +115,8 @@ impl Shared {
             if !is_on(Fault::HashOutlivesItsBlock) {
                 backend.delete(self.hashes, Key::Sparse(key))?;
             }
-            backend.dec_ref(*pbn)?;
+            let count = backend.dec_ref(*pbn)?;
+            self.forget_prefetched(*pbn, count);
         }
         Ok(())
     }

@@ -13,6 +13,8 @@ pub enum Fault {
     HashOutlivesItsBlock,
     /// Content whose write failed is still taken for content that is being written.
     FailedWriteStaysPending,
+    /// A block that is free again is still remembered as one that was read with the hint PREFETCH.
+    PrefetchedOutlivesItsBlock,
 }
 
 /// Whether the step is left out.

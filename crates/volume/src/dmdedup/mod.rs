@@ -8,7 +8,8 @@
 //! 1. A hash or an LBN names a block only after its data was written. A failed write names nothing.
 //! 2. Data is synced before the metadata that names it is flushed.
 //! 3. A block's new references are counted before old ones are dropped, so no count falls to 0 in between.
-//! 4. Readers hold the gate from lookup to the end of their read. Blocks that were freed become free to be allocated
+//! 4. A block that was read with the hint PREFETCH is remembered no longer than it is mapped or named by a hash.
+//! 5. Readers hold the gate from lookup to the end of their read. Blocks that were freed become free to be allocated
 //!    only while nobody holds it.
 
 mod behind;
@@ -16,6 +17,7 @@ mod collect;
 mod data;
 mod discard;
 mod faults;
+mod lookup;
 mod read;
 mod room;
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use self::data::DataArea;
 use self::room::Room;
 use self::transaction::Transactions;
 use self::write::{HashKey, InFlight};
+use crate::hints::Prefetched;
 use crate::{
     Buffer, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk,
     HeadId, MetadataBackend, Pbn, Result, Sequence, StoreId,
@@ -74,6 +77,8 @@ struct Shared {
     hashes: StoreId,
     lbn_count: u64,
     gate: RwLock<()>,
+    /// Blocks that were read with the hint PREFETCH. Changed with the backend locked.
+    prefetched: Prefetched<Pbn>,
 }
 
 /// Since the engine was opened.
@@ -83,6 +88,7 @@ struct Counts {
     duplicate: u64,
     equal: u64,
     nodedup: u64,
+    prefetched: u64,
     overwrites: u64,
     new: u64,
     zeros: u64,
@@ -106,6 +112,7 @@ impl Dmdedup {
             hashes: hash_store,
             lbn_count: lbns,
             gate: RwLock::new(()),
+            prefetched: Prefetched::default(),
         };
         let known = shared.garbage_and_end()?;
         Ok(Self {
@@ -286,10 +293,13 @@ impl Engine for Dmdedup {
                     "gather",
                     self.memories.iter().map(|memory| memory.len() as u64).sum(),
                 ),
+                ("prefetched", self.shared.prefetched.ram_bytes()),
             ],
             counters: [
                 ("equal_overwrites", counts.equal),
                 ("nodedup_writes", counts.nodedup),
+                ("prefetch_hits", counts.prefetched),
+                ("prefetched_chunks", self.shared.prefetched.len() as u64),
                 ("data_writes", counts.data_writes),
                 ("collections", counts.collections),
                 ("garbage_chunks", self.garbage),

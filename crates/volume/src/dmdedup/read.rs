@@ -10,24 +10,17 @@ pub(super) const LOOKUPS_MAX: u64 = 4096;
 
 impl ChunkReader for Shared {
     fn read(&self, _head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
-        let block_bytes = self.data.block_bytes();
-        let lbns = |read: &ChunkRead<'_>| {
-            let chunks = (read.buffer.len() / block_bytes) as u64;
-            read.lbn.0..read.lbn.0.saturating_add(chunks)
-        };
-        reads.iter().try_for_each(|read| self.check(&lbns(read)))?;
         let _gate = self.gate.read();
-        let keys: Vec<_> = reads.iter().flat_map(lbns).map(Key::Linear).collect();
-        let mut pbns = vec![None; keys.len()];
-        self.backend()?.lookup(self.lbns, &keys, &mut pbns)?;
-        let mut pieces = Vec::new();
-        let mut rest = &pbns[..];
-        for read in reads {
-            let (now, later) = rest.split_at(read.buffer.len() / block_bytes);
-            rest = later;
-            add_pieces(&mut pieces, now, read.buffer, block_bytes);
-        }
-        self.data.read(pieces)
+        self.read_blocks(reads).map(drop)
+    }
+
+    fn read_and_remember(
+        &self,
+        _head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        name: NameChunks<'_>,
+    ) -> Result<()> {
+        self.read_remembering(reads, name)
     }
 
     fn extents(
@@ -76,6 +69,35 @@ impl ChunkReader for Shared {
             findings.extend(self.check_blocks(name, goes_on)?);
         }
         Ok(findings)
+    }
+}
+
+impl Shared {
+    /// LBNs of a read's chunks.
+    pub(super) fn lbns_of(&self, read: &ChunkRead<'_>) -> Range<u64> {
+        let chunks = (read.buffer.len() / self.data.block_bytes()) as u64;
+        read.lbn.0..read.lbn.0.saturating_add(chunks)
+    }
+
+    /// Reads chunks, and returns the block of each. The caller holds the gate.
+    pub(super) fn read_blocks(&self, reads: &mut [ChunkRead<'_>]) -> Result<Vec<Option<Pbn>>> {
+        let block_bytes = self.data.block_bytes();
+        reads
+            .iter()
+            .try_for_each(|read| self.check(&self.lbns_of(read)))?;
+        let lbns = reads.iter().flat_map(|read| self.lbns_of(read));
+        let keys: Vec<_> = lbns.map(Key::Linear).collect();
+        let mut pbns = vec![None; keys.len()];
+        self.backend()?.lookup(self.lbns, &keys, &mut pbns)?;
+        let mut pieces = Vec::new();
+        let mut rest = &pbns[..];
+        for read in reads {
+            let (now, later) = rest.split_at(read.buffer.len() / block_bytes);
+            rest = later;
+            add_pieces(&mut pieces, now, read.buffer, block_bytes);
+        }
+        self.data.read(pieces)?;
+        Ok(pbns)
     }
 }
 

@@ -151,6 +151,7 @@ fn deliberate_faults_are_found() {
         Fault::NoSyncBeforeFlush,
         Fault::HashOutlivesItsBlock,
         Fault::FailedWriteStaysPending,
+        Fault::PrefetchedOutlivesItsBlock,
     ] {
         let is_found = (0..4).any(|seed| {
             leave_out(Some(fault));

@@ -14,7 +14,7 @@ use onefold_chunk::Fingerprint;
 
 use super::behind::{DataJob, IN_FLIGHT_MAX, Running};
 use super::faults::{Fault, is_on};
-use super::{Backend, Dmdedup, HASH_KEY_BYTES, Shared};
+use super::{Backend, Dmdedup, HASH_KEY_BYTES};
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
 /// Blocks without room that are passed over in search of one with.
@@ -124,14 +124,14 @@ impl Dmdedup {
         Ok(())
     }
 
-    /// Looks up all hashes of the batch at once, then allocates a block for each content that is new.
+    /// Finds all hashes of the batch at once, then allocates a block for each content that is new.
     fn plan<'a>(&mut self, chunks: &[HashedChunk<'a>]) -> Result<Plan<'a>> {
         let hash = |chunk: &HashedChunk<'_>| match &chunk.content {
             ChunkContent::Fingerprinted(fingerprint, _) => Some(hash_key(fingerprint)),
             _ => None,
         };
         let hashes: Vec<_> = chunks.iter().filter_map(hash).collect();
-        let mut known = hashes.iter().zip(self.shared.known(&hashes)?);
+        let mut known = hashes.iter().zip(self.known(&hashes)?);
         let mut plan = Plan {
             chunks: Vec::with_capacity(chunks.len()),
             refused: Vec::new(),
@@ -314,8 +314,9 @@ impl Dmdedup {
             None => backend.delete(store, Key::Linear(lbn))?,
         }
         if let Some(pbn) = old {
-            let is_garbage = backend.dec_ref(pbn)? == 1;
-            self.garbage += u64::from(is_garbage);
+            let count = backend.dec_ref(pbn)?;
+            self.garbage += u64::from(count == 1);
+            self.shared.forget_prefetched(pbn, count);
         }
         Ok(())
     }
@@ -341,16 +342,6 @@ impl Dmdedup {
     }
 }
 
-impl Shared {
-    /// For each hash the block that has its content.
-    fn known(&self, hashes: &[HashKey]) -> Result<Vec<Option<Pbn>>> {
-        let keys: Vec<_> = hashes.iter().map(|hash| Key::Sparse(hash)).collect();
-        let mut found = vec![None; keys.len()];
-        self.backend()?.lookup(self.hashes, &keys, &mut found)?;
-        Ok(found)
-    }
-}
-
 /// Blocks that were not written are free again: nothing named them.
 fn give_back(backend: &mut Backend<'_>, blocks: &[(Pbn, Option<HashKey>)]) -> Result<()> {
     blocks.iter().try_for_each(|(pbn, _)| {
@@ -359,7 +350,7 @@ fn give_back(backend: &mut Backend<'_>, blocks: &[(Pbn, Option<HashKey>)]) -> Re
     })
 }
 
-fn hash_key(fingerprint: &Fingerprint) -> HashKey {
+pub(super) fn hash_key(fingerprint: &Fingerprint) -> HashKey {
     let mut key = [0; HASH_KEY_BYTES];
     key.copy_from_slice(&fingerprint.0[..HASH_KEY_BYTES]);
     key

@@ -388,6 +388,10 @@ impl MetadataBackend for Dtb {
         })
     }
 
+    fn ref_count(&mut self, pbn: Pbn) -> Result<u32> {
+        self.count(pbn)
+    }
+
     /// Writes nothing: no page that is written now would be worth anything after a crash.
     fn flush(&mut self) -> Result<Durability> {
         self.calls.flushes += 1;

@@ -9,6 +9,7 @@ use onefold_chunk::{Fingerprint, fingerprints};
 use super::ack::WriteAck;
 use super::staging::Run;
 use super::state::{Shared, State};
+use super::stats::NodedupCounts;
 use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
 
 /// Chunks of a batch at most: they fill the lanes of the hash, and 1 MiB of 4 KiB chunks still lies in the processor's
@@ -166,14 +167,26 @@ impl State {
 impl Shared {
     /// Finds chunks of zeros, and fingerprints the others, all at once.
     pub fn hash(&self, batch: &mut [BatchChunk]) {
+        let places = batch.iter().map(|chunk| (chunk.run.head, chunk.lbn()));
+        let hinted = self.hints_at(places);
+        let inferred = self.inferred(batch);
         let mut wanted = Vec::with_capacity(batch.len());
+        let mut nodedup = NodedupCounts::default();
         for (at, chunk) in batch.iter_mut().enumerate() {
+            let hints = chunk.run.hints;
             if is_zero(chunk.run.chunk(chunk.index)) {
                 chunk.content = Content::Zero;
-            } else if !chunk.run.hints.nodedup && !chunk.run.hints.metadata {
+            } else if hints.nodedup {
+                nodedup.by_request += 1;
+            } else if hinted[at].nodedup {
+                nodedup.by_range += 1;
+            } else if hints.metadata || inferred[at] {
+                nodedup.as_metadata += 1;
+            } else {
                 wanted.push(at);
             }
         }
+        self.counters.nodedup(&nodedup);
         let chunks = wanted.iter().map(|at| {
             let chunk = &batch[*at];
             chunk.run.chunk(chunk.index)

@@ -76,7 +76,8 @@ pub(super) fn no_page() -> Error {
 }
 
 impl Shared {
-    fn now(&self) -> Option<u64> {
+    /// Nanoseconds from any start; `None` without a clock.
+    pub fn now(&self) -> Option<u64> {
         self.options.clock.as_ref().map(|clock| clock())
     }
 

@@ -1,5 +1,6 @@
-//! Which chunks hold metadata of a file system, asked only when a page is lacking: they may use the reserve, so that
-//! files can be deleted on a full device.
+//! Which chunks hold metadata of a file system. Where a page is lacking, such chunks may use the reserve, so that files
+//! can be deleted on a full device; a guess is enough for that. With [`Options::infer`](super::Options::infer) those
+//! that are metadata for certain are not deduplicated, either.
 
 use std::collections::HashMap;
 
@@ -8,47 +9,69 @@ use parking_lot::Mutex;
 use super::batcher::BatchChunk;
 use super::state::Shared;
 use crate::depot::config::BYTES_MAX;
-use crate::hints::{MetadataRanges, looks_like_metadata};
+use crate::hints::{FileSystem, looks_like_metadata};
 use crate::{Buffer, ChunkRead, Error, HeadId, Lbn, Result};
 
-/// What was found is looked up anew after this many questions: somebody may have made another file system.
+/// The file system is looked for anew after this many questions: somebody may have made another one.
 const ASKED_MAX: u64 = 16_384;
+/// The same after a superblock was written: what it tells of is written about then.
+const ASKED_AFTER_SUPERBLOCK: u64 = 256;
 
 /// What is known of each volume.
 #[derive(Default)]
 pub(super) struct Metadata(Mutex<HashMap<HeadId, Known>>);
 
 struct Known {
-    ranges: MetadataRanges,
-    asked: u64,
+    file_system: FileSystem,
+    /// Questions that are left until the file system is looked for anew.
+    questions_left: u64,
 }
 
 impl Shared {
     /// Whether a chunk is metadata of a file system, by its place or its bytes. A wrong answer costs a page of the
     /// reserve, or a write that fails though it need not have.
     pub fn is_metadata(&self, chunk: &BatchChunk) -> bool {
-        if looks_like_metadata(chunk.run.chunk(chunk.index)) {
-            return true;
+        let bytes = chunk.run.chunk(chunk.index);
+        looks_like_metadata(bytes) || self.has_metadata(chunk.run.head, chunk.lbn(), bytes)
+    }
+
+    /// For each chunk of a batch whether it is metadata for certain, where that is asked for.
+    pub fn inferred(&self, batch: &[BatchChunk]) -> Vec<bool> {
+        if !self.options.infer {
+            return vec![false; batch.len()];
         }
-        let chunk_bytes = u64::from(self.chunk_bytes);
-        let (head, start) = (chunk.run.head, chunk.lbn() * chunk_bytes);
+        let has_metadata = |chunk: &BatchChunk| {
+            let bytes = chunk.run.chunk(chunk.index);
+            self.has_metadata(chunk.run.head, chunk.lbn(), bytes)
+        };
+        batch.iter().map(has_metadata).collect()
+    }
+
+    fn has_metadata(&self, head: HeadId, lbn: u64, chunk: &[u8]) -> bool {
+        let start = lbn * u64::from(self.chunk_bytes);
         let mut all = self.metadata.0.lock();
-        let known = all.get_mut(&head).filter(|known| known.asked < ASKED_MAX);
+        let known = all.get_mut(&head).filter(|known| known.questions_left > 0);
         let known = match known {
             Some(known) => known,
             None => {
-                let ranges = self.find_metadata(head).unwrap_or_default();
+                let file_system = self.find_file_system(head).unwrap_or_default();
                 all.entry(head)
-                    .insert_entry(Known { ranges, asked: 0 })
+                    .insert_entry(Known {
+                        file_system,
+                        questions_left: ASKED_MAX,
+                    })
                     .into_mut()
             }
         };
-        known.asked += 1;
-        known.ranges.touch(start..start + chunk_bytes)
+        known.questions_left -= 1;
+        if FileSystem::is_told_at(&(start..start + u64::from(self.chunk_bytes))) {
+            known.questions_left = known.questions_left.min(ASKED_AFTER_SUPERBLOCK);
+        }
+        known.file_system.has_metadata(start, chunk)
     }
 
-    fn find_metadata(&self, head: HeadId) -> Result<MetadataRanges> {
-        MetadataRanges::find(BYTES_MAX, &mut |offset, buffer| {
+    fn find_file_system(&self, head: HeadId) -> Result<FileSystem> {
+        FileSystem::find(BYTES_MAX, &mut |offset, buffer| {
             self.read_now(head, offset, buffer)
         })
     }

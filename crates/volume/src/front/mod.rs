@@ -24,6 +24,7 @@ mod failure;
 mod flush;
 mod heads;
 mod held;
+mod hinting;
 mod metadata;
 mod options;
 mod pages;
@@ -42,7 +43,7 @@ use std::thread::JoinHandle;
 
 pub use self::options::{Ack, Options, WhenFull};
 use self::state::Shared;
-pub use self::stats::{FrontStats, Histogram, Latencies};
+pub use self::stats::{FrontStats, Histogram, Latencies, NodedupCounts};
 use crate::{
     BlockDevice, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, Geometry,
     HeadId, Result,

@@ -38,6 +38,8 @@ pub struct Options {
     pub ack: Ack,
     /// What happens to a write that needs a page when none is left.
     pub when_full: WhenFull,
+    /// Chunks that are metadata of the volume's file system for certain are not deduplicated.
+    pub infer: bool,
     /// Nanoseconds from any start: what latencies are measured with. `None`: they are not.
     pub clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
@@ -53,6 +55,7 @@ impl Default for Options {
             staging_bytes: STAGING_BYTES,
             ack: Ack::default(),
             when_full: WhenFull::default(),
+            infer: false,
             clock: None,
         }
     }

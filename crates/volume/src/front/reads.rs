@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use onefold_chunk::fingerprints;
+
 use super::split::Span;
 use super::staging::Staged;
 use super::state::Shared;
@@ -62,10 +64,14 @@ impl Shared {
         let mut bounces: Vec<_> = parts
             .map(|_| Buffer::zeroed(self.chunk_bytes as usize))
             .collect();
-        let mut reads = Vec::new();
+        let (mut plain, mut prefetched) = (Vec::new(), Vec::new());
         let mut of_parts = Vec::new();
         let mut bounce = bounces.iter_mut();
         for (request, plan) in requests.iter_mut().zip(&plans) {
+            let reads = match self.is_copied(head, request) {
+                true => &mut prefetched,
+                false => &mut plain,
+            };
             let mut rest = &mut request.buffer[..];
             for segment in plan {
                 let (now, later) = rest.split_at_mut(segment.bytes);
@@ -90,14 +96,32 @@ impl Shared {
                 }
             }
         }
-        if !reads.is_empty() {
-            self.reader.read(head, &mut reads)?;
+        if !plain.is_empty() {
+            self.reader.read(head, &mut plain)?;
         }
-        drop(reads);
+        if !prefetched.is_empty() {
+            self.read_and_remember(head, &mut prefetched)?;
+        }
+        drop((plain, prefetched));
         for ((now, skip), bounce) in of_parts.into_iter().zip(&bounces) {
             now.copy_from_slice(&bounce[skip..skip + now.len()]);
         }
         Ok(())
+    }
+
+    /// Whether what a request reads is written elsewhere soon, as far as hints tell.
+    fn is_copied(&self, head: HeadId, request: &Request) -> bool {
+        let touched = || self.span(request.offset, request.bytes).touched();
+        request.hints.prefetch || request.bytes > 0 && self.is_prefetched(head, touched())
+    }
+
+    /// Reads chunks of which copies will be written: the engine is to know them then without its index.
+    fn read_and_remember(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        let bytes: usize = reads.iter().map(|read| read.buffer.len()).sum();
+        let chunks = bytes / self.chunk_bytes as usize;
+        self.counters.prefetch_read(chunks as u64);
+        let name = |chunks: &[&[u8]]| fingerprints(Some(&self.hash_key), chunks.iter().copied());
+        self.reader.read_and_remember(head, reads, &name)
     }
 
     pub fn span(&self, offset: u64, bytes: u64) -> Span {

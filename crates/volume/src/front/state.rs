@@ -12,6 +12,7 @@ use super::batcher::{Batch, Task};
 use super::flush::Flushes;
 use super::heads::HeadSizes;
 use super::held::Held;
+use super::hinting::Hinting;
 use super::metadata::Metadata;
 use super::pages::Pages;
 use super::partial::Partials;
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub reader: Arc<dyn ChunkReader>,
     pub counters: Counters,
     pub metadata: Metadata,
+    pub hinting: Hinting,
     /// Sizes of the heads that have devices.
     pub sizes: HeadSizes,
     /// `None` once the front is closed. Taken before the state's lock, never while it is held.
@@ -107,6 +109,7 @@ impl Shared {
             reader: engine.reader(),
             counters: Counters::default(),
             metadata: Metadata::default(),
+            hinting: Hinting::default(),
             sizes: HeadSizes::default(),
             engine: Mutex::new(Some(Served::new(engine))),
             state: Mutex::new(state),
@@ -229,6 +232,7 @@ impl Shared {
         let mut stats: Stats = self.counters.read();
         stats.staged_bytes = state.staging.bytes() as u64;
         stats.queued = state.staged - state.written;
+        stats.hinted_ranges = self.hinted_ranges();
         stats.failure = state.failure.as_ref().map(ToString::to_string);
         stats
     }

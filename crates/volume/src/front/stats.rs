@@ -31,6 +31,12 @@ pub struct FrontStats {
     pub batches: u64,
     /// Chunks in them.
     pub batch_chunks: u64,
+    /// Chunks that were not deduplicated because of a hint.
+    pub nodedup: NodedupCounts,
+    /// Chunks that were read with the hint PREFETCH.
+    pub prefetch_reads: u64,
+    /// Ranges with hints.
+    pub hinted_ranges: u64,
     /// Nanoseconds from request to answer, where there is a clock.
     pub latencies: Latencies,
     /// Bytes in staging.
@@ -39,6 +45,17 @@ pub struct FrontStats {
     pub queued: u64,
     /// What the front failed with, if it did: it takes no writes.
     pub failure: Option<String>,
+}
+
+/// Chunks that were not deduplicated because of a hint, by where the hint came from.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct NodedupCounts {
+    /// The request had it: by its transport, its export or its volume.
+    pub by_request: u64,
+    /// The chunk lay in a hinted range.
+    pub by_range: u64,
+    /// Metadata of a file system.
+    pub as_metadata: u64,
 }
 
 /// How long requests took, by kind.
@@ -101,6 +118,10 @@ pub(super) struct Counters {
     commits: AtomicU64,
     batches: AtomicU64,
     batch_chunks: AtomicU64,
+    nodedup_by_request: AtomicU64,
+    nodedup_by_range: AtomicU64,
+    nodedup_as_metadata: AtomicU64,
+    prefetch_reads: AtomicU64,
     latencies: [Buckets; 4],
 }
 
@@ -181,6 +202,16 @@ impl Counters {
         add(&self.batch_chunks, chunks);
     }
 
+    pub fn nodedup(&self, chunks: &NodedupCounts) {
+        add(&self.nodedup_by_request, chunks.by_request);
+        add(&self.nodedup_by_range, chunks.by_range);
+        add(&self.nodedup_as_metadata, chunks.as_metadata);
+    }
+
+    pub fn prefetch_read(&self, chunks: u64) {
+        add(&self.prefetch_reads, chunks);
+    }
+
     pub fn read(&self) -> FrontStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let histogram =
@@ -198,6 +229,12 @@ impl Counters {
             commits: get(&self.commits),
             batches: get(&self.batches),
             batch_chunks: get(&self.batch_chunks),
+            nodedup: NodedupCounts {
+                by_request: get(&self.nodedup_by_request),
+                by_range: get(&self.nodedup_by_range),
+                as_metadata: get(&self.nodedup_as_metadata),
+            },
+            prefetch_reads: get(&self.prefetch_reads),
             latencies: Latencies {
                 read: histogram(read),
                 write: histogram(write),

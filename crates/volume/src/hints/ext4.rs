@@ -13,6 +13,8 @@ const EXTENT_MAGIC: u64 = 0xF30A;
 const JOURNAL_MAGIC: u64 = 0xC03B_3998;
 const INCOMPAT_META_BG: u64 = 0x10;
 const INCOMPAT_64BIT: u64 = 0x80;
+const COMPAT_SPARSE_SUPER_2: u64 = 0x200;
+const RO_COMPAT_SPARSE_SUPER: u64 = 0x1;
 /// Descriptors are read for this many groups at most: 16 TiB of blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 17;
 
@@ -24,10 +26,39 @@ struct Superblock {
     descriptor_bytes: u64,
     inode_table_blocks: u64,
     reserved_descriptor_blocks: u64,
-    /// Whether descriptors lie all together behind the superblock.
-    has_descriptors_ahead: bool,
+    group_blocks: u64,
+    /// Groups whose descriptors lie all together behind the superblock; those of the others lie among their groups.
+    groups_ahead: u64,
+    backups: Backups,
     /// The journal inode's block pointers and its size in blocks, where the superblock has a copy.
     journal: Option<(Vec<u8>, u64)>,
+}
+
+/// The groups that have a copy of the superblock.
+enum Backups {
+    /// Every group.
+    All,
+    /// Group 1, and powers of 3, 5 and 7.
+    Sparse,
+    /// These alone; 0 is none.
+    Named([u64; 2]),
+}
+
+impl Backups {
+    fn has(&self, group: u64) -> bool {
+        let is_power = |base: u64| {
+            let mut power = base;
+            while power < group {
+                power *= base;
+            }
+            power == group
+        };
+        match self {
+            Self::All => true,
+            Self::Sparse => group == 1 || [3, 5, 7].into_iter().any(is_power),
+            Self::Named(groups) => group > 0 && groups.contains(&group),
+        }
+    }
 }
 
 impl Superblock {
@@ -53,25 +84,68 @@ impl Superblock {
             return None;
         }
         let groups = (blocks - first_block).div_ceil(group_blocks);
+        let descriptor_bytes = match has_64_bits {
+            true => le16(bytes, 0xFE)?.max(32),
+            false => 32,
+        };
+        if !descriptor_bytes.is_power_of_two() || descriptor_bytes > block_bytes {
+            return None;
+        }
+        let groups_ahead = match incompat & INCOMPAT_META_BG == 0 {
+            true => groups,
+            false => le32(bytes, 0x104)?.saturating_mul(block_bytes / descriptor_bytes),
+        };
+        let backups = match (le32(bytes, 0x5C)?, le32(bytes, 0x64)?) {
+            (compat, _) if compat & COMPAT_SPARSE_SUPER_2 != 0 => {
+                Backups::Named([le32(bytes, 0x24C)?, le32(bytes, 0x250)?])
+            }
+            (_, ro_compat) if ro_compat & RO_COMPAT_SPARSE_SUPER != 0 => Backups::Sparse,
+            _ => Backups::All,
+        };
         let has_journal_copy = bytes[0xFD] == 1;
         let journal_bytes = le32(bytes, 0x10C + 64)? | le32(bytes, 0x10C + 60)? << 32;
         Some(Self {
             block_bytes,
             first_block,
             groups,
-            descriptor_bytes: if has_64_bits {
-                le16(bytes, 0xFE)?.max(32)
-            } else {
-                32
-            },
+            descriptor_bytes,
             inode_table_blocks: inodes_bytes.div_ceil(block_bytes),
             reserved_descriptor_blocks: le16(bytes, 0xCE)?,
-            has_descriptors_ahead: incompat & INCOMPAT_META_BG == 0,
+            group_blocks,
+            groups_ahead: groups_ahead.min(groups),
+            backups,
             journal: has_journal_copy.then(|| {
                 let pointers = bytes[0x10C..0x10C + 60].to_vec();
                 (pointers, journal_bytes.div_ceil(block_bytes))
             }),
         })
+    }
+
+    /// The first block of a group.
+    fn group_start(&self, group: u64) -> u64 {
+        let blocks = group.saturating_mul(self.group_blocks);
+        self.first_block.saturating_add(blocks)
+    }
+
+    /// Groups whose descriptors share a block.
+    fn groups_a_block(&self) -> u64 {
+        self.block_bytes / self.descriptor_bytes
+    }
+
+    /// Blocks of descriptors behind a superblock or a copy of it, and those kept for more.
+    fn blocks_ahead(&self) -> u64 {
+        self.groups_ahead.div_ceil(self.groups_a_block()) + self.reserved_descriptor_blocks
+    }
+
+    /// The block with the descriptors of `group` and its neighbours.
+    fn descriptor_block(&self, group: u64) -> u64 {
+        let number = group / self.groups_a_block();
+        if group < self.groups_ahead {
+            return self.first_block + 1 + number;
+        }
+        let first = number * self.groups_a_block();
+        let has_superblock = first == 0 || self.backups.has(first);
+        self.group_start(first) + u64::from(has_superblock)
     }
 
     fn bytes_of(&self, block: u64, blocks: u64) -> Range<u64> {
@@ -86,7 +160,8 @@ pub fn ranges(head: &[u8], read: ReadBytes<'_>) -> Result<Vec<Range<u64>>> {
         return Ok(Vec::new());
     };
     let mut ranges = Vec::new();
-    if superblock.groups <= GROUPS_MAX && superblock.has_descriptors_ahead {
+    if superblock.groups <= GROUPS_MAX {
+        add_superblocks(&superblock, &mut ranges);
         add_groups(&superblock, read, &mut ranges)?;
     }
     if let Some((pointers, blocks)) = &superblock.journal {
@@ -95,34 +170,56 @@ pub fn ranges(head: &[u8], read: ReadBytes<'_>) -> Result<Vec<Range<u64>>> {
     Ok(ranges)
 }
 
-/// Superblock, descriptors, bitmaps and inode tables.
+/// The superblock and its copies, each with the descriptors behind it.
+fn add_superblocks(superblock: &Superblock, ranges: &mut Vec<Range<u64>>) {
+    let blocks = 1 + superblock.blocks_ahead();
+    ranges.push(superblock.bytes_of(0, superblock.first_block + blocks));
+    let copies = (1..superblock.groups).filter(|group| superblock.backups.has(*group));
+    ranges.extend(copies.map(|group| superblock.bytes_of(superblock.group_start(group), blocks)));
+}
+
+/// Descriptors that lie among their groups, bitmaps and inode tables.
 fn add_groups(
     superblock: &Superblock,
     read: ReadBytes<'_>,
     ranges: &mut Vec<Range<u64>>,
 ) -> Result<()> {
-    let table_bytes = superblock.groups * superblock.descriptor_bytes;
-    let table_blocks = table_bytes.div_ceil(superblock.block_bytes);
-    let ahead = superblock.first_block + 1 + table_blocks + superblock.reserved_descriptor_blocks;
-    ranges.push(superblock.bytes_of(0, ahead));
-    let mut table = vec![0; table_bytes as usize];
-    read(
-        superblock.bytes_of(superblock.first_block + 1, 0).start,
-        &mut table,
-    )?;
-    for descriptor in table.chunks_exact(superblock.descriptor_bytes as usize) {
-        for (at, blocks) in [(0x0, 1), (0x4, 1), (0x8, superblock.inode_table_blocks)] {
-            let high = match superblock.descriptor_bytes >= 64 {
-                true => le32(descriptor, at + 0x20).unwrap_or(0),
-                false => 0,
-            };
-            let block = le32(descriptor, at).unwrap_or(0) | high << 32;
-            if block > 0 {
-                ranges.push(superblock.bytes_of(block, blocks));
+    let descriptor_bytes = superblock.descriptor_bytes as usize;
+    let mut block = vec![0; superblock.block_bytes as usize];
+    let groups_a_block = superblock.groups_a_block();
+    for first in (0..superblock.groups).step_by(groups_a_block as usize) {
+        let groups = groups_a_block.min(superblock.groups - first);
+        let place = superblock.descriptor_block(first);
+        if first >= superblock.groups_ahead {
+            // The second and the last group have copies of the block.
+            ranges.push(superblock.bytes_of(place, 1));
+            for copy in [first + 1, first + groups_a_block - 1] {
+                let has_superblock = u64::from(superblock.backups.has(copy));
+                let start = superblock.group_start(copy) + has_superblock;
+                ranges.push(superblock.bytes_of(start, 1));
             }
+        }
+        let table = &mut block[..groups as usize * descriptor_bytes];
+        read(superblock.bytes_of(place, 0).start, table)?;
+        for descriptor in table.chunks_exact(descriptor_bytes) {
+            add_group(superblock, descriptor, ranges);
         }
     }
     Ok(())
+}
+
+/// Bitmaps and inode table of one group.
+fn add_group(superblock: &Superblock, descriptor: &[u8], ranges: &mut Vec<Range<u64>>) {
+    for (at, blocks) in [(0x0, 1), (0x4, 1), (0x8, superblock.inode_table_blocks)] {
+        let high = match superblock.descriptor_bytes >= 64 {
+            true => le32(descriptor, at + 0x20).unwrap_or(0),
+            false => 0,
+        };
+        let block = le32(descriptor, at).unwrap_or(0) | high << 32;
+        if block > 0 {
+            ranges.push(superblock.bytes_of(block, blocks));
+        }
+    }
 }
 
 /// Blocks of the journal, by the copy of its inode's pointers.
@@ -231,6 +328,7 @@ mod tests {
         put(0x38, &0xEF53u16.to_le_bytes());
         put(0x58, &256u16.to_le_bytes());
         put(0x60, &0x2C2u32.to_le_bytes());
+        put(0x64, &1u32.to_le_bytes());
         put(0xCE, &127u16.to_le_bytes());
         put(0xFD, &[1]);
         put(0xFE, &64u16.to_le_bytes());
@@ -263,12 +361,45 @@ mod tests {
         assert_eq!(asked, [(4096, 8 * 64)]);
         let blocks = |first: u64, count: u64| first * 4096..(first + count) * 4096;
         assert_eq!(found[0], blocks(0, 129));
+        // Copies of the superblock and the descriptors.
+        let copies = [1, 3, 5, 7].map(|group| blocks(group * 32_768, 129));
+        assert_eq!(found[1..5], copies);
         assert_eq!(
-            found[1..4],
+            found[5..8],
             [blocks(129, 1), blocks(145, 1), blocks(161, 512)]
         );
-        assert_eq!(found.len(), 1 + 8 * 3 + 2);
-        assert_eq!(found[25..], [blocks(131_072, 4096), blocks(140_000, 10)]);
+        assert_eq!(found.len(), 5 + 8 * 3 + 2);
+        assert_eq!(found[29..], [blocks(131_072, 4096), blocks(140_000, 10)]);
+    }
+
+    #[test]
+    fn descriptors_may_lie_among_their_groups() {
+        let mut head = head();
+        // Descriptors of 64 groups share a block; the first such block lies ahead, the others among their groups.
+        head[SUPERBLOCK + 0x4..SUPERBLOCK + 0x8].copy_from_slice(&(130 * 32_768u32).to_le_bytes());
+        head[SUPERBLOCK + 0x60] |= 0x10;
+        head[SUPERBLOCK + 0x104] = 1;
+        let mut asked = Vec::new();
+        let found = ranges(&head, &mut |offset, buffer| {
+            asked.push((offset / 4096, buffer.len()));
+            Ok(())
+        })
+        .expect("readable");
+        let start = |group: u64| group * 32_768;
+        assert_eq!(asked, [(1, 4096), (start(64), 4096), (start(128), 128)]);
+        for block in [start(64), start(65), start(127), start(128), start(129)] {
+            let bytes = block * 4096..(block + 1) * 4096;
+            assert!(found.contains(&bytes), "block {block}");
+        }
+    }
+
+    #[test]
+    fn copies_of_the_superblock_lie_where_mke2fs_puts_them() {
+        let sparse = |group: u64| Backups::Sparse.has(group);
+        let some: Vec<u64> = (1..130).filter(|group| sparse(*group)).collect();
+        assert_eq!(some, [1, 3, 5, 7, 9, 25, 27, 49, 81, 125]);
+        assert!(Backups::All.has(2) && !Backups::Named([0, 7]).has(0));
+        assert!(Backups::Named([1, 7]).has(7) && !Backups::Named([1, 7]).has(3));
     }
 
     #[test]

@@ -4,41 +4,38 @@
 //! Superblocks are parsed for the places of metadata; other metadata is known by its magic. Everything here is advice: a
 //! wrong guess costs some pages of the reserve, never data. A guest writes these bytes, so nothing is trusted.
 
+mod btrfs;
 mod ext4;
+mod infer;
+mod kind;
+mod prefetched;
+mod ranges;
 mod xfs;
 
 use std::ops::Range;
 
+pub use self::infer::FileSystem;
+pub use self::kind::HintKind;
+pub use self::prefetched::{PREFETCHED_MAX, Prefetched};
+pub use self::ranges::{HintRanges, NO_END, RANGES_MAX};
 use crate::Result;
 
 /// Reads bytes of a volume at an offset.
 pub type ReadBytes<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<()>;
 
 /// A volume has this many places of metadata at most: 16 a block group of 128 MiB on 16 TiB.
-const RANGES_MAX: usize = 1 << 20;
+const PLACES_MAX: usize = 1 << 20;
 
 /// Where a volume's file system keeps its metadata, as byte ranges: sorted, and none touches another.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct MetadataRanges(Vec<Range<u64>>);
 
 impl MetadataRanges {
-    /// Looks for a file system at the volume's beginning. Empty where none is known, or what is read makes no sense.
-    ///
-    /// # Errors
-    /// The volume cannot be read.
-    pub fn find(volume_bytes: u64, read: ReadBytes<'_>) -> Result<Self> {
-        let mut head = vec![0; 4096];
-        if volume_bytes < 4096 {
-            return Ok(Self::default());
-        }
-        read(0, &mut head)?;
-        let mut found: Vec<Range<u64>> = match xfs::begins(&head) {
-            true => xfs::log(&head).into_iter().collect(),
-            false => ext4::ranges(&head, read)?,
-        };
+    /// Those of `found` that lie within a volume of so many bytes.
+    fn new(mut found: Vec<Range<u64>>, volume_bytes: u64) -> Self {
         found.retain(|range| range.start < range.end && range.end <= volume_bytes);
-        found.truncate(RANGES_MAX);
-        Ok(Self::joined(found))
+        found.truncate(PLACES_MAX);
+        Self::joined(found)
     }
 
     fn joined(mut found: Vec<Range<u64>>) -> Self {
@@ -116,12 +113,14 @@ mod tests {
         let mut random = onefold_io::Random(5);
         for _ in 0..200 {
             let noise = random.bytes(4096);
-            let found = MetadataRanges::find(1 << 30, &mut |_, buffer| {
+            let found = FileSystem::find(1 << 30, &mut |_, buffer| {
                 let len = buffer.len().min(noise.len());
                 buffer[..len].copy_from_slice(&noise[..len]);
                 Ok(())
             });
-            assert_eq!(found.expect("readable"), MetadataRanges::default());
+            let mut found = found.expect("readable");
+            assert_eq!(found, FileSystem::default());
+            assert!(!found.has_metadata(0, &noise));
             assert!(!looks_like_metadata(&noise));
         }
         assert!(!looks_like_metadata(&[]));

@@ -40,6 +40,34 @@ pub fn log(head: &[u8]) -> Option<Range<u64>> {
     Some(start..end)
 }
 
+/// Places of the file system's id in blocks of metadata: headers of groups, trees, directories, attributes, inodes.
+const ID_PLACES: [usize; 8] = [8, 16, 24, 32, 40, 64, 160, 296];
+const VERSION_AT: usize = 100;
+const ID_AT: usize = 32;
+const INCOMPAT_AT: usize = 216;
+const INCOMPAT_METADATA_ID: u64 = 1 << 2;
+const METADATA_ID_AT: usize = 248;
+
+/// The id that each block of metadata has, where a superblock is of version 5; older ones have none.
+pub fn id(head: &[u8]) -> Option<[u8; 16]> {
+    let version = head.get(VERSION_AT + 1)? & 0xF;
+    if version < 5 {
+        return None;
+    }
+    let at = match be32(head, INCOMPAT_AT)? & INCOMPAT_METADATA_ID {
+        0 => ID_AT,
+        _ => METADATA_ID_AT,
+    };
+    let id = *head.get(at..)?.first_chunk()?;
+    (id != [0; 16]).then_some(id)
+}
+
+/// Whether a chunk is metadata of the file system with this id.
+pub fn is_metadata_of(id: &[u8; 16], chunk: &[u8]) -> bool {
+    let has_id = |at: &usize| chunk.get(*at..*at + 16) == Some(id);
+    is_metadata(chunk) && ID_PLACES.iter().any(has_id)
+}
+
 /// Whether a chunk begins as metadata of XFS does.
 pub fn is_metadata(chunk: &[u8]) -> bool {
     let Some(magic) = chunk.first_chunk::<4>() else {
@@ -54,6 +82,26 @@ pub fn is_metadata(chunk: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_of_version_5_has_the_id_of_its_file_system() {
+        let mut head = vec![0; 4096];
+        head[..4].copy_from_slice(b"XFSB");
+        head[ID_AT..ID_AT + 16].fill(7);
+        assert_eq!(id(&head), None, "an older version");
+        head[VERSION_AT..VERSION_AT + 2].copy_from_slice(&[0xB4, 0xA5]);
+        let found = id(&head).expect("version 5");
+        assert_eq!(found, [7; 16]);
+        assert!(is_metadata_of(&found, &head));
+        let mut inode = vec![0; 4096];
+        inode[..5].copy_from_slice(&[b'I', b'N', 0, 0, 3]);
+        assert!(!is_metadata_of(&found, &inode), "another file system's");
+        inode[160..176].fill(7);
+        assert!(is_metadata_of(&found, &inode));
+        head[INCOMPAT_AT + 3] = 4;
+        head[METADATA_ID_AT..METADATA_ID_AT + 16].fill(9);
+        assert_eq!(id(&head), Some([9; 16]));
+    }
 
     #[test]
     fn the_log_is_found_by_group_and_block() {

@@ -35,6 +35,8 @@ pub(super) struct Totals {
     pub false_hits: u64,
     /// Failures of the index, which cost duplicates and no data.
     pub index_failures: u64,
+    /// Chunks that were found without the index, since a read with the hint PREFETCH had met them.
+    pub prefetch_hits: u64,
     pub pages_copied: u64,
     pub zones_freed: u64,
     pub merges: u64,
@@ -198,6 +200,7 @@ impl LogEngine {
                 ("map pages", self.shared.map_pages.ram_bytes()),
                 ("zones", map.zone_ram_bytes),
                 ("rows and checks", self.shared.tables.ram_bytes()),
+                ("prefetched", self.shared.prefetched.ram_bytes()),
             ],
             counters: vec![
                 ("ram limit", self.sizes.ram_bytes),
@@ -213,6 +216,8 @@ impl LogEngine {
                 ("packed pages", packed.packed_pages),
                 ("packed bytes", packed.packed_bytes),
                 ("index failures", totals.index_failures),
+                ("prefetch hits", totals.prefetch_hits),
+                ("prefetched chunks", self.shared.prefetched.len() as u64),
                 ("pages copied", totals.pages_copied),
                 ("zones freed", totals.zones_freed),
                 ("merges", totals.merges),

@@ -44,6 +44,7 @@ mod packed_reads;
 mod packer;
 mod part;
 mod pending;
+mod prefetched;
 mod reader;
 mod recover;
 mod relocations;

@@ -12,6 +12,7 @@ use super::map::extent::Extent;
 use super::map::levels::Levels;
 use super::packed_reads::PackedReads;
 use super::shared::Shared;
+use super::zone::chunk_hash;
 use crate::{
     ChangeKind, ChunkRead, ChunkReader, Error, ExtentKind, Finding, HeadId, NameChunks, Result,
 };
@@ -58,6 +59,16 @@ impl ChunkReader for LogReader {
             }
         }
         Err(first_damage(head, reads, &outcomes))
+    }
+
+    fn read_and_remember(
+        &self,
+        head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        name: NameChunks<'_>,
+    ) -> Result<()> {
+        self.read(head, reads)?;
+        self.remember(head, reads, name)
     }
 
     fn extents(
@@ -177,6 +188,36 @@ impl LogReader {
                     )),
                 };
             }
+        }
+        Ok(())
+    }
+
+    /// Remembers in which zones chunks lie that were just read. Whoever uses that looks whether the zone's rows say the
+    /// same, as of an answer of the index: a chunk may have been written or moved since it was read.
+    fn remember(
+        &self,
+        head: HeadId,
+        reads: &mut [ChunkRead<'_>],
+        name: NameChunks<'_>,
+    ) -> Result<()> {
+        let chunk_bytes = self.0.layout.chunk_bytes();
+        let unknown = |read: &ChunkRead<'_>| {
+            vec![Outcome::Again(String::new()); read.buffer.len() / chunk_bytes]
+        };
+        let mut outcomes: Vec<_> = reads.iter().map(unknown).collect();
+        self.resolve(head, reads, &mut outcomes)?;
+        let (mut places, mut chunks) = (Vec::new(), Vec::new());
+        for (read, outcomes) in reads.iter().zip(outcomes) {
+            for (outcome, chunk) in outcomes.iter().zip(read.buffer.chunks_exact(chunk_bytes)) {
+                if let Outcome::At(address, _) = outcome {
+                    places.push(*address);
+                    chunks.push(chunk);
+                }
+            }
+        }
+        for (address, fingerprint) in places.into_iter().zip(name(&chunks)) {
+            let hash = chunk_hash(&fingerprint);
+            self.0.prefetched.insert(hash, address);
         }
         Ok(())
     }

@@ -35,6 +35,7 @@ use super::zone::{Stream, ZoneHeader, ZoneTable, damaged};
 use super::zone_list::{ListedZone, changed, decode_zones};
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
+use crate::hints::Prefetched;
 use crate::{Error, HeadId, Result};
 
 /// An engine over an empty device.
@@ -245,6 +246,7 @@ fn begin(
         open_checks: RwLock::new(HashMap::new()),
         tables,
         damaged: known_damaged,
+        prefetched: Prefetched::default(),
     };
     let host = HostRoom::open(&dir, options.sizes.ballast_bytes, &shared, options.clock)?;
     let begin = {

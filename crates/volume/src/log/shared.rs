@@ -19,6 +19,7 @@ use super::map::run_page::RunId;
 use super::tables::Tables;
 use super::zones::Zones;
 use crate::HeadId;
+use crate::hints::Prefetched;
 
 /// Everything a reader needs to find and prove a chunk.
 pub struct Shared {
@@ -40,6 +41,8 @@ pub struct Shared {
     pub tables: Tables,
     /// Chunks that no hit may name.
     pub damaged: DamagedChunks,
+    /// Chunks that were read with the hint PREFETCH.
+    pub prefetched: Prefetched<Address>,
 }
 
 /// The map of one head: what changed since the last checkpoint, and runs.

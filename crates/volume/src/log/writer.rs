@@ -219,6 +219,7 @@ impl LogEngine {
             })
             .filter(|(_, hash)| self.known_nearby(hash).is_none())
             .collect();
+        let asked = self.answer_prefetched(asked, &mut answers);
         let hashes: Vec<ChunkHash> = asked.iter().map(|(_, hash)| *hash).collect();
         let mut zones = Vec::new();
         match self.index.lookup(&hashes, &mut zones) {
@@ -296,7 +297,11 @@ impl LogEngine {
     }
 
     /// The chunk, if the zone that the index named is there and its rows hold the hash.
-    fn known_elsewhere(&mut self, hash: &ChunkHash, answer: Option<ZoneId>) -> Option<Address> {
+    pub(super) fn known_elsewhere(
+        &mut self,
+        hash: &ChunkHash,
+        answer: Option<ZoneId>,
+    ) -> Option<Address> {
         let is_condemned = |zone: &ZoneId| self.plan.condemns(*zone);
         let zone = answer
             .filter(|zone| !is_condemned(zone) || faults::is_on(Fault::HitsInCondemnedZones))?;

@@ -14,6 +14,8 @@ mod front;
 mod full;
 mod golden;
 mod healing;
+mod hints;
+mod inferred;
 mod log_faults;
 mod log_limits;
 mod opened;
