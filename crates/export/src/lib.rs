@@ -6,6 +6,7 @@ pub mod attach;
 pub mod control;
 mod error;
 mod fuse;
+mod hinted;
 mod host;
 mod listen;
 pub mod nbd;
@@ -14,6 +15,7 @@ mod raw;
 mod socket_path;
 
 pub use error::{Error, Result};
+pub use hinted::with_hints;
 pub use listen::Listener;
 pub use raw::RawDevice;
 

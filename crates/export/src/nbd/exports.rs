@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
+use crate::hinted;
+
 /// Knows the devices that there are at a moment: volumes and snapshots come and go while they are served.
 pub trait Catalog: Send + Sync {
     /// The names of all. The first one is also served under the empty name, which clients without a name send.
@@ -28,8 +30,16 @@ impl Exports {
         Self(catalog)
     }
 
-    /// The device of this name.
+    /// The device of this name; with hints behind it, `NAME#nodedup`, every request has them.
     pub fn find(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        let hinted = || {
+            let (name, hints) = hinted::part(name)?;
+            Some(hinted::with_hints(self.find_plain(name)?, hints))
+        };
+        self.find_plain(name).or_else(hinted)
+    }
+
+    fn find_plain(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         match name {
             "" => self.0.device(self.names().first()?),
             name => self.0.device(name),
