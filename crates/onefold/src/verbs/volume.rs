@@ -5,15 +5,24 @@ mod attach;
 pub mod backed_up;
 mod changes;
 mod check;
+mod copying;
+mod cp;
 mod create;
 mod daemon;
+mod dd;
+mod default_hints;
 mod delete;
 mod detach;
+mod device_places;
 mod dump;
 mod filling;
 mod grow;
 mod head_name;
 mod heads;
+mod hint;
+mod hint_requests;
+mod hinted_file;
+mod hinter;
 mod list;
 mod places;
 mod requests;
@@ -54,6 +63,10 @@ pub enum What {
     Clone(snapshot::CloneArgs),
     Grow(grow::Args),
     Stats(ask::StatsArgs),
+    Hint(hint::HintArgs),
+    Unhint(hint::UnhintArgs),
+    Dd(dd::Args),
+    Cp(cp::Args),
     Check(check::Args),
     /// Collect garbage: blocks that no volume needs any more
     Collect(ask::DepotArgs),
@@ -84,6 +97,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         What::Clone(args) => snapshot::clone(args, out),
         What::Grow(args) => grow::run(args, out),
         What::Stats(args) => ask::stats(args, out),
+        What::Hint(args) => hint::hint(args, out),
+        What::Unhint(args) => hint::unhint(args, out),
+        What::Dd(args) => dd::run(args, out),
+        What::Cp(args) => cp::run(args, out),
         What::Collect(args) => ask::collect(args, out),
         What::Check(args) => check::run(args, out),
         What::Save(args) => ask::save(args, out),

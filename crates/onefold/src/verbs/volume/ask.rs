@@ -115,6 +115,11 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         Some(ratio) => format!("{ratio:.2}"),
         None => "–".into(),
     };
+    let sources = ["by_request", "by_range", "metadata"];
+    let nodedup = (sources.iter())
+        .map(|source| number(&format!("/nodedup_writes/{source}")))
+        .sum();
+    let hits = number("/counters/prefetch_hits");
     let rows = [
         ("mapped", bytes("/mapped_bytes")),
         ("stored", bytes("/stored_bytes")),
@@ -132,9 +137,11 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         ),
         ("  zero chunks", human::count(number("/zero_writes"))),
         ("  overwrites", human::count(number("/overwrites"))),
+        ("  nodedup chunks", human::count(nodedup)),
         ("reads on writes", human::count(number("/reads_on_writes"))),
         ("I/O ratio", ratio("/io_ratio")),
         ("read", bytes("/read_bytes")),
+        ("prefetch hits", human::count(hits)),
         ("flushes", human::count(number("/flushes"))),
         ("discards", human::count(number("/discards"))),
     ];

@@ -8,11 +8,14 @@ use onefold_io::{Dir, FileDir};
 use onefold_store::{Entropy, Error as StoreError};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::{CreateOptions, backends};
+use onefold_volume::hints::HintKind;
 use onefold_volume::{Compression, Depot, Error as VolumeError};
 use serde_json::json;
 
 use super::ask::ask;
+use super::default_hints;
 use super::head_name::HeadName;
+use super::hinter::HintName;
 use super::source::naming;
 use crate::cli::names;
 use crate::error::{Error, Result};
@@ -70,6 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub ram: Option<u64>,
 
+    /// Hint for all that is written to or read from the volume
+    #[arg(long = "hint", value_name = "HINT")]
+    pub hints: Vec<HintName>,
+
     /// Size of a chunk: a power of two up to 64K, from 4K with log and from 512 with the other backends
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes, default_value = "4K")]
     pub chunk_size: u64,
@@ -116,6 +123,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         ..CreateOptions::new(args.size, depot, hash_key)
     };
     let config = create(depot_path, &options)?;
+    default_hints::set(depot_path, volume, &kinds(args))?;
     if out.json {
         out.json(&json!({
             "message_type": "created",
@@ -145,6 +153,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         _ => {}
     }
     Ok(Exit::Ok)
+}
+
+fn kinds(args: &Args) -> Vec<HintKind> {
+    args.hints.iter().copied().map(HintKind::from).collect()
 }
 
 /// Makes the depot, or leaves nothing of it.
@@ -195,6 +207,7 @@ fn volume_name(args: &Args) -> Result<&str> {
 fn one_more(args: &Args, volume: &str, out: &Out) -> Result<Exit> {
     let request = json!({"name": volume, "bytes": args.size});
     let made = ask(&args.name.depot, "create", request)?;
+    default_hints::set(&args.name.depot, volume, &kinds(args))?;
     match out.json {
         true => out.json(&made)?,
         false => out.say(format_args!(

@@ -51,6 +51,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let path = attached.device.clone();
     let attached = Arc::new(Shared {
         device: path.clone(),
+        volume: device.geometry().name,
         attached: Mutex::new(Some(attached)),
         source: source.clone(),
         has_gone: AtomicBool::new(false),
@@ -163,6 +164,8 @@ fn wait(shared: &Shared, watch: &SpaceWatch, out: &Out) {
 /// A device of this host, and whether it has gone.
 pub struct Shared {
     device: PathBuf,
+    /// Name of the volume or snapshot that is the device.
+    volume: String,
     /// The attached device; `None` once it is detached.
     attached: Mutex<Option<Attached>>,
     source: Arc<Source>,
@@ -208,6 +211,7 @@ impl Daemon {
             "device": device,
             "process": std::process::id(),
             "source": self.shown,
+            "volume": self.attached.as_ref().map(|shared| &shared.volume),
             "volumes": self.source.volumes(),
             "via": via,
         })

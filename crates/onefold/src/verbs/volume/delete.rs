@@ -6,6 +6,7 @@ use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::json;
 
 use super::ask::ask;
+use super::default_hints;
 use super::head_name::HeadName;
 use super::source::{naming, no_depot};
 use crate::error::{Error, Result};
@@ -96,6 +97,7 @@ fn volume(args: &Args, out: &Out) -> Result<Exit> {
         )));
     }
     let done = ask(&args.name.depot, "delete", json!({"volume": name}))?;
+    default_hints::set(&args.name.depot, name, &[])?;
     match out.json {
         true => out.json(&done)?,
         false => out.say(format_args!("volume {} is deleted", out::safe(name)))?,

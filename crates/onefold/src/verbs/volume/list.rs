@@ -26,7 +26,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if let Some(depot) = &args.depot {
         return volumes(depot, out);
     }
-    let all = attached();
+    let all: Vec<Value> = attached().into_iter().map(|(_, status)| status).collect();
     if out.json {
         out.json(&all)?;
         return Ok(Exit::Ok);
@@ -83,8 +83,9 @@ fn volumes(depot: &Path, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the status of each daemon, and devices of those that were killed, in the order of their folders.
-fn attached() -> Vec<Value> {
+/// Returns the control socket and status of each daemon, and devices of those that were killed, in the order of their
+/// folders.
+pub fn attached() -> Vec<(PathBuf, Value)> {
     let folders = std::fs::read_dir(places::all())
         .into_iter()
         .flatten()
@@ -95,7 +96,7 @@ fn attached() -> Vec<Value> {
         let control = attach::control_in(folder)?;
         let answer = control::ask(&control, "status", json!({})).ok().flatten();
         let dead = || Some(json!({"device": attach::dead_in(folder)?, "dead": true}));
-        answer.or_else(dead)
+        Some((control, answer.or_else(dead)?))
     };
     folders.iter().filter_map(status).collect()
 }

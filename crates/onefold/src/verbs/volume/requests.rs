@@ -6,6 +6,7 @@ use onefold_volume::front::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::heads;
+use super::hint_requests;
 use super::source::Source;
 use crate::error::Result;
 
@@ -25,6 +26,8 @@ pub fn handle(source: &Source, what: &str, request: &Value) -> Option<Result<Val
             let (done, total) = progress.bytes();
             Ok(json!({"bytes_done": done, "bytes_total": total}))
         }),
+        "hint" => source.with_depot(|depot, _| hint_requests::hint(depot, request)),
+        "unhint" => source.with_depot(|depot, _| hint_requests::unhint(depot, request)),
         "save" => source.with_depot(|depot, _| depot.save().map(|()| json!({}))),
         _ => {
             let done =
@@ -59,6 +62,13 @@ fn stats(all: &DepotStats) -> Value {
         "write_zeroes": front.zeroings,
         "batches": front.batches,
         "batch_chunks": front.batch_chunks,
+        "nodedup_writes": {
+            "by_request": front.nodedup.by_request,
+            "by_range": front.nodedup.by_range,
+            "metadata": front.nodedup.as_metadata,
+        },
+        "prefetch_reads": front.prefetch_reads,
+        "hinted_ranges": front.hinted_ranges,
         "staged_bytes": front.staged_bytes,
         "queued": front.queued,
         "failure": front.failure,

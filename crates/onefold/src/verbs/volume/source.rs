@@ -9,10 +9,11 @@ use onefold_export::{RawDevice, attach};
 use onefold_io::FileDir;
 use onefold_volume::depot::{CheckProgress, Head, OpenOptions};
 use onefold_volume::front::{Options, WhenFull};
-use onefold_volume::{BlockDevice, Depot, Error as VolumeError, FreeSpace};
+use onefold_volume::{BlockDevice, Depot, Error as VolumeError, FreeSpace, Hints};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use super::default_hints;
 use super::head_name::HeadName;
 use super::heads;
 use super::places;
@@ -88,7 +89,10 @@ impl NamedVolume {
         match self.folder() {
             Some(folder) => {
                 let depot = open_depot(folder, ram_bytes, when_full)?;
-                Ok(Source::depot(depot))
+                Ok(Source::Depot(OpenDepot {
+                    folder: Some(folder.to_owned()),
+                    ..OpenDepot::new(depot)
+                }))
             }
             None => {
                 if is_writable {
@@ -120,6 +124,7 @@ pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) ->
         ram_bytes,
         front: Options {
             when_full,
+            infer: true,
             clock: Some(Arc::new(move || {
                 u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
             })),
@@ -172,11 +177,31 @@ pub enum Source {
 /// A depot that is open until it is closed. Many work with it at once.
 pub struct OpenDepot {
     depot: RwLock<Option<Depot>>,
+    /// Folder in which the volumes' default hints are; `None` where no device is served.
+    folder: Option<PathBuf>,
     /// The check that goes on, or the last one.
     pub check: CheckProgress,
 }
 
 impl OpenDepot {
+    fn new(depot: Depot) -> Self {
+        Self {
+            depot: RwLock::new(Some(depot)),
+            folder: None,
+            check: CheckProgress::default(),
+        }
+    }
+
+    /// A device, with the hints that its volume has by default.
+    fn hinted(&self, device: Arc<dyn BlockDevice>, volume: &str) -> Arc<dyn BlockDevice> {
+        let folder = self.folder.as_ref();
+        let hints = folder.map(|folder| default_hints::of_volume(folder, volume));
+        match hints {
+            Some(hints) if hints != Hints::default() => onefold_export::with_hints(device, hints),
+            _ => device,
+        }
+    }
+
     /// All volumes and snapshots; none once the depot is closed.
     fn heads(&self) -> Vec<Head> {
         let depot = self.depot.read();
@@ -206,7 +231,8 @@ impl Catalog for Source {
                 let depot = depot.as_ref()?;
                 let heads = depot.heads();
                 let head = heads.iter().find(|head| head.name == name)?;
-                depot.device(head.id)
+                let device = depot.device(head.id)?;
+                Some(open.hinted(device, name))
             }
         }
     }
@@ -215,10 +241,7 @@ impl Catalog for Source {
 impl Source {
     /// An open depot.
     pub fn depot(depot: Depot) -> Self {
-        Self::Depot(OpenDepot {
-            depot: RwLock::new(Some(depot)),
-            check: CheckProgress::default(),
-        })
+        Self::Depot(OpenDepot::new(depot))
     }
 
     /// Returns volumes and snapshots as JSON.
