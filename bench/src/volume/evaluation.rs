@@ -25,6 +25,9 @@ pub struct EvaluationArgs {
     /// The report's sizes: hours, and 10 GB of RAM.
     #[arg(long)]
     pub full: bool,
+    /// Setups of Figures 4.1 to 4.3 whose name contains this, beside the raw device.
+    #[arg(long)]
+    pub only: Option<String>,
     /// A folder of versions of a source tree, each a folder. Default: versions of this repository.
     #[arg(long)]
     pub trees: Option<PathBuf>,
@@ -71,6 +74,9 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         ("--markdown", wanted.markdown),
     ] {
         command.args(is_given.then_some(option));
+    }
+    if let Some(only) = &wanted.only {
+        command.arg("--only").arg(only);
     }
     if let Some(scale) = wanted.scale {
         command.arg("--scale").arg(scale.to_string());

@@ -53,6 +53,9 @@ struct Args {
     /// The report's sizes: hours, and 10 GB of RAM.
     #[arg(long)]
     full: bool,
+    /// Setups of Figures 4.1 to 4.3 whose name contains this, beside the raw device.
+    #[arg(long, default_value = "")]
+    only: String,
     /// A folder of versions of a source tree, each a folder. Default: versions of this repository.
     #[arg(long)]
     trees: Option<PathBuf>,

@@ -166,9 +166,9 @@ fn setups(transactions: &[u64]) -> Vec<Setup> {
 fn setups_here() -> Vec<Setup> {
     let mut all = vec![Setup::Raw, Setup::InRam, Setup::Log];
     all.extend(CACHES_HERE.map(|cache| Setup::Dtb { cache }));
-    for transaction in [1, 1000] {
-        all.extend(CACHES_HERE.map(|cache| Setup::Cbt { cache, transaction }));
-    }
+    let cbt = |cache, transaction| Setup::Cbt { cache, transaction };
+    all.push(cbt(0.25, 1));
+    all.extend(CACHES_HERE.map(|cache| cbt(cache, 1000)));
     all
 }
 
@@ -183,9 +183,10 @@ fn run(
         true => ((args.mib << 20) / CHUNK_BYTES, setups_here()),
         false => (chunks, setups(transactions)),
     };
+    let is_wanted = |setup: &&Setup| **setup == Setup::Raw || setup.name().contains(&args.only);
     let mut loads = Vec::new();
     for order in Order::ALL {
-        loads.extend(setups.iter().map(|setup| Load {
+        loads.extend(setups.iter().filter(is_wanted).map(|setup| Load {
             of,
             setup: *setup,
             order,

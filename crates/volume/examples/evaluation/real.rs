@@ -18,8 +18,9 @@ use onefold_volume::{BlockDevice, Buffer, Completion, Depot, HeadId, Hints, Op, 
 use crate::setup::{CHUNK_BYTES, Setup, Spent, Write, cache_bytes};
 use crate::{Args, Error};
 
-/// Requests in flight.
+/// Requests in flight, and fewer where each is large: all of them are waited for at the end.
 const DEPTH: usize = 32;
+const CHUNKS_IN_FLIGHT: usize = 640;
 /// Threads that write the file itself, with large requests.
 const RAW_THREADS: usize = 4;
 /// The smallest cache that a depot takes.
@@ -184,11 +185,15 @@ impl Volume {
         let start = Instant::now();
         let (sender, receiver) = channel();
         let (mut chunks, mut flying) = (0, 0);
+        let each = writes
+            .first()
+            .map_or(1, |write| write.contents.len().max(1));
+        let depth = (CHUNKS_IN_FLIGHT / each).clamp(1, DEPTH);
         for write in writes {
             if start.elapsed() > deadline {
                 break;
             }
-            if flying == DEPTH {
+            if flying == depth {
                 receiver.recv()??;
                 flying -= 1;
             }

@@ -151,11 +151,10 @@ impl Spent {
 
     /// The one that the others wait for.
     pub fn slowest(&self) -> &'static str {
-        let us = self.seconds() * 1e6;
-        match us {
-            _ if us <= self.data_us => "data",
-            _ if us <= self.metadata_us => "metadata",
-            _ => "CPU",
+        match self.data_us >= self.metadata_us.max(self.cpu_us) {
+            true => "data",
+            false if self.metadata_us >= self.cpu_us => "metadata",
+            false => "CPU",
         }
     }
 }
