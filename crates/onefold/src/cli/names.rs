@@ -123,7 +123,7 @@ const BACKENDS: [(&str, &str); 5] = [
     ),
 ];
 
-const COMPRESSIONS: [(&str, &str); 3] = [
+const PACKINGS: [(&str, &str); 3] = [
     (
         "auto",
         "As lz4, and where the last 64 chunks of a volume did not shrink only one in eight is tried",
@@ -132,9 +132,9 @@ const COMPRESSIONS: [(&str, &str); 3] = [
     ("none", "Chunks are stored as they are"),
 ];
 
-/// Parser of `--compression` of block devices.
-pub fn compressions() -> PossibleValuesParser {
-    parser(&COMPRESSIONS)
+/// Parser of `--packing` of block devices.
+pub fn packings() -> PossibleValuesParser {
+    parser(&PACKINGS)
 }
 
 /// Parser of `--backend` of block devices.
@@ -272,7 +272,7 @@ mod tests {
             let kind = onefold_volume::depot::config::EngineKind::by_name(name);
             assert_eq!(kind.expect("one").name(), name);
         }
-        for (name, _) in COMPRESSIONS {
+        for (name, _) in PACKINGS {
             let compression = onefold_volume::Compression::by_name(name);
             assert_eq!(compression.expect("one").name(), name);
         }

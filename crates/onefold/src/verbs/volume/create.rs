@@ -66,8 +66,8 @@ pub struct Args {
 
     /// Pack chunks that compress, several to a page: none, lz4, or auto, which hardly tries a volume whose chunks do
     /// not shrink (default: auto with log and chunks of 4K, else none)
-    #[arg(long, value_name = "HOW", value_parser = names::compressions())]
-    pub compression: Option<String>,
+    #[arg(long, value_name = "HOW", value_parser = names::packings())]
+    pub packing: Option<String>,
 
     /// RAM that `attach` will be given: a depot that needs more is not made
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
@@ -105,7 +105,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         .as_ref()
         .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let (engine, parameters) = backends::parse(&args.backend)?;
-    let compression = match &args.compression {
+    let compression = match &args.packing {
         Some(name) => Compression::by_name(name)?,
         None if engine == EngineKind::Log && args.chunk_size == PACKED_CHUNK => Compression::Auto,
         None => Compression::None,
@@ -132,7 +132,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             "bytes": config.volume_bytes,
             "capacity_bytes": config.capacity_bytes,
             "backend": config.engine.name(),
-            "compression": config.compression.name(),
+            "packing": config.compression.name(),
         }))?;
         return Ok(Exit::Ok);
     }
