@@ -2,7 +2,7 @@
 //!
 //! The crate has two halves: devices (`file`, `direct`, `uring`, and the simulated ones `mem`, `sim`, `flash`,
 //! `spindle`) with data formats (`frame`, `varint`, `replace`, `set_aside`); and [`os`], other functions of the
-//! operating system.
+//! operating system, of which [`ublk`] serves a block device to it.
 
 mod across;
 mod aligned;
@@ -32,6 +32,7 @@ mod replace;
 mod set_aside;
 pub mod sim;
 pub mod spindle;
+pub mod ublk;
 mod uring;
 pub mod varint;
 
