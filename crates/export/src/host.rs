@@ -112,7 +112,13 @@ pub fn unmount_leftover(folder: &Path) {
     }
 }
 
-fn program(name: &str) -> Command {
+/// Loads a module of the kernel where it is missing, if the system has it.
+pub fn load_module(name: &str) {
+    let _ = run(program("modprobe").args(["--quiet", name]), "modprobe");
+}
+
+/// A program, also where not everybody's PATH has it.
+pub fn program(name: &str) -> Command {
     let mut command = Command::new(name);
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(MORE_PATH);
@@ -120,7 +126,11 @@ fn program(name: &str) -> Command {
     command
 }
 
-fn run(command: &mut Command, what: &str) -> Result<String> {
+/// Runs a program to its end, and returns what it has printed.
+///
+/// # Errors
+/// [`Error::Missing`] where it is not installed; [`Error::Host`] where it failed.
+pub fn run(command: &mut Command, what: &str) -> Result<String> {
     let output = command.output().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => Error::Missing {
             what: format!("{what} is not installed"),

@@ -8,11 +8,13 @@ mod error;
 mod fuse;
 mod hinted;
 mod host;
+mod kernel_nbd;
 mod listen;
 pub mod nbd;
 pub mod process;
 mod raw;
 mod socket_path;
+mod ublk;
 
 pub use error::{Error, Result};
 pub use hinted::with_hints;

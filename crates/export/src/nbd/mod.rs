@@ -25,7 +25,7 @@ mod wire;
 
 pub use exports::{Catalog, Exports};
 pub use handshake::{Agreement, Handshake, OPTION_BYTES_MAX, OPTIONS_MAX, Step, TlsPolicy};
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Share, Use};
 pub use request::{Header, Plan, header_bytes, plan};
 pub use server::{Limits, Server};
 pub(crate) use stream::Socket;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use onefold_export::attach::Via;
+use onefold_export::attach::{self, Via};
 use serde_json::Value;
 
 use super::daemon;
@@ -71,9 +71,9 @@ impl From<Transport> for Via {
     fn from(way: Transport) -> Self {
         match way {
             Transport::Auto => Via::Auto,
-            Transport::Ublk => Via::Ublk,
-            Transport::Nbd => Via::Nbd,
-            Transport::Fuse => Via::Fuse,
+            Transport::Ublk => Via::Only(attach::Transport::Ublk),
+            Transport::Nbd => Via::Only(attach::Transport::Nbd),
+            Transport::Fuse => Via::Only(attach::Transport::Fuse),
         }
     }
 }
@@ -82,7 +82,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if args.daemon || args.foreground {
         return daemon::run(args, out);
     }
-    let why = Via::from(args.via).choose()?;
+    Via::from(args.via).check()?;
     if !rustix::process::geteuid().is_root() {
         let what = "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into();
         return Err(Error::Export(onefold_export::Error::Missing { what }));
@@ -112,7 +112,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     out.line(attached["device"].as_str().unwrap_or_default())?;
     if out.verbosity > 0 {
         out.note(format_args!(
-            "{why}; its control socket is {}",
+            "{}; its control socket is {}",
+            attached["why"].as_str().unwrap_or_default(),
             control.display()
         ));
     }

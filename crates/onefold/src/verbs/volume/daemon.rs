@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use onefold_export::attach::{Attached, Place, Via};
+use onefold_export::attach::{Attached, Place, Transport, Via};
 use onefold_export::control::{self, Answer, Control, Handler};
 use onefold_export::nbd::Catalog;
 use onefold_export::{Listener, process};
@@ -36,7 +36,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         let _ = rustix::process::setsid();
     }
     let _listening = signal::listen();
-    let why = Via::from(args.via).choose()?;
+    let via = Via::from(args.via);
+    via.check()?;
     let place = Place::take(&args.named.place()?)?;
     let mut warnings = process::protect();
     let source = Arc::new(args.named.open(
@@ -47,11 +48,17 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     )?);
     warnings.extend(source.loss());
     let device = chosen(&source, args)?;
-    let attached = place.attach(device.clone(), &args.named.control()?)?;
-    let path = attached.device.clone();
+    let attached = place.attach(&device, via, &args.named.control()?)?;
+    let (path, transport, why) = (
+        attached.device.clone(),
+        attached.transport,
+        attached.why.clone(),
+    );
     let attached = Arc::new(Shared {
         device: path.clone(),
         volume: device.geometry().name,
+        transport,
+        served: device.clone(),
         attached: Mutex::new(Some(attached)),
         source: source.clone(),
         has_gone: AtomicBool::new(false),
@@ -63,7 +70,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         "device": path,
         "process": std::process::id(),
         "bytes": device.geometry().bytes,
-        "via": "fuse",
+        "via": transport.name(),
         "why": why,
         "warnings": warnings,
     });
@@ -166,6 +173,8 @@ pub struct Shared {
     device: PathBuf,
     /// Name of the volume or snapshot that is the device.
     volume: String,
+    transport: Transport,
+    served: Arc<dyn BlockDevice>,
     /// The attached device; `None` once it is detached.
     attached: Mutex<Option<Attached>>,
     source: Arc<Source>,
@@ -175,8 +184,9 @@ pub struct Shared {
 impl Shared {
     /// Tells the kernel the size of the attached device.
     fn grown(&self) -> Result<(), String> {
-        match &*self.attached.lock() {
-            Some(device) => device.grown().map_err(|error| error.to_string()),
+        let bytes = self.served.geometry().bytes;
+        match &mut *self.attached.lock() {
+            Some(device) => device.grown(bytes).map_err(|error| error.to_string()),
             None => Ok(()),
         }
     }
@@ -206,7 +216,8 @@ struct Daemon {
 impl Daemon {
     fn status(&self) -> Value {
         let device = self.attached.as_ref().map(|shared| &shared.device);
-        let via = if device.is_some() { "fuse" } else { "nbd" };
+        let transport = self.attached.as_ref().map(|shared| shared.transport);
+        let via = transport.map_or("nbd", Transport::name);
         json!({
             "device": device,
             "process": std::process::id(),
