@@ -36,13 +36,14 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// Installs the missing packages, and runs all steps with the variable `CI` set: a test then fails where a program is
 /// missing.
 pub fn test() -> Result<(), String> {
-    install()?;
+    install(PACKAGES)?;
     versitygw::install()?;
     run(true)
 }
 
-fn install() -> Result<(), String> {
-    let mut missing: Vec<_> = PACKAGES
+/// Installs the packages of missing programs, as root or with sudo.
+pub fn install(packages: &[(&str, &str)]) -> Result<(), String> {
+    let mut missing: Vec<_> = packages
         .iter()
         .filter(|(_, program)| !on_path(program))
         .map(|(package, _)| *package)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::cache;
 use crate::program::{on_path, step};
 
 /// Before this version two writers of one object could both win.
@@ -15,7 +16,7 @@ pub const VARIABLE: &str = "ONEFOLD_VERSITYGW";
 /// The program, if it is there already.
 pub fn found() -> Option<PathBuf> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
-    let program = named.or_else(|| Some(folder()?.join("versitygw")))?;
+    let program = named.or_else(|| Some(cache::folder(VERSION)?.join("versitygw")))?;
     program.is_file().then_some(program)
 }
 
@@ -27,7 +28,7 @@ pub fn install() -> Result<Option<PathBuf>, String> {
     if let Some(program) = found() {
         return Ok(Some(program));
     }
-    let Some(folder) = folder().filter(|_| on_path("go")) else {
+    let Some(folder) = cache::folder(VERSION).filter(|_| on_path("go")) else {
         return Ok(None);
     };
     let module = format!("{MODULE}@{VERSION}");
@@ -35,12 +36,4 @@ pub fn install() -> Result<Option<PathBuf>, String> {
     command.args(["install", &module]).env("GOBIN", &folder);
     step(&format!("go install {module}"), &mut command)?;
     Ok(found())
-}
-
-/// Outside of the workspace, so that a clean build keeps it.
-fn folder() -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let cache = cache.filter(|it| it.is_absolute()).or_else(home)?;
-    Some(cache.join("onefold-tests").join(VERSION))
 }

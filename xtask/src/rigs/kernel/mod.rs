@@ -1,0 +1,100 @@
+//! Rig `kernel`: a depot below a kernel that has nbd and ublk, which this host's need not have. A guest in QEMU attaches
+//! it by each way, with three file systems; its power is cut; and dm-vdo stores the same tree.
+//!
+//! ```text
+//! disk.img ◀─ [nbdkit, a volatile cache] ◀─ QEMU ◀─ ext4 of the guest ◀─ onefold ◀─ ublk | nbd | FUSE, loop ◀─ ext4 | xfs | btrfs
+//! ```
+//!
+//! Debian alone: the kernel comes from its backports, some 100 MB that are kept in the user's cache folder.
+
+mod guest;
+mod power;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use self::guest::Guest;
+use super::steps::Steps;
+
+/// Ways to the kernel, as `attach --via` names them.
+const WAYS: [&str; 3] = ["ublk", "nbd", "fuse"];
+
+/// Runs it with `rounds` power cuts: the number of failed steps.
+pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
+    let mut steps = Steps::default();
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let guest = Guest::prepare(program, folder.path())?;
+    println!("   {}", guest.version());
+    let disk = guest.disk("disk.img", 4)?;
+    let case = format!("transports,{}", WAYS.join(","));
+    let words = guest.boot(&case, &[disk])?.tell(&mut steps);
+    print_transports(&words);
+    let disks = [guest.disk("disk.img", 4)?, guest.disk("vdo.img", 8)?];
+    let words = guest.boot("vdo,fuse", &disks)?.tell(&mut steps);
+    print_vdo(&words);
+    power::run(&guest, folder.path(), rounds, &mut steps)?;
+    Ok(steps.failed)
+}
+
+/// Words of the guest that are JSON.
+fn values<'a>(words: &'a [(String, String)], wanted: &'a str) -> impl Iterator<Item = Value> + 'a {
+    let wanted = words.iter().filter(move |(word, _)| word == wanted);
+    wanted.filter_map(|(_, rest)| serde_json::from_str(rest).ok())
+}
+
+/// One row for each way and file system: what the kernel was told of the device, and which requests came.
+fn print_transports(words: &[(String, String)]) {
+    let columns = [
+        "reads",
+        "writes",
+        "metadata_writes",
+        "flushes",
+        "discards",
+        "write_zeroes",
+    ];
+    println!("\n   way   file system  FUA  {}", columns.join("  "));
+    for row in values(words, "TABLE") {
+        let count = |column: &&str| {
+            let stats = &row["stats"];
+            let count = stats[*column].as_u64();
+            format!(
+                "{:>1$}",
+                count.map_or("-".into(), |n| n.to_string()),
+                column.len()
+            )
+        };
+        let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
+        println!(
+            "   {:4}  {:11}  {:>3}  {}",
+            text("way"),
+            text("file_system"),
+            row["fua"],
+            columns.iter().map(count).collect::<Vec<_>>().join("  ")
+        );
+    }
+    println!();
+}
+
+/// What dm-vdo and a depot have stored of one tree, two times over.
+fn print_vdo(words: &[(String, String)]) {
+    for row in values(words, "VDO") {
+        let number = |value: &Value| value.as_f64().unwrap_or_default();
+        let (tree, vdo) = (number(&row["tree_bytes"]), number(&row["used"]) * 4096.0);
+        let depot = number(&row["stats"]["stored_bytes"]);
+        println!(
+            "\n   a tree of {:.1} MiB on ext4, twice    stored MiB  ratio",
+            tree / MIB
+        );
+        for (name, stored) in [("dm-vdo, compression on", vdo), ("onefold", depot)] {
+            println!(
+                "   {name:36} {:10.2}  {:5.2}",
+                stored / MIB,
+                2.0 * tree / stored
+            );
+        }
+        println!();
+    }
+}
+
+const MIB: f64 = (1 << 20) as f64;
