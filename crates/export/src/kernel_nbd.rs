@@ -1,5 +1,5 @@
-//! A device of the kernel's driver nbd, whose server is this process: `nbd-client` connects them by a Unix socket in the
-//! private folder. When the process dies, every request fails until the device is disconnected.
+//! A device of the kernel's driver nbd, whose server is this process: `nbd-client` connects them by a Unix socket in
+//! the private folder. When the process dies, every request fails until the device is disconnected.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -26,7 +26,7 @@ const IO_BYTES_MAX: u32 = 1 << 20;
 const REQUEST_BYTES_MAX: usize = 256 << 20;
 
 /// Begin of the mark by which devices of this program are known; the other half is the process.
-const MARK: u64 = u64::from_be_bytes(*b"1Fld\0\0\0\0");
+const MARK: u64 = 0x3146_6c64 << 32;
 /// Numbers of errors as the kernel wants them.
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -211,7 +211,7 @@ impl Answers {
     }
 }
 
-/// What the thread of a queue needs.
+/// The state of a queue's thread.
 struct QueueServer {
     number: u16,
     device: Arc<dyn BlockDevice>,

@@ -188,7 +188,7 @@ impl Given {
     }
 }
 
-/// What a daemon has written down of its device.
+/// The record that a daemon has left of its device.
 pub(super) struct Left {
     pub transport: Transport,
     pub device: PathBuf,

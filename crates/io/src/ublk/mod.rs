@@ -6,7 +6,7 @@
 //!                                                                           ─▶ UblkData: bytes of a request
 //! ```
 //!
-//! What always holds:
+//! Invariants:
 //! 1. No memory of ours is lent to the kernel beyond a call: data is copied by `pread` and `pwrite` at `/dev/ublkcN`
 //!    (UBLK_F_USER_COPY, Linux 6.5), by any thread, straight into and out of the buffers that are used anyway.
 //! 2. The thread that opened a queue answers its requests: the kernel refuses all others.

@@ -111,7 +111,7 @@ impl Queue {
             queue.push(&queue.command(FETCH, Answer { tag, result: 0 }))?;
         }
         queue.ring.submit()?;
-        // What the driver refuses is there at once; it would wait for that tag for ever.
+        // A refusal of the driver is there at once; it would wait for that tag for ever.
         match queue.completed() {
             Some((_, result)) if result < 0 => Err(io::Error::from_raw_os_error(-result)),
             _ => Ok(queue),

@@ -1,8 +1,9 @@
-//! Rig `kernel`: a depot below a kernel that has nbd and ublk, which this host's need not have. A guest in QEMU attaches
-//! it by each way, with three file systems; its power is cut; and dm-vdo stores the same tree.
+//! Rig `kernel`: a depot below a kernel that has nbd and ublk, which this host's need not have. A guest in QEMU
+//! attaches it by each way, with three file systems; its power is cut; and dm-vdo stores the same tree.
 //!
 //! ```text
-//! disk.img ◀─ [nbdkit, a volatile cache] ◀─ QEMU ◀─ ext4 of the guest ◀─ onefold ◀─ ublk | nbd | FUSE, loop ◀─ ext4 | xfs | btrfs
+//! disk.img ◀─ [nbdkit, a volatile cache] ◀─ QEMU ◀─ ext4 of the guest
+//!                                           ◀─ onefold ◀─ ublk | nbd | FUSE, loop ◀─ ext4 | xfs | btrfs
 //! ```
 //!
 //! Debian alone: the kernel comes from its backports, some 100 MB that are kept in the user's cache folder.
@@ -76,7 +77,7 @@ fn print_transports(words: &[(String, String)]) {
     println!();
 }
 
-/// What dm-vdo and a depot have stored of one tree, two times over.
+/// Bytes that dm-vdo and a depot have stored of one tree, two times over.
 fn print_vdo(words: &[(String, String)]) {
     for row in values(words, "VDO") {
         let number = |value: &Value| value.as_f64().unwrap_or_default();

@@ -17,7 +17,7 @@ const SYNCED_MIN: usize = 5;
 /// Longest time between these files and the power cut, in milliseconds.
 const CUT_AFTER_MS_MAX: u64 = 8000;
 
-/// What was attached when the power was cut.
+/// The device that was attached when the power was cut.
 struct Attached {
     way: &'static str,
     file_system: &'static str,
