@@ -20,7 +20,7 @@ pub struct VolumeRig {
     /// Rigs, one or more; by default all.
     #[arg(long, value_name = "NAME")]
     rig: Vec<Rig>,
-    /// Rounds of fsync, power, full, full-host and kernel (default: 3, 3, 10, 10 and 3).
+    /// Rounds of fsync, power, full, full-host and kernel-power (default: 3, 3, 10, 10 and 3).
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
     /// Have fuse run its loads in full: 400 MB of fio, 100,000 operations of fsx, every file system test of stress-ng,
@@ -50,8 +50,10 @@ enum Rig {
     Full,
     /// ext4 on a depot whose host's file system is really full.
     FullHost,
-    /// ublk, nbd and FUSE of a Debian kernel in QEMU, power cuts of that guest, and dm-vdo beside it.
+    /// ublk, nbd and FUSE of a Debian kernel in QEMU, and dm-vdo beside them.
     Kernel,
+    /// Power cuts of that guest, with a volatile cache below its disk.
+    KernelPower,
 }
 
 impl VolumeRig {
@@ -73,7 +75,8 @@ impl VolumeRig {
                 Rig::Power => power::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Full => full::run(&program, self.rounds.unwrap_or(10))?,
                 Rig::FullHost => full_host::run(&program, self.rounds.unwrap_or(10))?,
-                Rig::Kernel => kernel::run(&program, self.rounds.unwrap_or(3))?,
+                Rig::Kernel => kernel::run(&program)?,
+                Rig::KernelPower => kernel::run_power(&program, self.rounds.unwrap_or(3))?,
             };
         }
         match failed {

@@ -1,5 +1,5 @@
-//! Rig `kernel`: a depot below a kernel that has nbd and ublk, which this host's need not have. A guest in QEMU
-//! attaches it by each way, with three file systems; its power is cut; and dm-vdo stores the same tree.
+//! Rigs `kernel` and `kernel-power`: a depot below a kernel that has nbd and ublk, which this host's need not have. A
+//! guest in QEMU attaches it by each way, with three file systems; dm-vdo stores the same tree; and its power is cut.
 //!
 //! ```text
 //! disk.img ◀─ [nbdkit, a volatile cache] ◀─ QEMU ◀─ ext4 of the guest
@@ -21,8 +21,8 @@ use super::steps::Steps;
 /// Ways to the kernel, as `attach --via` names them.
 const WAYS: [&str; 3] = ["ublk", "nbd", "fuse"];
 
-/// Runs it with `rounds` power cuts: the number of failed steps.
-pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
+/// Runs all ways to the kernel, and dm-vdo: the number of failed steps.
+pub fn run(program: &Path) -> Result<usize, String> {
     let mut steps = Steps::default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;
@@ -34,6 +34,15 @@ pub fn run(program: &Path, rounds: u32) -> Result<usize, String> {
     let disks = [guest.disk("disk.img", 4)?, guest.disk("vdo.img", 8)?];
     let words = guest.boot("vdo,fuse", &disks)?.tell(&mut steps);
     print_vdo(&words);
+    Ok(steps.failed)
+}
+
+/// Cuts the guest's power `rounds` times: the number of failed steps.
+pub fn run_power(program: &Path, rounds: u32) -> Result<usize, String> {
+    let mut steps = Steps::default();
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let guest = Guest::prepare(program, folder.path())?;
+    println!("   {}", guest.version());
     power::run(&guest, folder.path(), rounds, &mut steps)?;
     Ok(steps.failed)
 }
