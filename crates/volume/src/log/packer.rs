@@ -7,7 +7,9 @@
 //! ```
 //!
 //! A group is packed as a whole when it is closed. Until then its chunks lie in RAM as they came, so reads of them cost
-//! nothing, and what is packed together is known before anything is written.
+//! nothing, and what is packed together is known before anything is written. Where a zone has no room for the group as
+//! it is, what came so far is packed to know what it takes: that, and a page for each chunk that comes later, is a bound
+//! which the closing keeps.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,13 +24,20 @@ const COMPRESSED_BYTES_MAX: usize = 3584;
 const UNSHRUNK_MAX: u32 = 64;
 /// and one in this many is tried then.
 const TRIED_OF: u32 = 8;
+/// Chunks that came since a group was packed last, before it is worth packing it again.
+const SETTLED_AFTER: usize = 8;
 
 /// Packs groups.
 pub(super) struct Packer {
     compression: Compression,
     trials: HashMap<HeadId, Trials>,
-    /// Compressed chunks of the group that is packed, one behind the other.
+    /// Chunks of the group.
+    chunks: usize,
+    /// Those that shrank.
+    candidates: Vec<Candidate>,
+    /// Their compressed bytes, one behind the other.
     compressed: Vec<u8>,
+    settled: Settled,
     /// The packed group.
     buffer: GroupBuffer,
     pub totals: PackTotals,
@@ -45,6 +54,22 @@ pub(super) struct PackTotals {
     pub packed_pages: u64,
     /// Bytes of them, compressed.
     pub packed_bytes: u64,
+}
+
+/// The first chunks of a group, packed.
+#[derive(Default)]
+struct Settled {
+    chunks: usize,
+    /// Pages of two chunks or more.
+    shared: Vec<Vec<Candidate>>,
+}
+
+impl Settled {
+    /// Pages that its chunks take.
+    fn pages(&self) -> usize {
+        let saved: usize = self.shared.iter().map(|page| page.len() - 1).sum();
+        self.chunks - saved
+    }
 }
 
 /// How well the last chunks of a volume shrank.
@@ -94,7 +119,10 @@ impl Packer {
                 _ => Compression::None,
             },
             trials: HashMap::new(),
+            chunks: 0,
+            candidates: Vec::new(),
             compressed: Vec::new(),
+            settled: Settled::default(),
             buffer: GroupBuffer::new(),
             totals: PackTotals::default(),
         }
@@ -105,44 +133,78 @@ impl Packer {
         self.compression != Compression::None
     }
 
-    /// Packs the chunks of `data`, each with the volume that wrote it where it may be packed. Returns the packed data,
-    /// and each chunk's place in it; `None`: nothing is to be gained.
-    pub fn pack(
-        &mut self,
-        data: &[u8],
-        volumes: &[Option<HeadId>],
-    ) -> Option<(&mut GroupBuffer, Vec<Place>)> {
-        if !self.is_on() {
-            return None;
+    /// Compresses the group's next chunk, where it may be packed: then `volume` wrote it.
+    pub fn add(&mut self, bytes: &[u8], volume: Option<HeadId>) {
+        let chunk = self.chunks;
+        self.chunks += 1;
+        let Some(volume) = volume.filter(|_| self.is_on()) else {
+            return;
+        };
+        let trials = self.trials.entry(volume).or_default();
+        if self.compression == Compression::Auto && !trials.take_turn() {
+            return;
         }
-        let candidates = self.compress(data, volumes);
-        let pages = share_pages(candidates);
-        if pages.is_empty() {
-            return None;
-        }
-        Some(self.lay_out(data, &pages))
-    }
-
-    fn compress(&mut self, data: &[u8], volumes: &[Option<HeadId>]) -> Vec<Candidate> {
-        self.compressed.clear();
-        let chunks = data.chunks_exact(PAGE_BYTES).zip(volumes).enumerate();
-        let mut candidates = Vec::new();
-        for (chunk, (bytes, volume)) in chunks {
-            let Some(volume) = volume else { continue };
-            let trials = self.trials.entry(*volume).or_default();
-            if self.compression == Compression::Auto && !trials.take_turn() {
-                continue;
-            }
-            self.totals.tried += 1;
-            let found = compress_onto(&mut self.compressed, bytes);
-            trials.note(found.is_some());
-            candidates.extend(found.map(|(begin, bytes)| Candidate {
+        self.totals.tried += 1;
+        let found = compress_onto(&mut self.compressed, bytes);
+        trials.note(found.is_some());
+        self.candidates
+            .extend(found.map(|(begin, bytes)| Candidate {
                 chunk,
                 begin,
                 bytes,
             }));
+    }
+
+    /// Pages that the group's chunks take at most, where they take `unpacked` as they are.
+    pub fn data_pages(&self, unpacked: usize) -> usize {
+        match self.is_on() {
+            true => self.pages_max(),
+            false => unpacked,
         }
-        candidates
+    }
+
+    fn pages_max(&self) -> usize {
+        self.settled.pages() + self.chunks - self.settled.chunks
+    }
+
+    /// Packs what came so far, where enough came since the last time. Returns whether the group takes fewer pages now.
+    pub fn settle(&mut self) -> bool {
+        let is_worth_it = self.is_on() && self.chunks >= self.settled.chunks + SETTLED_AFTER;
+        is_worth_it && self.settle_now()
+    }
+
+    fn settle_now(&mut self) -> bool {
+        let settled = Settled {
+            chunks: self.chunks,
+            shared: share_pages(self.candidates.clone()),
+        };
+        let is_better = settled.pages() < self.pages_max();
+        if is_better {
+            self.settled = settled;
+        }
+        is_better
+    }
+
+    /// Packs the group, of which `data` are the chunks. Returns the packed data, of as many pages as
+    /// [`data_pages`](Self::data_pages) said at most, and each chunk's place in it; `None`: nothing is to be gained.
+    pub fn pack(&mut self, data: &[u8]) -> Option<(&mut GroupBuffer, Vec<Place>)> {
+        if !self.is_on() {
+            return None;
+        }
+        self.settle_now();
+        let shared = std::mem::take(&mut self.settled.shared);
+        if shared.is_empty() {
+            return None;
+        }
+        Some(self.lay_out(data, &shared))
+    }
+
+    /// Begins the next group.
+    pub fn clear(&mut self) {
+        self.chunks = 0;
+        self.candidates.clear();
+        self.compressed.clear();
+        self.settled = Settled::default();
     }
 
     /// Copies what is not packed, and packs the rest. A packed page lies where its first chunk came.
@@ -239,10 +301,30 @@ mod tests {
         chunk
     }
 
-    fn assert_whole(data: &[u8], buffer: &GroupBuffer, places: &[Place]) {
+    /// Packs chunks as a group of their own: the packed pages and places, or `None`.
+    fn pack(
+        packer: &mut Packer,
+        data: &[u8],
+        volumes: &[Option<HeadId>],
+    ) -> Option<(Vec<u8>, Vec<Place>)> {
+        packer.clear();
+        for (chunk, volume) in data.chunks_exact(PAGE_BYTES).zip(volumes) {
+            packer.add(chunk, *volume);
+            // Now and then a zone has no room for the group as it is.
+            if packer.chunks.is_multiple_of(13) {
+                packer.settle();
+            }
+        }
+        let pages_max = packer.pages_max();
+        let (buffer, places) = packer.pack(data)?;
+        assert!(buffer.pages() <= pages_max, "a bound that is not kept");
+        Some((buffer.data().to_vec(), places))
+    }
+
+    fn assert_whole(data: &[u8], packed: &[u8], places: &[Place]) {
         let mut found = vec![0; PAGE_BYTES];
         for (chunk, place) in data.chunks_exact(PAGE_BYTES).zip(places) {
-            let page = &buffer.data()[place.page() as usize * PAGE_BYTES..][..PAGE_BYTES];
+            let page = &packed[place.page() as usize * PAGE_BYTES..][..PAGE_BYTES];
             match place.slot() {
                 WHOLE => found.copy_from_slice(page),
                 slot => unpack(page, slot, &mut found).expect("a slot"),
@@ -266,11 +348,11 @@ mod tests {
             let volumes: Vec<Option<HeadId>> = (0..count)
                 .map(|_| (!random.one_in(5)).then_some(HeadId(1)))
                 .collect();
-            let Some((buffer, places)) = packer.pack(&data, &volumes) else {
+            let Some((packed, places)) = pack(&mut packer, &data, &volumes) else {
                 continue;
             };
-            assert!(buffer.data().len() < data.len());
-            assert_whole(&data, buffer, &places);
+            assert!(packed.len() < data.len());
+            assert_whole(&data, &packed, &places);
             for (place, volume) in places.iter().zip(&volumes) {
                 let sharing = places.iter().filter(|it| it.page() == place.page()).count();
                 assert_eq!(sharing > 1, place.slot() != WHOLE);
@@ -285,11 +367,10 @@ mod tests {
         let mut random = Random(2);
         let mut packer = Packer::new(Compression::Lz4, 1);
         let data: Vec<u8> = (0..90).flat_map(|_| chunk(&mut random, 1300)).collect();
-        let (buffer, places) = packer
-            .pack(&data, &[Some(HeadId(0)); 90])
-            .expect("they shrink");
-        assert_eq!(buffer.pages(), 30);
-        assert_whole(&data, buffer, &places);
+        let (packed, places) =
+            pack(&mut packer, &data, &[Some(HeadId(0)); 90]).expect("they shrink");
+        assert_eq!(packed.len(), 30 * PAGE_BYTES);
+        assert_whole(&data, &packed, &places);
     }
 
     #[test]
@@ -298,13 +379,13 @@ mod tests {
         let mut packer = Packer::new(Compression::Auto, 1);
         let noise = random.bytes(PAGE_BYTES * 128);
         let volumes = [Some(HeadId(0)); 128];
-        assert!(packer.pack(&noise, &volumes).is_none());
+        assert!(pack(&mut packer, &noise, &volumes).is_none());
         assert_eq!(packer.totals.tried, 64 + 8);
         // Another volume has trials of its own, and one chunk that shrinks begins anew.
-        assert!(packer.pack(&noise, &[Some(HeadId(1)); 128]).is_none());
+        assert!(pack(&mut packer, &noise, &[Some(HeadId(1)); 128]).is_none());
         assert_eq!(packer.totals.tried, 2 * (64 + 8));
         let zeros = vec![7; PAGE_BYTES * 128];
-        assert!(packer.pack(&zeros, &volumes).is_some());
+        assert!(pack(&mut packer, &zeros, &volumes).is_some());
         assert!(
             packer.totals.packed_chunks >= 120,
             "{}",
@@ -317,7 +398,7 @@ mod tests {
         let data = vec![7; PAGE_BYTES * 8];
         for (compression, chunk_pages) in [(Compression::None, 1), (Compression::Lz4, 2)] {
             let mut packer = Packer::new(compression, chunk_pages);
-            assert!(packer.pack(&data, &[Some(HeadId(0)); 8]).is_none());
+            assert!(pack(&mut packer, &data, &[Some(HeadId(0)); 8]).is_none());
         }
     }
 }

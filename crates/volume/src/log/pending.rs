@@ -14,7 +14,7 @@ use super::group::{Entry, GroupContent, GroupHeader, encode_header};
 use super::layout::{Layout, PAGE_BYTES, Place, WHOLE, ZoneId};
 use super::writer::LogEngine;
 use super::zone::{ChunkHash, NO_HASH, Row};
-use crate::{HashedChunk, HeadId, Result};
+use crate::Result;
 
 /// Changes and new chunks that are not written yet; the data is shared with readers.
 pub(super) struct PendingGroup {
@@ -33,8 +33,6 @@ struct PendingChunk {
     hash: ChunkHash,
     /// Its page within the group's data.
     page: u32,
-    /// The volume that wrote it; `None`: it is not packed.
-    packed_for: Option<HeadId>,
 }
 
 impl PendingGroup {
@@ -79,15 +77,9 @@ impl PendingGroup {
         self.entries_packed += usize::from(is_pending || !is_joined);
     }
 
-    /// Adds a chunk that lies at a page of the group's data. What is not deduplicated, and metadata, which is read and
-    /// written soon again, is not packed.
-    pub fn add_chunk(&mut self, chunk: &HashedChunk<'_>, hash: ChunkHash, page: u32) {
-        let is_packed = hash != NO_HASH && !chunk.is_metadata;
-        self.chunks.push(PendingChunk {
-            hash,
-            page,
-            packed_for: is_packed.then_some(chunk.head),
-        });
+    /// Adds a chunk that lies at a page of the group's data.
+    pub fn add_chunk(&mut self, hash: ChunkHash, page: u32) {
+        self.chunks.push(PendingChunk { hash, page });
         if hash != NO_HASH {
             self.by_hash.insert(hash, page);
         }
@@ -149,6 +141,7 @@ impl LogEngine {
         let written = self.write_group();
         let group = self.fail(written)?;
         self.pending = PendingGroup::new(&self.shared.layout);
+        self.packer.clear();
         let zone = self.zone.as_mut().expect("the group was written to it");
         let pages = (group.bytes / PAGE_BYTES) as u32;
         zone.page += pages;
@@ -185,12 +178,7 @@ impl LogEngine {
             })
         };
         let data = Arc::clone(&self.shared.open_group.read().data);
-        let packed_for: Vec<_> = pending
-            .chunks
-            .iter()
-            .map(|chunk| chunk.packed_for)
-            .collect();
-        let (header, places, bytes) = match self.packer.pack(data.data(), &packed_for) {
+        let (header, places, bytes) = match self.packer.pack(data.data()) {
             Some((buffer, places)) => {
                 let entries = pending.packed_entries(&places);
                 let (header_pages, header) = encode(buffer.data(), &entries);

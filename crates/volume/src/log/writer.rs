@@ -341,7 +341,10 @@ impl LogEngine {
             page
         };
         self.totals.unique += 1;
-        self.pending.add_chunk(chunk, hash, page);
+        self.pending.add_chunk(hash, page);
+        // Chunks that are not deduplicated stay as they are, and so does metadata: it is read and written soon again.
+        let is_packed = hash != NO_HASH && !chunk.is_metadata;
+        self.packer.add(bytes, is_packed.then_some(chunk.head));
         Ok(Place::new(page, WHOLE).in_zone(ZoneId::pending(self.sequence)))
     }
 
@@ -380,13 +383,19 @@ impl LogEngine {
             if let Some(zone) = &self.zone {
                 let data_pages = self.shared.open_group.read().data.pages();
                 let entries = self.pending.entries_max(self.packer.is_on());
-                let group_pages =
-                    header_pages_max(entries + 1, data_pages + pages) + data_pages + pages;
-                let fits_group =
-                    data_pages + pages <= GROUP_PAGES_MAX && entries < GROUP_ENTRIES_MAX;
                 let rows = zone.rows.len() + self.pending.chunks() + usize::from(pages > 0);
                 let groups_end = self.shared.layout.groups_end_with(rows) as usize;
-                if fits_group && zone.page as usize + group_pages <= groups_end {
+                let room = groups_end.saturating_sub(zone.page as usize);
+                let fits = |data_pages: usize| {
+                    let data_pages = data_pages + pages;
+                    header_pages_max(entries + 1, data_pages) + data_pages <= room
+                };
+                let is_open = data_pages + pages <= GROUP_PAGES_MAX && entries < GROUP_ENTRIES_MAX;
+                let packed_pages = |packer: &Packer| packer.data_pages(data_pages);
+                if is_open
+                    && (fits(packed_pages(&self.packer))
+                        || self.packer.settle() && fits(packed_pages(&self.packer)))
+                {
                     return Ok(());
                 }
                 if data_pages > 0 || entries > 0 {

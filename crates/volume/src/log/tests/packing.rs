@@ -67,6 +67,22 @@ fn three_chunks_of_a_third_take_one_page_and_all_are_found_again() {
     );
 }
 
+/// A zone has no room for the group as its chunks came: packed it has, and takes one header.
+#[test]
+fn a_group_that_fits_packed_is_one() {
+    pack_by(1);
+    let (dir, said) = (SimDir::new(6), ever_said(6));
+    let mut engine = create(&dir, 20, &said);
+    let writes: Vec<(u64, u64)> = (0..135).map(|n| (n, third(n))).collect();
+    write(&mut engine, &writes).expect("room");
+    engine.commit().expect("no faults");
+    assert_eq!(counter(&engine, "packed pages"), 45);
+    assert_eq!(counter(&engine, "group pages"), 46);
+    for (lbn, content) in &writes {
+        assert!(read(&engine, *lbn).expect("readable") == bytes_of(*content));
+    }
+}
+
 /// A packed page stays while one of its chunks lives, is moved as it is, and goes with the last one.
 #[test]
 fn packed_pages_move_with_all_of_their_chunks_and_go_with_the_last() {
