@@ -11,6 +11,9 @@ use crate::setup::{CHUNK_BYTES, Setup, Spent};
 /// Numbers that differ by less than this factor count as equal: devices and loads are modelled, not the report's own.
 const EQUAL: f64 = 1.25;
 
+/// A gain below this factor is none.
+const NO_GAIN: f64 = 1.01;
+
 /// One setup under one load.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -228,11 +231,12 @@ fn judged(claim: &Claim, found: (f64, f64)) -> &'static str {
     if is_equal(low, found.0) && is_equal(high, found.1) {
         return "holds";
     }
-    if found.0 >= low / EQUAL && found.1 <= high * EQUAL {
+    let is_no_gain = claim.unit == Unit::Times && low > 1.0 && found.0 < NO_GAIN;
+    if found.0 >= low / EQUAL && found.1 <= high * EQUAL && !is_no_gain {
         return "holds, narrower";
     }
     let is_same_side = (low >= 1.0 && found.0 >= 1.0) || (high <= 1.0 && found.1 <= 1.0);
-    match claim.unit == Unit::Times && is_same_side {
+    match claim.unit == Unit::Times && is_same_side && !is_no_gain {
         true => "direction holds",
         false => "does not hold",
     }
@@ -287,6 +291,7 @@ mod tests {
         assert_eq!(judged(&claim(2.0, 140.0), (3.0, 20.0)), "holds, narrower");
         assert_eq!(judged(&claim(1.4, 2.0), (1.2, 5.0)), "direction holds");
         assert_eq!(judged(&claim(1.4, 2.0), (0.5, 1.9)), "does not hold");
+        assert_eq!(judged(&claim(1.2, 1.8), (1.0, 1.0)), "does not hold");
         assert_eq!(judged(&claim(0.0, 1.0), (0.3, 0.9)), "holds");
         assert_eq!(
             judged(&claim(1.0, f64::INFINITY), (0.9, 3.0)),

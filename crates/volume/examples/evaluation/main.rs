@@ -96,7 +96,7 @@ impl Args {
 type Measure = fn(&Args) -> Result<Findings, Error>;
 
 /// Figures and what measures them.
-const FIGURES: [(&str, Measure); 8] = [
+const FIGURES: [(&str, Measure); 10] = [
     ("2.2", chunking::fixed),
     ("2.4", chunking::variable),
     ("2.5", chunking::compared),
@@ -105,6 +105,8 @@ const FIGURES: [(&str, Measure); 8] = [
     ("4.3", micro::trees_in_tars),
     ("4.4", traces::replay),
     ("6.1", hints::nodedup),
+    ("6.2", hints::prefetch),
+    ("6.3", hints::prefetch_of_pairs),
 ];
 
 fn main() {

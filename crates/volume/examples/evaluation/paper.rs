@@ -161,9 +161,14 @@ pub const CLAIMS: &[Claim] = &[
     ),
     times("6.1", 34, NODEDUP, "2.2–5.4 ×", (2.2, 5.4)),
     times("6.1", 34, NODEDUP_EACH, "1.5–1.7 ×", (1.5, 1.7)),
+    times("6.1", 34, NODEDUP_TURNS, "2.2–5.4 ×", (2.2, 5.4)),
+    times("6.1", 34, NODEDUP_EACH_TURNS, "1.5–1.7 ×", (1.5, 1.7)),
     times("6.2", 34, PREFETCH, "1.2–1.8 ×", (1.2, 1.8)),
     times("6.2", 34, PREFETCH_EACH, "0.9–1.1 ×", (0.9, 1.1)),
+    times("6.2", 34, PREFETCH_TURNS, "1.2–1.8 ×", (1.2, 1.8)),
+    times("6.2", 34, PREFETCH_EACH_TURNS, "0.9–1.1 ×", (0.9, 1.1)),
     times("6.3", 35, PREFETCH_HALF, "1.1–1.6 ×", (1.1, 1.6)),
+    times("6.3", 35, PREFETCH_HALF_TURNS, "1.1–1.6 ×", (1.1, 1.6)),
     times("6.4", 35, FILES_METADATA, "1–10 % more", (1.01, 1.10)),
     times("6.4", 35, FILES_BOTH, "1.1–1.2 × (ext4)", (1.1, 1.2)),
 ];
@@ -202,6 +207,11 @@ pub const NODEDUP_EACH: &str = "the same, transactions of one";
 pub const PREFETCH: &str = "time without the hint by time with it, transactions of 1,000";
 pub const PREFETCH_EACH: &str = "the same, transactions of one";
 pub const PREFETCH_HALF: &str = "the same copy at a ratio of 2:1, transactions of 1,000";
+pub const NODEDUP_TURNS: &str = "data and metadata in turns: transactions of 1,000";
+pub const NODEDUP_EACH_TURNS: &str = "data and metadata in turns: transactions of one";
+pub const PREFETCH_TURNS: &str = "data and metadata in turns: transactions of 1,000";
+pub const PREFETCH_EACH_TURNS: &str = "data and metadata in turns: transactions of one";
+pub const PREFETCH_HALF_TURNS: &str = "data and metadata in turns: transactions of 1,000";
 pub const FILES_METADATA: &str = "file server: hint for metadata by none";
 pub const FILES_BOTH: &str = "file server: hints for metadata and data by none";
 

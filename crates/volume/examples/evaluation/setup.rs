@@ -149,6 +149,11 @@ impl Spent {
         self.data_us.max(self.metadata_us).max(self.cpu_us) / 1e6
     }
 
+    /// Seconds where each waits for the others.
+    pub fn seconds_in_turns(&self) -> f64 {
+        (self.data_us + self.metadata_us + self.cpu_us) / 1e6
+    }
+
     /// The one that the others wait for.
     pub fn slowest(&self) -> &'static str {
         match self.data_us >= self.metadata_us.max(self.cpu_us) {
@@ -240,8 +245,8 @@ impl Modelled {
         Ok(())
     }
 
-    /// Reads of one chunk each that are under way together.
-    pub fn read(&mut self, lbns: &[u64]) -> Result<(), Error> {
+    /// Reads of one chunk each that are under way together; with the hint PREFETCH if `is_hinted`.
+    pub fn read(&mut self, lbns: &[u64], is_hinted: bool) -> Result<(), Error> {
         self.memory.resize(lbns.len() * CHUNK_BYTES as usize, 0);
         let places = self.memory.chunks_exact_mut(CHUNK_BYTES as usize);
         match &self.target {
@@ -259,7 +264,11 @@ impl Modelled {
                     let lbn = Lbn(*lbn);
                     reads.push(ChunkRead { lbn, buffer });
                 }
-                engine.reader().read(HeadId(0), &mut reads)?;
+                let (reader, head) = (engine.reader(), HeadId(0));
+                match is_hinted {
+                    true => reader.read_and_remember(head, &mut reads, &fingerprints)?,
+                    false => reader.read(head, &mut reads)?,
+                }
             }
         }
         Ok(())
@@ -353,6 +362,14 @@ fn fingerprint(content: u64) -> Fingerprint {
     Fingerprint(bytes)
 }
 
+/// Fingerprints of chunks as they were written: a number and zeros.
+fn fingerprints(chunks: &[&[u8]]) -> Vec<Fingerprint> {
+    let number = |chunk: &&[u8]| chunk.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
+    (chunks.iter().map(number))
+        .map(|number| fingerprint(number.wrapping_sub(1)))
+        .collect()
+}
+
 type Backend = (Box<dyn MetadataBackend>, u64);
 
 fn backend(setup: Setup, chunks: u64, flash: &FlashDir) -> Result<Backend, Error> {
@@ -396,12 +413,7 @@ fn log(
     };
     let options = LogOptions {
         depot: [1; 16],
-        fingerprint: Arc::new(|chunks: &[&[u8]]| {
-            let number = |chunk: &&[u8]| chunk.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
-            (chunks.iter().map(number))
-                .map(|number| fingerprint(number.wrapping_sub(1)))
-                .collect()
-        }),
+        fingerprint: Arc::new(fingerprints),
         first: HeadInfo::first("main", lbns),
         index: Box::new(Strata::open(flash.subdir("index")?, index)?),
         sizes: budget.sizes,

@@ -257,7 +257,7 @@ impl Device {
         let lbns: Vec<u64> = first.iter().flat_map(|lbn| *lbn..lbn + RUN).collect();
         match lbns.is_empty() {
             true => Ok(()),
-            false => self.made.read(&lbns),
+            false => self.made.read(&lbns, false),
         }
     }
 }
