@@ -136,7 +136,7 @@ impl Guest {
         command.arg("-initrd").arg(self.folder.join("root.gz"));
         command.arg("-append");
         command.arg(format!(
-            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr case={case}"
+            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr no_timer_check nowatchdog case={case}"
         ));
         Running::start(command)
     }
