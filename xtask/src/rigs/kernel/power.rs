@@ -118,6 +118,7 @@ impl Cache {
         let place = |name: &str| folder.join(name).display().to_string();
         let (socket, pid_file, own) = (place("disk.sock"), place("disk.pid"), place("cache"));
         let _ = std::fs::remove_file(&socket);
+        let _ = std::fs::remove_file(&pid_file);
         std::fs::create_dir_all(&own).map_err(|error| error.to_string())?;
         let started = Command::new("nbdkit")
             .args([
@@ -133,13 +134,26 @@ impl Cache {
             .env("TMPDIR", own)
             .stdout(Stdio::null())
             .status();
-        let pid = std::fs::read_to_string(&pid_file).map_err(|error| error.to_string())?;
-        let pid = pid.trim().parse().map_err(|_| "nbdkit has no process")?;
         match started {
-            Ok(status) if status.success() => Ok(Self { pid, socket }),
+            Ok(status) if status.success() => Ok(Self {
+                pid: Self::process(&pid_file)?,
+                socket,
+            }),
             Ok(status) => Err(format!("nbdkit: {status}")),
             Err(error) => Err(format!("nbdkit: {error}")),
         }
+    }
+
+    /// The process of the server, which writes it down only after its parent has ended.
+    fn process(pid_file: &str) -> Result<i32, String> {
+        for _ in 0..200 {
+            let written = std::fs::read_to_string(pid_file).unwrap_or_default();
+            if let Ok(pid) = written.trim().parse() {
+                return Ok(pid);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err("nbdkit has no process".into())
     }
 
     /// Its name for QEMU.
