@@ -58,7 +58,7 @@ fn print_transports(words: &[(String, String)]) {
     let columns = [
         "reads",
         "writes",
-        "metadata_writes",
+        "nodedup_writes/metadata",
         "flushes",
         "discards",
         "write_zeroes",
@@ -67,7 +67,7 @@ fn print_transports(words: &[(String, String)]) {
     for row in values(words, "TABLE") {
         let count = |column: &&str| {
             let stats = &row["stats"];
-            let count = stats[*column].as_u64();
+            let count = stats.pointer(&format!("/{column}")).and_then(Value::as_u64);
             format!(
                 "{:>1$}",
                 count.map_or("-".into(), |n| n.to_string()),
