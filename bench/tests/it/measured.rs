@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Runs `command` as benchmarks do; returns the report.
 fn measured(command: &[&str]) -> Value {
     let report = tempfile::NamedTempFile::new().expect("a file");
-    let mut helper = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let mut helper = Command::new(env!("CARGO_BIN_EXE_onefold-bench"));
     helper.arg("measured").arg(report.path()).args(command);
     assert!(helper.status().expect("starts").success());
     let text = std::fs::read(report.path()).expect("a report");

@@ -1,0 +1,4 @@
+//! Tests of the benchmarks as a program.
+#![forbid(unsafe_code)]
+
+mod measured;
