@@ -113,6 +113,7 @@ fn write(
             content: ChunkContent::Fingerprinted(fingerprint(lbn), bytes),
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         })
         .collect();
     match engine.write(&chunks)?.is_empty() {
@@ -132,6 +133,7 @@ fn write_new(engine: &mut LogEngine, first: u64, content: &dyn Fn(u64) -> Vec<u8
             content: ChunkContent::Fingerprinted(name, bytes),
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         })
         .collect();
     match engine.write(&chunks)?.is_empty() {

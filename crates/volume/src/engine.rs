@@ -246,6 +246,8 @@ pub struct HashedChunk<'a> {
     pub has_page: bool,
     /// Metadata of a file system: may use the space that is kept for it.
     pub is_metadata: bool,
+    /// Whether compression is not worth trying (hint *bypass compression*).
+    pub is_incompressible: bool,
 }
 
 /// What a chunk holds.

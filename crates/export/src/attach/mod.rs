@@ -17,7 +17,7 @@ use onefold_volume::BlockDevice;
 use serde_json::{Value, json};
 
 pub use self::transport::Transport;
-use self::transport::{Given, Left};
+use self::transport::{KernelDevice, Left};
 pub use crate::host::confirm_unused;
 use crate::{Error, Result, host};
 
@@ -59,13 +59,13 @@ impl Via {
         self,
         device: &Arc<dyn BlockDevice>,
         folder: &Path,
-    ) -> Result<(Transport, Given, String)> {
+    ) -> Result<(Transport, KernelDevice, String)> {
         let mut others = Vec::new();
         let transports = self.transports();
         for (number, transport) in transports.iter().enumerate() {
             match transport
                 .check()
-                .and_then(|()| Given::give(*transport, device, folder))
+                .and_then(|()| KernelDevice::give(*transport, device, folder))
             {
                 Ok(given) => return Ok((*transport, given, self.why(*transport, &others))),
                 Err(error) if number + 1 == transports.len() => return Err(error),
@@ -96,24 +96,24 @@ impl Via {
 }
 
 /// The folder of one attached device, locked by its daemon.
-pub struct Place {
+pub struct AttachFolder {
     folder: PathBuf,
     _lock: Box<dyn LockGuard>,
 }
 
 /// An attached device.
 pub struct Attached {
-    place: Place,
+    place: AttachFolder,
     /// The block device, for mkfs and mount.
     pub device: PathBuf,
     /// The way to the kernel.
     pub transport: Transport,
     /// Why this way, in words.
     pub why: String,
-    given: Given,
+    given: KernelDevice,
 }
 
-impl Place {
+impl AttachFolder {
     /// Makes the folder where it is missing, and locks it. What a killed daemon left there is taken away first.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
     if !folder.is_dir() {
         return Ok(None);
     }
-    Place::lock(folder)?.take_away_leftovers()
+    AttachFolder::lock(folder)?.take_away_leftovers()
 }
 
 /// The control socket of the daemon that has attached a device in `folder`; `None` where none has.
@@ -243,7 +243,7 @@ pub fn control_in(folder: &Path) -> Option<PathBuf> {
 /// The device that a daemon attached in `folder`, where it is still there though the daemon has died.
 pub fn dead_in(folder: &Path) -> Option<PathBuf> {
     let left = read_record(folder)?.left;
-    (left.is_there() && Place::lock(folder).is_ok()).then_some(left.device)
+    (left.is_there() && AttachFolder::lock(folder).is_ok()).then_some(left.device)
 }
 
 /// Fails while somebody uses the device that is attached in `folder`, if one is.

@@ -63,7 +63,7 @@ impl Transport {
 }
 
 /// A device that was given to the kernel.
-pub(super) enum Given {
+pub(super) enum KernelDevice {
     Ublk(UblkDevice),
     Nbd(KernelNbd),
     Fuse {
@@ -74,7 +74,7 @@ pub(super) enum Given {
     },
 }
 
-impl Given {
+impl KernelDevice {
     /// Gives `device` to the kernel. The file systems and sockets that this takes lie in `folder`.
     pub fn give(
         transport: Transport,

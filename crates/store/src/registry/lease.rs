@@ -268,7 +268,7 @@ impl Registry for LeaseRegistry {
 impl Core {
     /// Begins a register of this process, which beats from then on. `None`: it was not as expected.
     ///
-    /// It is known before it is written: a process that ends meanwhile takes back what it finds there.
+    /// The register is known before it is written: a process that ends meanwhile takes back what it finds there.
     fn begin(
         &self,
         object: String,

@@ -49,14 +49,7 @@ const fn times(
     said: &'static str,
     range: (f64, f64),
 ) -> Claim {
-    Claim {
-        of,
-        page,
-        what,
-        said,
-        range,
-        unit: Unit::Times,
-    }
+    claim(of, page, what, said, range, Unit::Times)
 }
 
 const fn count(
@@ -66,13 +59,24 @@ const fn count(
     said: &'static str,
     range: (f64, f64),
 ) -> Claim {
+    claim(of, page, what, said, range, Unit::Count)
+}
+
+const fn claim(
+    of: &'static str,
+    page: u32,
+    what: &'static str,
+    said: &'static str,
+    range: (f64, f64),
+    unit: Unit,
+) -> Claim {
     Claim {
         of,
         page,
         what,
         said,
         range,
-        unit: Unit::Count,
+        unit,
     }
 }
 

@@ -345,6 +345,7 @@ fn write_to(engine: &mut dyn Engine, write: &Write, data: &[u8]) -> Result<(), E
             },
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         })
         .collect();
     match engine.write(&chunks)?.len() {

@@ -128,6 +128,7 @@ impl Suite {
                 },
                 has_page: *has_page,
                 is_metadata: false,
+                is_incompressible: false,
             })
             .collect();
         let before = self.engine.free_space();

@@ -52,6 +52,7 @@ fn write(engine: &mut Dmdedup, lbn: u64, bytes: &[u8]) -> Result<()> {
         content: ChunkContent::Fingerprinted(Fingerprint::of(bytes), bytes),
         has_page: true,
         is_metadata: false,
+        is_incompressible: false,
     }])?;
     assert!(refused.is_empty(), "there is room");
     Ok(())

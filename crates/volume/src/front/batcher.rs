@@ -57,6 +57,7 @@ pub(super) struct BatchChunk {
     pub has_page: bool,
     /// Nanoseconds until which it may wait for a page, where it has waited before.
     pub held_until: Option<u64>,
+    is_incompressible: bool,
     content: Content,
 }
 
@@ -86,6 +87,7 @@ impl BatchChunk {
             },
             has_page: self.has_page,
             is_metadata: self.run.hints.metadata,
+            is_incompressible: self.is_incompressible,
         }
     }
 }
@@ -142,6 +144,7 @@ impl State {
                         sequence: *first_sequence + index as u64,
                         has_page: run.has_pages,
                         held_until: *held_until,
+                        is_incompressible: false,
                         content: Content::Plain,
                     }));
                     chunks.start = end;
@@ -174,6 +177,7 @@ impl Shared {
         let mut nodedup = NodedupCounts::default();
         for (at, chunk) in batch.iter_mut().enumerate() {
             let hints = chunk.run.hints;
+            chunk.is_incompressible = hints.incompressible || hinted[at].incompressible;
             if is_zero(chunk.run.chunk(chunk.index)) {
                 chunk.content = Content::Zero;
             } else if hints.nodedup {

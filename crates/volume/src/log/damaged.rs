@@ -17,7 +17,7 @@ use onefold_io::varint::{ByteReader, put_varint};
 use onefold_io::{Dir, if_there, rename_over};
 use parking_lot::RwLock;
 
-use super::layout::{Address, Place, WHOLE, ZoneId};
+use super::layout::{Address, WHOLE, ZoneId, ZonePlace};
 use super::manifest::read_file;
 use crate::Result;
 
@@ -122,7 +122,7 @@ pub fn decode(bytes: &[u8]) -> Result<HashSet<Address>> {
     let mut all = HashSet::new();
     for _ in 0..reader.count(9)? {
         let zone = ZoneId(reader.u64()?);
-        let place = Place(reader.varint_max(Place::MAX)? as u16);
+        let place = ZonePlace(reader.varint_max(ZonePlace::MAX)? as u16);
         if place.slot() != WHOLE {
             return Err(reader.damaged(format!("{place:?}, expected a page")).into());
         }
@@ -134,7 +134,7 @@ pub fn decode(bytes: &[u8]) -> Result<HashSet<Address>> {
 
 /// A list of two chunks.
 pub fn some_list() -> Vec<u8> {
-    let at = |page, zone| Place::new(page, WHOLE).in_zone(ZoneId(zone));
+    let at = |page, zone| ZonePlace::new(page, WHOLE).in_zone(ZoneId(zone));
     encode(&HashSet::from([at(7, 3), at(300, 1000)]))
 }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn at(zone: u64, page: u32) -> Address {
-        Place::new(page, WHOLE).in_zone(ZoneId(zone))
+        ZonePlace::new(page, WHOLE).in_zone(ZoneId(zone))
     }
 
     #[test]

@@ -17,7 +17,7 @@ use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, decode_frame, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint, unzigzag, zigzag};
 
 use super::check::page_check;
-use super::layout::{Address, PAGE_BYTES, Place, WHOLE, ZoneId};
+use super::layout::{Address, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
 use crate::{HeadId, Result};
 
 /// The frame of a group's header.
@@ -240,8 +240,8 @@ fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) 
 }
 
 /// The place of the first of some chunks.
-fn take_place(reader: &mut ByteReader<'_>, chunks: u64) -> Result<Place> {
-    let place = Place(reader.varint_max(Place::MAX)? as u16);
+fn take_place(reader: &mut ByteReader<'_>, chunks: u64) -> Result<ZonePlace> {
+    let place = ZonePlace(reader.varint_max(ZonePlace::MAX)? as u16);
     match place.has_behind(chunks) {
         true => Ok(place),
         false => Err(reader
@@ -262,7 +262,7 @@ mod tests {
         let entries: Vec<Entry> = (0..random.below(400))
             .map(|_| {
                 let slot = random.below(16) as u8;
-                let place = Place::new(random.below(1000) as u32, slot);
+                let place = ZonePlace::new(random.below(1000) as u32, slot);
                 let chunks_max = if slot == WHOLE {
                     1000
                 } else {

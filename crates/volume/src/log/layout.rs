@@ -63,8 +63,8 @@ pub const WHOLE: u8 = 0;
 
 impl Address {
     /// The place within the zone.
-    pub fn place(self) -> Place {
-        Place::new(self.page, self.slot)
+    pub fn place(self) -> ZonePlace {
+        ZonePlace::new(self.page, self.slot)
     }
 
     /// The page without the slot. Checks, relocations and damage are a page's.
@@ -110,9 +110,9 @@ const PLACE_PAGE_BITS: u32 = 12;
 /// A chunk's place within a zone in 16 bits: the page, and above it the slot. A chunk that is not packed has its
 /// page's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Place(pub u16);
+pub struct ZonePlace(pub u16);
 
-impl Place {
+impl ZonePlace {
     /// The largest number.
     pub const MAX: u64 = u16::MAX as u64;
 
@@ -319,21 +319,23 @@ mod tests {
     #[test]
     fn places_of_pages_are_their_numbers_and_slots_lie_above() {
         for (page, slot) in [(0, WHOLE), (1023, WHOLE), (7, 1), (4095, SLOTS_MAX)] {
-            let place = Place::new(page, slot);
+            let place = ZonePlace::new(page, slot);
             assert_eq!((place.page(), place.slot()), (page, slot));
             assert_eq!(u32::from(place.0) == page, slot == WHOLE);
             let address = place.in_zone(ZoneId(3));
             assert_eq!((address.place(), address.of_page().slot), (place, WHOLE));
         }
-        let at = |page, slot| Place::new(page, slot).in_zone(ZoneId(3));
+        let at = |page, slot| ZonePlace::new(page, slot).in_zone(ZoneId(3));
         assert!(at(5, 2).is_followed_by(at(5, 4), 2, 1) && at(5, 2).ahead(2, 1) == at(5, 4));
         assert!(at(5, 0).is_followed_by(at(13, 0), 2, 4) && at(5, 0).ahead(2, 4) == at(13, 0));
         assert!(
             !at(5, 0).is_followed_by(at(7, 1), 2, 1) && !at(5, 2).is_followed_by(at(6, 4), 2, 1)
         );
-        assert!(Place::new(7, 14).has_behind(2) && !Place::new(7, 14).has_behind(3));
-        assert!(Place::new(4095, WHOLE).has_behind(1) && !Place::new(4095, WHOLE).has_behind(2));
-        let other = Place::new(5, 4).in_zone(ZoneId(4));
+        assert!(ZonePlace::new(7, 14).has_behind(2) && !ZonePlace::new(7, 14).has_behind(3));
+        assert!(
+            ZonePlace::new(4095, WHOLE).has_behind(1) && !ZonePlace::new(4095, WHOLE).has_behind(2)
+        );
+        let other = ZonePlace::new(5, 4).in_zone(ZoneId(4));
         assert!(!at(5, 2).is_followed_by(other, 2, 1));
     }
 }

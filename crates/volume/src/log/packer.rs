@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::group_buffer::GroupBuffer;
-use super::layout::{PAGE_BYTES, Place, SLOTS_MAX, WHOLE};
+use super::layout::{PAGE_BYTES, SLOTS_MAX, WHOLE, ZonePlace};
 use super::packed_page::{ROOM_BYTES, bytes_taken, pack};
 use crate::{Compression, HeadId};
 
@@ -187,7 +187,7 @@ impl Packer {
 
     /// Packs the group, of which `data` are the chunks. Returns the packed data, of as many pages as
     /// [`data_pages`](Self::data_pages) said at most, and each chunk's place in it; `None`: nothing is to be gained.
-    pub fn pack(&mut self, data: &[u8]) -> Option<(&mut GroupBuffer, Vec<Place>)> {
+    pub fn pack(&mut self, data: &[u8]) -> Option<(&mut GroupBuffer, Vec<ZonePlace>)> {
         if !self.is_on() {
             return None;
         }
@@ -208,7 +208,11 @@ impl Packer {
     }
 
     /// Copies what is not packed, and packs the rest. A packed page lies where its first chunk came.
-    fn lay_out(&mut self, data: &[u8], pages: &[Vec<Candidate>]) -> (&mut GroupBuffer, Vec<Place>) {
+    fn lay_out(
+        &mut self,
+        data: &[u8],
+        pages: &[Vec<Candidate>],
+    ) -> (&mut GroupBuffer, Vec<ZonePlace>) {
         let chunks = data.len() / PAGE_BYTES;
         // By chunk: the packed page that it shares, and its slot there.
         let mut shared: Vec<Option<(usize, u8)>> = vec![None; chunks];
@@ -225,7 +229,7 @@ impl Packer {
             places.push(match shared {
                 None => {
                     self.buffer.push(bytes);
-                    Place::new(next, WHOLE)
+                    ZonePlace::new(next, WHOLE)
                 }
                 Some((no, slot)) => {
                     let page = *numbers[no].get_or_insert_with(|| {
@@ -235,7 +239,7 @@ impl Packer {
                         pack(self.buffer.push_zeros(), &slots);
                         next
                     });
-                    Place::new(page, slot)
+                    ZonePlace::new(page, slot)
                 }
             });
         }
@@ -306,7 +310,7 @@ mod tests {
         packer: &mut Packer,
         data: &[u8],
         volumes: &[Option<HeadId>],
-    ) -> Option<(Vec<u8>, Vec<Place>)> {
+    ) -> Option<(Vec<u8>, Vec<ZonePlace>)> {
         packer.clear();
         for (chunk, volume) in data.chunks_exact(PAGE_BYTES).zip(volumes) {
             packer.add(chunk, *volume);
@@ -321,7 +325,7 @@ mod tests {
         Some((buffer.data().to_vec(), places))
     }
 
-    fn assert_whole(data: &[u8], packed: &[u8], places: &[Place]) {
+    fn assert_whole(data: &[u8], packed: &[u8], places: &[ZonePlace]) {
         let mut found = vec![0; PAGE_BYTES];
         for (chunk, place) in data.chunks_exact(PAGE_BYTES).zip(places) {
             let page = &packed[place.page() as usize * PAGE_BYTES..][..PAGE_BYTES];

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::group::{Entry, GroupContent, GroupHeader, encode_header};
-use super::layout::{Layout, PAGE_BYTES, Place, WHOLE, ZoneId};
+use super::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
 use super::writer::LogEngine;
 use super::zone::{ChunkHash, NO_HASH, Row};
 use crate::Result;
@@ -66,8 +66,8 @@ impl PendingGroup {
     }
 
     /// Where a chunk lies within the group's data.
-    pub fn place_of(&self, hash: &ChunkHash) -> Option<Place> {
-        (self.by_hash.get(hash)).map(|page| Place::new(*page, WHOLE))
+    pub fn place_of(&self, hash: &ChunkHash) -> Option<ZonePlace> {
+        (self.by_hash.get(hash)).map(|page| ZonePlace::new(*page, WHOLE))
     }
 
     /// Adds a change.
@@ -86,7 +86,7 @@ impl PendingGroup {
     }
 
     /// Its changes, with each chunk where packing put it.
-    fn packed_entries(&self, places: &[Place]) -> Vec<Entry> {
+    fn packed_entries(&self, places: &[ZonePlace]) -> Vec<Entry> {
         let mut packed = Vec::with_capacity(self.entries_packed);
         for entry in &self.entries {
             let Some(first) = entry.target.filter(|target| target.zone.is_pending()) else {
@@ -196,7 +196,7 @@ impl LogEngine {
                 };
                 self.shared.data.write_at(group.group(), offset)?;
                 let pages = pending.chunks.iter().map(|chunk| chunk.page);
-                let places = pages.map(|page| Place::new(page, WHOLE)).collect();
+                let places = pages.map(|page| ZonePlace::new(page, WHOLE)).collect();
                 (header, places, group.group().len())
             }
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onefold_io::{Disk, PageBuffer};
 use parking_lot::Mutex;
 
-use super::layout::{Layout, PAGE_BYTES, Place, ZoneId, ZoneNo, on_device};
+use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, ZonePlace, on_device};
 use super::zone::{ChunkHash, ZoneTable, rows_said};
 use crate::Result;
 
@@ -15,13 +15,13 @@ const ENTRIES_MIN: usize = 8;
 
 /// A cache of what full zones hold, by use, within so many bytes. One part is evicted at a time, an eighth of all.
 struct Recent<T> {
-    entries: HashMap<ZoneId, Kept<T>>,
+    entries: HashMap<ZoneId, CachedPart<T>>,
     used: u64,
     bytes: usize,
     bytes_max: usize,
 }
 
-struct Kept<T> {
+struct CachedPart<T> {
     value: Arc<T>,
     used: u64,
     bytes: usize,
@@ -51,7 +51,7 @@ impl<T> Recent<T> {
         self.used += 1;
         self.bytes += bytes;
         let used = self.used;
-        let kept = Kept { value, used, bytes };
+        let kept = CachedPart { value, used, bytes };
         if let Some(before) = self.entries.insert(zone, kept) {
             self.bytes -= before.bytes;
         }
@@ -67,11 +67,15 @@ impl<T> Recent<T> {
 }
 
 /// Rows of a zone, to be asked by hash.
-pub struct RowsByHash(Vec<(ChunkHash, Place)>);
+pub struct RowsByHash(Vec<(ChunkHash, ZonePlace)>);
 
 impl RowsByHash {
     /// The chunk's place, if the zone holds it there in a way that `is_usable`. Of equal chunks any one.
-    pub fn find(&self, hash: &ChunkHash, is_usable: impl Fn(Place) -> bool) -> Option<Place> {
+    pub fn find(
+        &self,
+        hash: &ChunkHash,
+        is_usable: impl Fn(ZonePlace) -> bool,
+    ) -> Option<ZonePlace> {
         let first = self.0.partition_point(|(row, _)| row < hash);
         let equal = self.0[first..].iter().take_while(|(row, _)| row == hash);
         let mut places = equal.map(|(_, place)| *place);
@@ -80,12 +84,12 @@ impl RowsByHash {
 
     /// RAM in bytes.
     fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(ChunkHash, Place)>()
+        self.0.capacity() * size_of::<(ChunkHash, ZonePlace)>()
     }
 
     fn of(table: &ZoneTable) -> Self {
         let rows = table.rows.iter().map(|row| (row.hash, row.place()));
-        let mut rows: Vec<(ChunkHash, Place)> = rows.collect();
+        let mut rows: Vec<(ChunkHash, ZonePlace)> = rows.collect();
         rows.sort_unstable();
         Self(rows)
     }

@@ -99,6 +99,7 @@ fn write_to(engine: &mut LogEngine, head: HeadId, writes: &[(u64, u64)]) -> Resu
             },
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         })
         .collect();
     let refused = engine.write(&chunks)?;
@@ -341,6 +342,7 @@ fn write_at(engine: &mut LogEngine, lbn: u64, content: u64) -> Result<()> {
         content: ChunkContent::Fingerprinted(Fingerprint::of(&bytes), &bytes),
         has_page: true,
         is_metadata: false,
+        is_incompressible: false,
     }])?;
     match refused.is_empty() {
         true => Ok(()),

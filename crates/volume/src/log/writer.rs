@@ -14,7 +14,7 @@ use super::group::{Entry, header_pages_max};
 use super::group_buffer::{GROUP_ENTRIES_MAX, GROUP_PAGES_MAX};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
-use super::layout::{Address, Place, WHOLE, ZoneId, ZoneNo};
+use super::layout::{Address, WHOLE, ZoneId, ZoneNo, ZonePlace};
 use super::manifest::Position;
 use super::map::folder::MapFolder;
 use super::map::run_page::RunId;
@@ -70,7 +70,7 @@ pub struct LogEngine {
     pub(super) host: HostRoom,
     pub(super) merging: Merging,
     /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
-    pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, Place>)>,
+    pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, ZonePlace>)>,
     /// Journal at which a checkpoint is tried again that found no room, in bytes.
     pub(super) checkpoint_again: u64,
 }
@@ -82,7 +82,7 @@ pub(super) struct OpenZone {
     /// The next page to write.
     pub page: u32,
     pub rows: Vec<Row>,
-    pub by_hash: HashMap<ChunkHash, Place>,
+    pub by_hash: HashMap<ChunkHash, ZonePlace>,
 }
 
 /// What a write wants room for.
@@ -309,7 +309,7 @@ impl LogEngine {
         let is_open = self.open_zone_id() == Some(zone);
         let place = match no.filter(|_| !is_open) {
             Some(no) => self.shared.tables.rows(zone, no).ok().and_then(|rows| {
-                let is_whole = |place: Place| !self.shared.damaged.has(place.in_zone(zone));
+                let is_whole = |place: ZonePlace| !self.shared.damaged.has(place.in_zone(zone));
                 rows.find(hash, is_whole)
             }),
             None => None,
@@ -343,9 +343,9 @@ impl LogEngine {
         self.totals.unique += 1;
         self.pending.add_chunk(hash, page);
         // Chunks that are not deduplicated stay as they are, and so does metadata: it is read and written soon again.
-        let is_packed = hash != NO_HASH && !chunk.is_metadata;
+        let is_packed = hash != NO_HASH && !chunk.is_metadata && !chunk.is_incompressible;
         self.packer.add(bytes, is_packed.then_some(chunk.head));
-        Ok(Place::new(page, WHOLE).in_zone(ZoneId::pending(self.sequence)))
+        Ok(ZonePlace::new(page, WHOLE).in_zone(ZoneId::pending(self.sequence)))
     }
 
     /// Changes the map, and notes it in the pending group. Returns how many of the chunks are known to have been mapped

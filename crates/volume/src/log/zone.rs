@@ -18,7 +18,9 @@ use onefold_chunk::Fingerprint;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
 
-use super::layout::{CHECK_BYTES, Layout, PAGE_BYTES, Place, ROW_BYTES, SLOTS_MAX, ZoneId, ZoneNo};
+use super::layout::{
+    CHECK_BYTES, Layout, PAGE_BYTES, ROW_BYTES, SLOTS_MAX, ZoneId, ZoneNo, ZonePlace,
+};
 use crate::{Error, Result};
 
 const HEADER_KIND: FrameKind = FrameKind {
@@ -124,8 +126,8 @@ pub struct Row {
 
 impl Row {
     /// Where the chunk lies in the zone.
-    pub fn place(&self) -> Place {
-        Place::new(self.page, self.slot)
+    pub fn place(&self) -> ZonePlace {
+        ZonePlace::new(self.page, self.slot)
     }
 }
 

@@ -302,6 +302,7 @@ fn blocks_of_the_last_save_stay() {
             content: ChunkContent::NoDedup(&bytes),
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         };
         assert_eq!(engine.write(&[chunk]).expect("a write"), []);
         engine.commit().expect("a commit");

@@ -30,6 +30,7 @@ fn dedup(lbn: u64, bytes: &[u8]) -> HashedChunk<'_> {
         content: ChunkContent::Fingerprinted(Fingerprint::of(bytes), bytes),
         has_page: true,
         is_metadata: false,
+        is_incompressible: false,
     }
 }
 

@@ -195,6 +195,7 @@ fn write_log(engine: &mut LogEngine, contents: &[Vec<u8>]) {
             content: ChunkContent::Fingerprinted(Fingerprint::of(bytes), bytes),
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         })
         .collect();
     engine.write(&chunks).expect("room");

@@ -11,7 +11,7 @@ use onefold_volume::depot::config::EngineKind;
 use onefold_volume::depot::{CreateOptions, DepotStats, OpenOptions};
 use onefold_volume::front::{NodedupCounts, Options};
 use onefold_volume::hints::HintKind;
-use onefold_volume::{Buffer, Depot, Effort, Error, HeadId, Hints, Op};
+use onefold_volume::{Buffer, Compression, Depot, Effort, Error, HeadId, Hints, Op};
 
 use crate::opened::{CHUNK, content};
 
@@ -20,10 +20,15 @@ const VOLUME_BYTES: u64 = 16 << 20;
 
 /// A depot of 16 MiB, and the nanoseconds of its clock.
 fn depot(engine: &str) -> (Depot, Caller, Arc<AtomicU64>) {
+    depot_with(engine, Compression::None)
+}
+
+fn depot_with(engine: &str, compression: Compression) -> (Depot, Caller, Arc<AtomicU64>) {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let options = CreateOptions {
         engine: EngineKind::by_name(engine).expect("an engine"),
         capacity_bytes: Some(96 << 20),
+        compression,
         ..CreateOptions::new(VOLUME_BYTES, [1; 16], [2; 32])
     };
     Depot::create(&folder, &options).expect("a depot");
@@ -73,6 +78,31 @@ fn assert_holds(caller: &Caller, lbn: u64, contents: impl IntoIterator<Item = u6
         let found = caller.read(lbn * CHUNK, CHUNK).expect("a read");
         assert!(found[..] == content(number)[..], "chunk {lbn}");
     }
+}
+
+#[test]
+fn compression_of_what_is_called_incompressible_is_not_tried() {
+    let (depot, caller, _) = depot_with("log", Compression::Lz4);
+    let text = |number: u64| number.to_le_bytes().repeat(CHUNK as usize / 8);
+    let write = |lbns: Range<u64>| {
+        for lbn in lbns {
+            caller.write(lbn * CHUNK, &text(lbn + 1)).expect("a write");
+        }
+        caller.flush().expect("a flush");
+    };
+    write(0..20);
+    assert_eq!(counter(&depot, "packed_chunks"), 20);
+    let range = 100 * CHUNK..120 * CHUNK;
+    depot
+        .hint(None, &[range], &[HintKind::Incompressible], None)
+        .expect("there is room");
+    write(100..120);
+    assert_eq!(counter(&depot, "packed_chunks"), 20);
+    for lbn in 100..120 {
+        let found = caller.read(lbn * CHUNK, CHUNK).expect("a read");
+        assert!(found[..] == text(lbn + 1)[..], "chunk {lbn}");
+    }
+    depot.close().expect("it closes");
 }
 
 #[test]

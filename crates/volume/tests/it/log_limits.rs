@@ -82,6 +82,7 @@ fn a_map_of_random_chunks_stays_within_its_budget() {
             content: ChunkContent::NoDedup(&bytes),
             has_page: true,
             is_metadata: false,
+            is_incompressible: false,
         });
         let refused = engine.write(&all.collect::<Vec<_>>()).expect("RAM");
         assert!(refused.is_empty());

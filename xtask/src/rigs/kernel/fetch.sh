@@ -7,8 +7,8 @@ mkdir -p apt/etc/apt/apt.conf.d apt/etc/apt/preferences.d apt/etc/apt/sources.li
   apt/var/lib/apt/lists/partial apt/var/lib/dpkg apt/var/cache/apt/archives/partial
 : >apt/var/lib/dpkg/status
 suite=$(. /etc/os-release; echo "$VERSION_CODENAME")-backports
-mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -n 1)
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $suite main" \
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' | head -n 1)
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" \
   >apt/etc/apt/sources.list.d/backports.list
 printf 'Dir "%s";\nDir::State::status "%s/var/lib/dpkg/status";\nAPT::Sandbox::User "root";\n' "$apt_root" "$apt_root" >apt/apt.conf
 export APT_CONFIG=$apt_root/apt.conf
@@ -17,7 +17,7 @@ kernel=$(apt-cache search --names-only '^linux-image-6\.[0-9]*\..*-amd64$' | awk
   grep -v -e dbg -e unsigned -e cloud -e rt | sort -V | tail -n 1)
 [ -n "$kernel" ] || { echo "no kernel in $suite"; exit 1; }
 apt-get -qq download "$kernel" vdo
-for package in linux-image-*.deb vdo_*.deb; do dpkg -x "$package" root; done
-[ -d root/lib/modules ] || ln -s usr/lib/modules root/lib/modules
-depmod -b root "$(ls root/lib/modules)" 2>/dev/null || true
+for package in linux-image-*.deb vdo_*.deb; do dpkg -x "$package" unpacked; done
+[ -d unpacked/lib/modules ] || ln -s usr/lib/modules unpacked/lib/modules
+depmod -b unpacked "$(ls unpacked/lib/modules)" 2>/dev/null || true
 rm -rf ./*.deb apt; echo "$kernel" >done

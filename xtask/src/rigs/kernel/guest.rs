@@ -100,7 +100,7 @@ impl Guest {
     /// Boots the guest with disks, files or QEMU's names of servers, to run a case: a script and its words, with commas
     /// between.
     pub fn boot(&self, case: &str, disks: &[String]) -> Result<Running, String> {
-        let vmlinuz = format!("{}/root/boot", self.kernel.display());
+        let vmlinuz = format!("{}/unpacked/boot", self.kernel.display());
         let vmlinuz = std::fs::read_dir(vmlinuz)
             .map_err(|error| error.to_string())?
             .flatten()

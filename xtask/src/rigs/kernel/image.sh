@@ -6,9 +6,9 @@ export PATH=$PATH:/usr/sbin:/sbin
 mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" "$root/lib/modules" "$root/etc" "$root/lib64" "$root/run"
 cp "$(command -v busybox)" "$root/bin/busybox"
 for applet in $(busybox --list | grep -vx busybox); do ln -sf busybox "$root/bin/$applet"; done
-version=$(ls "$kernel/root/lib/modules"); : >"$root/lib/modules/order"
+version=$(ls "$kernel/unpacked/lib/modules"); : >"$root/lib/modules/order"
 for module in $modules; do
-  modprobe -d "$kernel/root" -S "$version" --show-depends "$module" | awk '/^insmod/{print $2}' | while read -r file; do
+  modprobe -d "$kernel/unpacked" -S "$version" --show-depends "$module" | awk '/^insmod/{print $2}' | while read -r file; do
     name=$(basename "$file"); name=${name%.xz}; name=${name%.zst}
     [ ! -f "$root/lib/modules/$name" ] || continue
     case $file in
@@ -20,7 +20,7 @@ for module in $modules; do
   done
 done
 for program in $programs; do
-  path=$(command -v "$program" || echo "$kernel/root/usr/bin/$program")
+  path=$(command -v "$program" || echo "$kernel/unpacked/usr/bin/$program")
   rm -f "$root/bin/$(basename "$path")"; cp -L "$path" "$root/bin/"
   for library in $(ldd "$path" | grep -o '/[^ ]*'); do
     [ -e "$root$library" ] || { mkdir -p "$root$(dirname "$library")"; cp -L "$library" "$root$library"; }

@@ -149,6 +149,13 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         let row = format!("{name:<18}{value:>14}");
         out.line(row.trim_end())?;
     }
+    latencies(stats, out)?;
+    troubles(stats, out)?;
+    out.flush()
+}
+
+fn latencies(stats: &Value, out: &Out) -> Result<()> {
+    let number = |name: &str| stats.pointer(name).and_then(Value::as_u64).unwrap_or(0);
     for op in ["read", "write", "discard", "flush"] {
         let micros = |which: &str| number(&format!("/latency_us/{op}/{which}"));
         if number(&format!("/latency_us/{op}/count")) > 0 {
@@ -163,6 +170,11 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
             ))?;
         }
     }
+    Ok(())
+}
+
+/// Tells of what somebody should do something about.
+fn troubles(stats: &Value, out: &Out) -> Result<()> {
     if let Some(seconds) = stats
         .pointer("/space/seconds_until_full")
         .and_then(Value::as_u64)
@@ -170,7 +182,8 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         let left = human::duration(Duration::from_secs(seconds));
         out.line(format_args!("full at this rate in {left}"))?;
     }
-    let missing = number("/space/missing_on_host_bytes");
+    let missing = stats.pointer("/space/missing_on_host_bytes");
+    let missing = missing.and_then(Value::as_u64).unwrap_or(0);
     if missing > 0 {
         out.line(format_args!(
             "the file system that holds the depot is full: it has no room for {} of the capacity",
@@ -180,5 +193,5 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
     if let Some(failure) = stats["failure"].as_str() {
         out.line(format_args!("takes no writes: {failure}"))?;
     }
-    out.flush()
+    Ok(())
 }

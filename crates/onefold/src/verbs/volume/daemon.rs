@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use onefold_export::attach::{Attached, Place, Transport, Via};
+use onefold_export::attach::{AttachFolder, Attached, Transport, Via};
 use onefold_export::control::{self, Answer, Control, Handler};
 use onefold_export::nbd::Catalog;
 use onefold_export::{Listener, process};
@@ -38,7 +38,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
     let via = Via::from(args.via);
     via.check()?;
-    let place = Place::take(&args.named.place()?)?;
+    let place = AttachFolder::take(&args.named.place()?)?;
     let mut warnings = process::protect();
     let source = Arc::new(args.named.open(
         "raw",

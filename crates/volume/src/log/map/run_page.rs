@@ -13,7 +13,7 @@ use onefold_io::varint::ByteReader;
 use super::extent::Extent;
 use crate::Result;
 use crate::log::check::run_page_check;
-use crate::log::layout::{Layout, PAGE_BYTES, Place, WHOLE, ZoneId};
+use crate::log::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
 use crate::log::zone::damaged;
 
 const HEADER_BYTES: usize = 26;
@@ -202,7 +202,7 @@ impl RunPage {
     pub fn extent(&self, at: usize) -> Extent {
         let [ahead, chunks, zone, place] = self.numbers(at);
         let target =
-            (chunks & 1 == 1).then(|| Place(place as u16).in_zone(ZoneId(self.zone + zone)));
+            (chunks & 1 == 1).then(|| ZonePlace(place as u16).in_zone(ZoneId(self.zone + zone)));
         Extent {
             lbn: self.lbn + ahead,
             chunks: chunks >> 1,
@@ -226,10 +226,10 @@ impl RunPage {
 
 /// Whether a zone has room for chunks that lie one behind the other from a place on: in pages, or in slots of one page.
 fn are_in_zone(place: u64, chunks: u64, layout: &Layout) -> bool {
-    if place > Place::MAX {
+    if place > ZonePlace::MAX {
         return false;
     }
-    let place = Place(place as u16);
+    let place = ZonePlace(place as u16);
     let pages = match place.slot() {
         WHOLE => chunks.saturating_mul(u64::from(layout.chunk_pages)),
         _ => 1,
