@@ -12,7 +12,8 @@ impl Secret {
         Self(password.into())
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The password, to be handed to another process of ours.
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
