@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("remote", &["io", "store"]),
     ("backup", &["io", "chunk", "store"]),
     ("lab", &["io", "chunk"]),
-    ("volume", &["io", "chunk", "index"]),
+    ("volume", &["io", "chunk", "index", "keys"]),
     ("export", &["io", "volume"]),
     ("mount", &["io", "chunk", "store", "backup"]),
     (

@@ -308,6 +308,11 @@ fn device_advice(error: &onefold_volume::Error) -> Option<&'static str> {
         onefold_volume::Error::Held { .. } => Some(
             "it is attached, served or being looked at: `onefold volume detach` takes an attached one away, and says which process serves one",
         ),
+        onefold_volume::Error::NoPassword { .. } | onefold_volume::Error::WrongPassword { .. } => {
+            Some(
+                "it comes from --password-file, --password-command, a variable ONEFOLD_PASSWORD… or the prompt; a depot has a password of its own",
+            )
+        }
         onefold_volume::Error::NoSpace { .. } => Some(
             "nothing of what failed was acknowledged; make room on the file system that holds the depot, or delete files on the volume, then `sync`, `fstrim` and `onefold volume collect`",
         ),
@@ -321,6 +326,9 @@ fn device_exit(error: &onefold_volume::Error) -> Exit {
         onefold_volume::Error::Damaged { .. } => Exit::Damaged,
         onefold_volume::Error::NoDepot { .. } => Exit::NoRepository,
         onefold_volume::Error::Held { .. } => Exit::Locked,
+        onefold_volume::Error::NoPassword { .. } | onefold_volume::Error::WrongPassword { .. } => {
+            Exit::WrongPassword
+        }
         onefold_volume::Error::Invalid { .. } => Exit::Usage,
         error => source_exit(error),
     }

@@ -94,6 +94,7 @@ fn options(dir: &Arc<dyn Dir>, device_bytes: u64, ram_bytes: u64) -> Outcome<Log
         index: Box::new(Strata::open(dir.subdir("index")?, strata)?),
         sizes: budget.sizes,
         compression: Compression::None,
+        seals: onefold_volume::log::Seals::none(),
         is_inline: false,
         clock: None,
     })

@@ -1,6 +1,7 @@
 //! The crate's error: what a request failed with, in words and as a kind that a transport turns into its own code.
 
 use onefold_io::ErrorKind;
+use onefold_keys::Error as KeysError;
 
 /// Why a request, a commit or an opening failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -61,6 +62,18 @@ pub enum Error {
         /// The thing and why it cannot be used.
         what: String,
     },
+    /// The depot is encrypted, and no password was given.
+    #[error("{place} is encrypted, and no password was given")]
+    NoPassword {
+        /// The folder.
+        place: String,
+    },
+    /// The password opens no key of the depot.
+    #[error("{place}: the password opens no key of the depot")]
+    WrongPassword {
+        /// The folder.
+        place: String,
+    },
     /// The request was dropped unanswered: a defect of ours, or the device is being closed.
     #[error("the request was not carried out: the device is closing")]
     Closing,
@@ -77,6 +90,20 @@ impl Error {
             Self::NoSpace { .. } => true,
             Self::Io(error) => error.kind == ErrorKind::TooManyOpen,
             _ => false,
+        }
+    }
+}
+
+impl From<KeysError> for Error {
+    fn from(error: KeysError) -> Self {
+        match error {
+            KeysError::Io(error) => error.into(),
+            KeysError::Damaged { object, what } => Self::Damaged {
+                place: object,
+                what: format!("offset 0: {what}, expected what was sealed under this name"),
+            },
+            KeysError::Option(what) => Self::Invalid { what },
+            KeysError::Machine(what) => Self::Unsupported { what },
         }
     }
 }

@@ -10,12 +10,14 @@ use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::verify_header;
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::Layout;
-use onefold_volume::log::formats::{Format, example, mend_map_page, verify};
+use onefold_volume::log::formats::{Format, example, mend_map_page, verify, verify_sealed};
 use onefold_volume::{Compression, Key, MetadataBackend};
 
 use super::{Reach, Target};
 use crate::mend;
 
+/// Bytes of a salt.
+const SALT_BYTES: usize = 16;
 /// Blocks of the data device.
 const BLOCKS: u64 = 300;
 /// Keys of a linear store: what one of them takes is small.
@@ -32,6 +34,7 @@ pub fn targets() -> Vec<Target> {
                 config(Backend::InRam, "main", ""),
                 config(Backend::Cbt, "a", "/dev/sdb"),
                 golden("depot-config-2"),
+                golden("depot-config-3"),
             ],
             |bytes| {
                 let decoded = Config::decode(bytes, "fuzz");
@@ -92,6 +95,27 @@ pub fn targets() -> Vec<Target> {
             vec![golden("log-group-1"), golden("log-group-packed-1")],
         )
         .mended(mend::frame),
+        sealed("group", Format::Group, {
+            let salt = golden("log-zone-header-2")[24 + 45..][..SALT_BYTES].to_vec();
+            [salt, golden("log-group-2")].concat()
+        })
+        .mended(|bytes| {
+            if let Some(group) = bytes.get_mut(SALT_BYTES..) {
+                mend::frame(group);
+            }
+        }),
+        sealed(
+            "zone header",
+            Format::ZoneHeader,
+            golden("log-zone-header-2"),
+        )
+        .mended(mend::frame),
+        sealed(
+            "manifest",
+            Format::Manifest,
+            golden("log-manifest-sealed-1"),
+        )
+        .mended(mend::frame),
         log("damaged", Format::Damaged, vec![example(Format::Damaged)]).mended(mend::frame),
         log(
             "packed page",
@@ -109,6 +133,17 @@ fn log(name: &str, format: Format, seeds: Vec<Vec<u8>>) -> Target {
     })
 }
 
+/// A format of the engine `log` in an encrypted depot, of the golden files' master key. Changed bytes hardly ever have
+/// a seal that holds: the shapes around the seal are tried.
+fn sealed(name: &str, format: Format, seed: Vec<u8>) -> Target {
+    let layout = Layout::new(1 << 30, 4096).expect("large enough");
+    Target::new(
+        &format!("volume/log sealed {name}"),
+        vec![seed],
+        move |bytes| Reach::of(&verify_sealed(format, bytes, &layout, [0x5E; 32])),
+    )
+}
+
 /// Returns a golden file.
 fn golden(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/volume/testdata");
@@ -123,6 +158,7 @@ fn config(backend: Backend, volume: &str, data_path: &str) -> Vec<u8> {
         compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [2; 32],
+        slots: Vec::new(),
         volume: volume.into(),
         volume_bytes: 1 << 30,
         capacity_bytes: 1 << 29,

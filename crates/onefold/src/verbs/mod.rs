@@ -38,6 +38,7 @@ use crate::out::Out;
 /// Runs the verb of the command line.
 pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
     let global = &cli.global;
+    volume::take_passwords_from(&global.password);
     match &cli.verb {
         Verb::Init(args) => init::run(args, global, out),
         Verb::Backup(args) => backup::run(args, global, out),
@@ -64,7 +65,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Unlock(args) => unlock::run(args, global, out),
         Verb::WithLock(args) => with_lock::run(args, global, out),
         Verb::Version(_) => version::run(out),
-        Verb::Volume(args) => volume::run(args, out),
+        Verb::Volume(args) => volume::run(args, global, out),
         Verb::Tag(args) => tag::run(args, global, out),
         Verb::Completions(args) => completions::run(args, out),
         Verb::Man(args) => man::run(args),

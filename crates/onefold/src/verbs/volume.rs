@@ -29,19 +29,22 @@ mod requests;
 mod serve;
 mod snapshot;
 mod source;
+mod unlocking;
 
 use clap::Subcommand;
 
 pub use head_name::HeadName;
 pub use heads::now;
 pub use source::open_depot;
+pub use unlocking::begin as take_passwords_from;
 
+use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 10 no depot, 11 in use (attached, served or mounted), \
-13 damaged, 14 no space, 16 the host lacks something (/dev/fuse, loop devices, rights of root), 130 interrupted";
+12 wrong password, 13 damaged, 14 no space, 16 the host lacks something (/dev/fuse, loop devices, rights of root), 130 interrupted";
 
 /// Block devices that store every byte once: make them, attach them to this host, serve them
 #[derive(clap::Args, Debug)]
@@ -86,9 +89,10 @@ impl What {
     }
 }
 
-pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
+    unlocking::expect(global)?;
     match &args.what {
-        What::Create(args) => create::run(args, out),
+        What::Create(args) => create::run(args, global, out),
         What::Attach(args) => attach::run(args, out),
         What::Detach(args) => detach::run(args, out),
         What::Serve(args) => serve::run(args, out),

@@ -80,6 +80,7 @@ mod volume;
 mod volume_care;
 mod volume_claim;
 mod volume_dump;
+mod volume_encryption;
 mod volume_hints;
 mod volume_rigs;
 mod volume_snapshots;

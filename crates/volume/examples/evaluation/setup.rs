@@ -419,6 +419,7 @@ fn log(
         index: Box::new(Strata::open(flash.subdir("index")?, index)?),
         sizes: budget.sizes,
         compression: Compression::None,
+        seals: onefold_volume::log::Seals::none(),
         is_inline: true,
         clock: None,
     };

@@ -7,9 +7,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use onefold_io::{Dir, FileDir, Random};
+use onefold_keys::{KdfCost, Secret};
 use onefold_volume::conformance::Caller;
 use onefold_volume::depot::config::EngineKind;
-use onefold_volume::depot::{CreateOptions, OpenOptions};
+use onefold_volume::depot::{CreateOptions, NewPassword, OpenOptions};
 use onefold_volume::{BlockDevice, Buffer, Completion, Depot, HeadId, Hints, Op, Request};
 
 use crate::{CHUNK, DEPTH, MIB, Outcome};
@@ -29,16 +30,38 @@ pub struct Volume {
 impl Volume {
     /// Makes a depot in a folder of `path`, in place of the one of before.
     pub fn create(path: &Path, bytes: u64, capacity: u64, seed: u64) -> Outcome<Self> {
+        Self::create_as(path, bytes, capacity, seed, false)
+    }
+
+    /// The same, encrypted or not.
+    pub fn create_as(
+        path: &Path,
+        bytes: u64,
+        capacity: u64,
+        seed: u64,
+        is_encrypted: bool,
+    ) -> Outcome<Self> {
+        let password = is_encrypted.then(|| Secret::new("open sesame"));
+        let encryption = password.clone().map(|password| NewPassword {
+            password,
+            cost: KdfCost::LEAST,
+            created_unix_s: 0,
+        });
         let place = path.join("depot");
         let _ = std::fs::remove_dir_all(&place);
         let folder: Arc<dyn Dir> = Arc::new(FileDir::create(&place)?.direct());
         let options = CreateOptions {
             engine: EngineKind::Log,
+            encryption,
             capacity_bytes: Some(capacity),
             ..CreateOptions::new(bytes, [1; 16], [2; 32])
         };
         Depot::create(&folder, &options)?;
-        let depot = Depot::open(folder, OpenOptions::default())?;
+        let options = OpenOptions {
+            password,
+            ..OpenOptions::default()
+        };
+        let depot = Depot::open(folder, options)?;
         let device = depot.device(HeadId(0)).ok_or("no volume")?;
         let piece = |n| Random(seed << 40 | n).bytes(MIB as usize);
         Ok(Self {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p onefold-volume --example in_process -- \
-//!     FOLDER [mib=1024] [rounds=3] [tree=PATH] [only=raw|fresh|full|steady]
+//!     FOLDER [mib=1024] [rounds=3] [tree=PATH] [only=raw|fresh|sealed|full|steady]
 //! ```
 //!
 //! FOLDER lies on the disk to measure, `mib` is the size of the volume, the files of `tree` are written twice, `only` does
@@ -37,8 +37,9 @@ struct Row {
     goal: Option<f64>,
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     row("unique, sequential", RAW_SEQUENTIAL, Some(0.8)),
+    row(SEALED, UNSEALED, None),
     row("duplicate, sequential", RAW_SEQUENTIAL, Some(2.0)),
     row("unique, random 4 KiB, 32 in flight", RAW_RANDOM, Some(4.0)),
     row("duplicate, random 4 KiB, 32 in flight", RAW_RANDOM, None),
@@ -61,6 +62,8 @@ const ROWS: [Row; 11] = [
 const RAW_SEQUENTIAL: &str = "raw: sequential, 1 MiB, 4 in flight";
 const RAW_RANDOM: &str = "raw: random 4 KiB, 32 in flight";
 const RAW_SYNCED: &str = "raw: write and fdatasync, 1 thread";
+const UNSEALED: &str = "unique, sequential, beside an encrypted depot";
+const SEALED: &str = "unique, sequential, encrypted";
 const OVERWRITTEN: &str = "unique, random 4 KiB, after three overwrites at 85 % full";
 const SETTLED: &str = "unique, random 4 KiB, after an overwrite at 70 % full";
 /// Milliseconds in which 99 of 100 writes are to be answered while zones are cleaned.
@@ -121,6 +124,9 @@ fn main() -> Outcome<()> {
         }
         if is_wanted("fresh") {
             fresh(&mut rates, path, mib, round)?;
+        }
+        if is_wanted("sealed") {
+            sealed(&mut rates, path, mib, round)?;
         }
         if let Some(tree) = given("tree") {
             twice(&mut rates, path, Path::new(tree))?;
@@ -198,6 +204,19 @@ fn fresh(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
     let many = volume.write_and_flush(32, SYNC_SECONDS)?;
     rates.note("write and flush, 32 clients", many * CHUNK, SYNC_SECONDS);
     volume.delete()
+}
+
+/// The same writes to a depot that is encrypted and to one that is not.
+fn sealed(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<()> {
+    for (what, is_encrypted) in [(UNSEALED, false), (SEALED, true)] {
+        let (bytes, capacity) = (mib * MIB, 3 * mib * MIB);
+        let mut volume = Volume::create_as(path, bytes, capacity, seed, is_encrypted)?;
+        rates.begin();
+        let seconds = volume.write(mib, MIB, true, false)?;
+        rates.note(what, bytes, seconds);
+        volume.delete()?;
+    }
+    Ok(())
 }
 
 /// A volume, written once in order, that fills its depot to so many percent.

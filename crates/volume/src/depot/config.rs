@@ -4,6 +4,7 @@
 use onefold_io::Error as IoError;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
+use onefold_keys::Slot;
 
 use super::backends::Parameters;
 use crate::{Compression, Error, Result};
@@ -18,6 +19,16 @@ const COMPRESSED: FrameKind = FrameKind {
     version: 2,
     ..DEPOT
 };
+/// The configuration of an encrypted depot.
+const ENCRYPTED: FrameKind = FrameKind {
+    version: 3,
+    ..DEPOT
+};
+/// Codes of encryption: none, and AES-256-GCM.
+const PLAIN: u8 = 0;
+const AES_256_GCM: u8 = 1;
+/// No depot has more key slots: all copies of the configuration have room for them.
+const SLOTS_MAX: usize = 16;
 
 /// Bytes at the beginning of the data device that hold the head copy: the longest chunk, so that blocks stay aligned.
 pub const HEAD_BYTES: u64 = 64 << 10;
@@ -114,8 +125,11 @@ pub struct Config {
     pub compression: Compression,
     /// Bytes of a chunk: a power of two, 512 to 65,536.
     pub chunk_bytes: u32,
-    /// Key of the fingerprints, random, so that hashes of blocks cannot be looked up elsewhere.
+    /// Key of the fingerprints, random, so that hashes of blocks cannot be looked up elsewhere. Zeros where the depot
+    /// is encrypted and was not unlocked.
     pub hash_key: [u8; 32],
+    /// Slots, each of which holds the keys under a password; none where the depot is not encrypted.
+    pub slots: Vec<Slot>,
     /// Name of the first volume.
     pub volume: String,
     /// Its size in bytes: whole chunks.
@@ -129,6 +143,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// Where fields have the key of the fingerprints: behind the depot's name and four bytes.
+    pub(super) const HASH_KEY_AT: usize = 20;
+
+    /// Whether everything is sealed.
+    pub fn is_encrypted(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
     /// Chunks of the volume.
     pub fn lbns(&self) -> u64 {
         self.volume_bytes / u64::from(self.chunk_bytes)
@@ -187,18 +209,49 @@ impl Config {
                 self.compression.name()
             ));
         }
+        if self.is_encrypted() && self.engine != EngineKind::Log {
+            return Some(format!(
+                "encryption with the backend {}, where log is expected: the others seal nothing",
+                self.engine.name()
+            ));
+        }
         self.parameters.amiss()
     }
 
-    /// The framed configuration.
+    /// The framed configuration. The key of the fingerprints of an encrypted depot is in its slots alone.
     pub fn encode(&self) -> Vec<u8> {
+        if self.is_encrypted() {
+            let mut out = self.sealed_fields([0; 32]);
+            put_varint(&mut out, self.slots.len() as u64);
+            for slot in &self.slots {
+                put_bytes(&mut out, &slot.encode());
+            }
+            return frame::encode_frame(ENCRYPTED, &out);
+        }
+        let mut out = self.fields(self.hash_key, PLAIN);
+        match self.compression {
+            Compression::None => frame::encode_frame(DEPOT, &out),
+            compression => {
+                out.push(compression.code());
+                frame::encode_frame(COMPRESSED, &out)
+            }
+        }
+    }
+
+    /// The fields of an encrypted depot, as a slot seals them, with this key of the fingerprints.
+    pub(super) fn sealed_fields(&self, hash_key: [u8; 32]) -> Vec<u8> {
+        let mut out = self.fields(hash_key, AES_256_GCM);
+        out.push(self.compression.code());
+        out
+    }
+
+    fn fields(&self, hash_key: [u8; 32], encryption: u8) -> Vec<u8> {
         let (engine, backend) = self.engine.code();
         let mut out = Vec::new();
         out.extend_from_slice(&self.depot);
         out.extend_from_slice(&[engine, backend, self.chunk_bytes.trailing_zeros() as u8]);
-        // Encryption: none so far.
-        out.push(0);
-        out.extend_from_slice(&self.hash_key);
+        out.push(encryption);
+        out.extend_from_slice(&hash_key);
         put_varint(&mut out, self.volume_bytes);
         put_varint(&mut out, self.capacity_bytes);
         put_varint(&mut out, self.zone_bytes);
@@ -214,13 +267,7 @@ impl Config {
         if has_transactions(self.engine) {
             put_varint(&mut out, transaction_writes);
         }
-        match self.compression {
-            Compression::None => frame::encode_frame(DEPOT, &out),
-            compression => {
-                out.push(compression.code());
-                frame::encode_frame(COMPRESSED, &out)
-            }
-        }
+        out
     }
 
     /// The configuration at the beginning of `bytes`, which were read from `path`.
@@ -228,16 +275,23 @@ impl Config {
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Unsupported`] where another version of the program made it.
     pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
-        let is_compressed = bytes.get(8..10) == Some(&COMPRESSED.version.to_le_bytes());
-        let kind = if is_compressed { COMPRESSED } else { DEPOT };
+        let is_of = |kind: &FrameKind| bytes.get(8..10) == Some(&kind.version.to_le_bytes());
+        let kind = [COMPRESSED, ENCRYPTED].into_iter().find(is_of);
+        let kind = kind.unwrap_or(DEPOT);
         let payload = frame::decode_frame(kind, bytes, path, 0)?.payload;
         let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
-        let mut config = read_fields(&mut reader)?;
-        if is_compressed {
-            let code = reader.u8()?;
-            let known = Compression::by_code(code).filter(|it| *it != Compression::None);
-            config.compression = known
-                .ok_or_else(|| reader.damaged(format!("compression {code}, expected 1 or 2")))?;
+        let reader = &mut reader;
+        let is_encrypted = kind == ENCRYPTED;
+        let mut config = read_fields(reader, if is_encrypted { AES_256_GCM } else { PLAIN })?;
+        if kind != DEPOT {
+            config.compression = read_compression(reader, is_encrypted)?;
+        }
+        if is_encrypted {
+            config.slots = read_slots(reader, path)?;
+            if config.hash_key != [0; 32] {
+                let what = "a key of hashes in the clear, expected zeros";
+                return Err(reader.damaged(what.into()).into());
+            }
         }
         reader.end()?;
         if let Some(what) = config.amiss() {
@@ -247,7 +301,27 @@ impl Config {
     }
 }
 
-fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
+/// How chunks are packed; `may_be_none` where a configuration says that, too.
+fn read_compression(reader: &mut ByteReader<'_>, may_be_none: bool) -> Result<Compression> {
+    let code = reader.u8()?;
+    let known = Compression::by_code(code).filter(|it| may_be_none || *it != Compression::None);
+    let damage = || reader.damaged(format!("compression {code}, expected 1 or 2"));
+    Ok(known.ok_or_else(damage)?)
+}
+
+fn read_slots(reader: &mut ByteReader<'_>, path: &str) -> Result<Vec<Slot>> {
+    let count = reader.count(1)?;
+    if !(1..=SLOTS_MAX).contains(&count) {
+        let what = format!("{count} key slots, expected 1 to {SLOTS_MAX}");
+        return Err(reader.damaged(what).into());
+    }
+    (0..count)
+        .map(|_| Ok(Slot::decode(reader.bytes()?, path)?.0))
+        .collect()
+}
+
+/// The fields of all versions, of a depot with this code of encryption.
+fn read_fields(reader: &mut ByteReader<'_>, encryption: u8) -> Result<Config> {
     let depot = reader.array()?;
     let [engine, backend, chunk_log] = reader.array()?;
     let engine = ALL_KINDS
@@ -257,9 +331,10 @@ fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
         what: "the depot was created by another version of this program, with an engine that this one does not know"
             .into(),
     })?;
-    if reader.u8()? != 0 {
+    if reader.u8()? != encryption {
         return Err(Error::Unsupported {
-            what: "the depot is encrypted, which this version of the program cannot read".into(),
+            what: "the depot is encrypted in a way that this version of the program does not know"
+                .into(),
         });
     }
     let mut config = Config {
@@ -269,6 +344,7 @@ fn read_fields(reader: &mut ByteReader<'_>) -> Result<Config> {
         compression: Compression::None,
         chunk_bytes: 1u32.checked_shl(u32::from(chunk_log)).unwrap_or(0),
         hash_key: reader.array()?,
+        slots: Vec::new(),
         volume_bytes: reader.varint()?,
         capacity_bytes: reader.varint()?,
         zone_bytes: reader.varint()?,

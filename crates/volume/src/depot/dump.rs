@@ -1,11 +1,14 @@
 //! Looking at a depot's structures without opening it: they are read as they are, whoever has the depot open.
 
 use onefold_io::Dir;
+use onefold_keys::{Entropy, Secret};
 
 use super::backends::{self, knobs_of};
 use super::config::{Config, EngineKind};
+use super::unlock::unlock;
 use super::{Depot, OpenDevice, data, log, read_config};
 use crate::dump::{Dump, hex};
+use crate::log::Seals;
 use crate::{Error, Result};
 
 /// A structure to look at.
@@ -37,11 +40,18 @@ impl Structure {
 }
 
 impl Depot {
-    /// What a structure of the depot in `folder` says.
+    /// Tells what a structure of the depot in `folder` says. In an encrypted depot all but the configuration needs the
+    /// password.
     ///
     /// # Errors
-    /// [`Error::NoDepot`]; [`Error::Damaged`]; [`Error::Invalid`] where the depot has no such structure.
-    pub fn dump(folder: &dyn Dir, devices: &OpenDevice, structure: Structure) -> Result<Dump> {
+    /// [`Error::NoDepot`]; [`Error::NoPassword`]; [`Error::WrongPassword`]; [`Error::Damaged`]; [`Error::Invalid`]
+    /// where the depot has no such structure.
+    pub fn dump(
+        folder: &dyn Dir,
+        devices: &OpenDevice,
+        structure: Structure,
+        password: Option<&Secret>,
+    ) -> Result<Dump> {
         let config = read_config(folder)?;
         let no_such = |name: &str, there: &str| {
             let engine = config.engine.name();
@@ -50,11 +60,16 @@ impl Depot {
         };
         match (structure, config.engine) {
             (Structure::Config, _) => Ok(config_fields(&config)),
-            (Structure::Manifest, EngineKind::Log) => crate::log::dump::manifest(folder),
-            (Structure::Zones, EngineKind::Log) => crate::log::dump::zones(folder),
+            (Structure::Manifest, EngineKind::Log) => {
+                crate::log::dump::manifest(folder, &seals_of(&config, password)?)
+            }
+            (Structure::Zones, EngineKind::Log) => {
+                crate::log::dump::zones(folder, &seals_of(&config, password)?)
+            }
             (Structure::Zone(place), EngineKind::Log) => {
+                let seals = seals_of(&config, password)?;
                 let disk = data::look(folder, devices, &config)?;
-                crate::log::dump::zone(folder, &*log::zones(&config, disk), place)
+                crate::log::dump::zone(folder, &*log::zones(&config, disk), &seals, place)
             }
             (Structure::Metadata, EngineKind::Log) => {
                 no_such("metadata of its own", "config, manifest, zones")
@@ -68,11 +83,21 @@ impl Depot {
     }
 }
 
+/// Keys to look with.
+fn seals_of(config: &Config, password: Option<&Secret>) -> Result<Seals> {
+    let (_, seals) = unlock(config.clone(), password, &Entropy::system())?;
+    Ok(seals)
+}
+
 /// The key of the hashes is secret, and left out.
 fn config_fields(config: &Config) -> Dump {
     let data = match config.data_path.is_empty() {
         true => "the file data in the folder",
         false => &config.data_path,
+    };
+    let encryption = match config.is_encrypted() {
+        true => "aes256gcm",
+        false => "none",
     };
     let mut fields = vec![
         ("depot", hex(&config.depot).into()),
@@ -82,6 +107,7 @@ fn config_fields(config: &Config) -> Dump {
         ("volume_bytes", config.volume_bytes.into()),
         ("capacity_bytes", config.capacity_bytes.into()),
         ("zone_bytes", config.zone_bytes.into()),
+        ("encryption", encryption.into()),
         ("data", data.into()),
     ];
     for knob in knobs_of(config.engine.name()) {

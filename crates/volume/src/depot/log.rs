@@ -8,7 +8,7 @@ use onefold_io::{Dir, Disk};
 
 use super::config::{Config, HEAD_BYTES};
 use crate::front::Options;
-use crate::log::{Budget, DEVICE_HEAD_BYTES, DiskPart, Layout, LogEngine, LogOptions};
+use crate::log::{Budget, DEVICE_HEAD_BYTES, DiskPart, Layout, LogEngine, LogOptions, Seals};
 use crate::{Engine, Error, HeadInfo, Result};
 
 /// Messages of the engine count the depot's head.
@@ -41,9 +41,10 @@ pub fn create(
     config: &Config,
     disk: Arc<dyn Disk>,
     ram_bytes: Option<u64>,
+    seals: Seals,
 ) -> Result<()> {
     Strata::delete(&*folder.subdir(INDEX)?).map_err(index_failed)?;
-    let options = options(folder, config, true, ram_bytes)?;
+    let options = options(folder, config, true, ram_bytes, seals)?;
     LogEngine::create(
         Arc::clone(folder),
         Arc::new(DiskPart::new(disk, HEAD_BYTES, config.capacity_bytes)),
@@ -63,8 +64,9 @@ pub fn open(
     disk: Arc<dyn Disk>,
     front: &Options,
     ram_bytes: Option<u64>,
+    seals: Seals,
 ) -> Result<Box<dyn Engine>> {
-    let mut options = options(folder, config, front.inline, ram_bytes)?;
+    let mut options = options(folder, config, front.inline, ram_bytes, seals)?;
     options.clock = front.clock.clone();
     let engine = LogEngine::open(Arc::clone(folder), zones(config, disk), options)?;
     Ok(Box::new(engine))
@@ -83,9 +85,10 @@ fn options(
     config: &Config,
     is_inline: bool,
     ram_bytes: Option<u64>,
+    seals: Seals,
 ) -> Result<LogOptions> {
     let key = config.hash_key;
-    let layout = match LogEngine::layout_in(&**folder)? {
+    let layout = match LogEngine::layout_in(&**folder, &seals)? {
         Some(layout) => layout,
         None => Layout::new(config.capacity_bytes, config.chunk_bytes)?,
     };
@@ -99,6 +102,7 @@ fn options(
         index: index(folder, budget.index_bytes, is_inline)?,
         sizes: budget.sizes,
         compression: config.compression,
+        seals,
         is_inline,
         clock: None,
     })

@@ -22,6 +22,7 @@ mod heads;
 mod hinting;
 mod log;
 pub mod openings;
+mod unlock;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use onefold_io::{
     Dir, Disk, ErrorKind, LockGuard, LockKind, if_there, remove_if_there, replace_file,
 };
 
+use onefold_keys::{Entropy, Secret};
 use parking_lot::RwLock;
 
 use self::backends::Parameters;
@@ -37,7 +39,9 @@ pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
+pub use self::unlock::NewPassword;
 use crate::front::{Front, FrontStats, Options};
+use crate::log::Seals;
 use crate::{
     BlockDevice, Collected, Compression, Effort, Engine, EngineStats, Error, FreeSpace, HeadId,
     Result,
@@ -73,6 +77,10 @@ pub struct CreateOptions {
     pub overwrite: bool,
     /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
     pub ram_bytes: Option<u64>,
+    /// The password of a depot in which everything is sealed: of the engine `log` alone. `None`: nothing is.
+    pub encryption: Option<NewPassword>,
+    /// Where keys and salts come from.
+    pub entropy: Entropy,
     /// The depot's name: random.
     pub depot: [u8; 16],
     /// Key of the fingerprints: random, and secret.
@@ -95,6 +103,8 @@ impl CreateOptions {
             data_path: None,
             overwrite: false,
             ram_bytes: None,
+            encryption: None,
+            entropy: Entropy::system(),
             depot,
             hash_key,
             devices: system_devices(),
@@ -168,6 +178,7 @@ impl Depot {
             compression: options.compression,
             chunk_bytes: options.chunk_bytes,
             hash_key: options.hash_key,
+            slots: Vec::new(),
             volume: options.volume.clone(),
             volume_bytes,
             capacity_bytes: wanted.unwrap_or(chunk),
@@ -175,6 +186,14 @@ impl Depot {
             data_path: options.data_path.clone().unwrap_or_default(),
         };
         config.check()?;
+        if options.encryption.is_some() && config.engine != EngineKind::Log {
+            return Err(Error::Invalid {
+                what: format!(
+                    "the backend {} cannot be encrypted: use log, or a disk that is encrypted below the depot",
+                    config.engine.name()
+                ),
+            });
+        }
         let data = data::create(
             &**folder,
             &options.devices,
@@ -186,10 +205,12 @@ impl Depot {
         if config.engine == EngineKind::Log {
             config.zone_bytes = log::zone_bytes(&config)?;
         }
+        let (new, entropy) = (options.encryption.as_ref(), &options.entropy);
+        let (config, seals) = unlock::lock_up(config, new, entropy)?;
         config.check()?;
         data::write_head(&*data.disk, &config)?;
         match config.engine {
-            EngineKind::Log => log::create(folder, &config, data.disk, options.ram_bytes)?,
+            EngineKind::Log => log::create(folder, &config, data.disk, options.ram_bytes, seals)?,
             EngineKind::Dmdedup(backend) => backends::create(&**folder, &config, backend)?,
         }
         let encoded = config.encode();
@@ -202,18 +223,21 @@ impl Depot {
     /// Opens the depot in `folder`, alone.
     ///
     /// # Errors
-    /// [`Error::NoDepot`]; [`Error::Held`]; [`Error::Damaged`]; [`Error::Unsupported`] where this program cannot use it:
+    /// [`Error::NoDepot`]; [`Error::NoPassword`] and [`Error::WrongPassword`], before anything is written;
+    /// [`Error::Held`]; [`Error::Damaged`]; [`Error::Unsupported`] where this program cannot use it:
     /// an engine that is not built yet, another depot's data device, one that was written with another copy of the
     /// folder.
     pub fn open(folder: Arc<dyn Dir>, options: OpenOptions) -> Result<Self> {
         let config = read_config(&*folder)?;
+        let (password, entropy) = (options.password.as_ref(), &options.entropy);
+        let (config, seals) = unlock::unlock(config, password, entropy)?;
         let lock = lock(&*folder)?;
         let data = data::open(&*folder, &options.devices, &config)?;
         if !config.data_path.is_empty() {
             openings::count(&*folder, &*data.disk)?;
         }
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
-        let engine = open_engine(&folder, &config, data.disk, &options)?;
+        let engine = open_engine(&folder, &config, data.disk, &options, seals)?;
         if is_saved_at_close(&config) && !lost_unsaved {
             folder.create(UNSAVED)?;
             folder.sync()?;
@@ -335,6 +359,10 @@ pub struct OpenOptions {
     /// RAM of hash index, map and caches of the engine `log`, in bytes; `None`: a byte for each 4 KiB of the data device,
     /// and 64 MiB at least. With `dtb` and `cbt` the cache; `None`: as the depot was made.
     pub ram_bytes: Option<u64>,
+    /// The password of an encrypted depot.
+    pub password: Option<Secret>,
+    /// Where salts come from.
+    pub entropy: Entropy,
     /// How devices are opened.
     pub devices: OpenDevice,
 }
@@ -344,6 +372,8 @@ impl Default for OpenOptions {
         Self {
             front: Options::default(),
             ram_bytes: None,
+            password: None,
+            entropy: Entropy::system(),
             devices: system_devices(),
         }
     }
@@ -398,10 +428,11 @@ fn open_engine(
     config: &Config,
     disk: Arc<dyn Disk>,
     options: &OpenOptions,
+    seals: Seals,
 ) -> Result<Box<dyn Engine>> {
     let (is_inline, ram_bytes) = (options.front.inline, options.ram_bytes);
     match config.engine {
-        EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes),
+        EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes, seals),
         EngineKind::Dmdedup(backend) => {
             backends::open(folder, config, backend, disk, is_inline, ram_bytes)
         }

@@ -259,7 +259,7 @@ impl LogEngine {
             manifest.zone_list = manifest.generation;
             manifest.zone_changes = Vec::new();
             let zones = self.shared.zones.read().listed(emptied);
-            self.write_file(&zones_name(manifest.zone_list), &encode_zones(&zones))?;
+            self.write_file(&zones_name(manifest.zone_list), encode_zones(&zones))?;
         }
         if self.relocations_changed {
             let encoded = {
@@ -268,12 +268,12 @@ impl LogEngine {
             };
             manifest.relocations = encoded.as_ref().map_or(0, |_| manifest.generation);
             if let Some(encoded) = encoded {
-                self.write_file(&relocations_name(manifest.relocations), &encoded)?;
+                self.write_file(&relocations_name(manifest.relocations), encoded)?;
             }
         }
         self.map_folder.sync()?;
         self.dir.sync()?;
-        manifest.write(&*self.dir)?;
+        manifest.write(&*self.dir, &self.shared.seals)?;
         self.relocations_changed = false;
         if is_listed_anew {
             self.shared.zones.write().unchanged();
@@ -296,9 +296,10 @@ impl LogEngine {
         }
     }
 
-    fn write_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    fn write_file(&self, name: &str, plain: Vec<u8>) -> Result<()> {
+        let bytes = self.shared.seals.seal_file(name, plain)?;
         let disk = create_anew(&*self.dir, name)?;
-        disk.write_at(bytes, 0)?;
+        disk.write_at(&bytes, 0)?;
         Ok(disk.sync()?)
     }
 

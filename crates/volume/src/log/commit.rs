@@ -1,9 +1,12 @@
 //! Zones of the journal, and flushes. A flush closes the group and syncs the data device once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use super::checks::Checks;
 use super::writer::{LogEngine, Need, OpenZone};
-use super::zone::{Stream, ZoneHeader, ZoneTable};
+use super::zone::{Stream, ZoneHeader};
+use super::zone_table::ZoneTable;
 use crate::{Error, Result};
 
 impl LogEngine {
@@ -25,14 +28,14 @@ impl LogEngine {
             return Ok(());
         };
         let layout = self.shared.layout;
-        let mut checks = self
-            .shared
-            .open_checks
-            .read()
-            .get(&zone.id)
-            .cloned()
-            .unwrap_or_default();
-        checks.resize(layout.zone_pages as usize, 0);
+        let mut checks = {
+            let all = self.shared.open_checks.read();
+            all.get(&zone.id).map_or_else(
+                || Checks::none(layout.check_bytes),
+                |open| open.checks.clone(),
+            )
+        };
+        checks.resize(layout.zone_pages as usize);
         self.just_sealed.push((zone.id, zone.by_hash));
         let table = ZoneTable {
             zone: zone.id,
@@ -40,6 +43,7 @@ impl LogEngine {
             checks,
             pages_used: zone.page,
             sequence: self.sequence - 1,
+            salt: zone.salt,
         };
         let written = self.shared.tables.write(table, zone.no);
         self.fail(written)?;
@@ -55,6 +59,8 @@ impl LogEngine {
         if self.shared.zones.write().reserve_ids() {
             self.checkpoint()?;
         }
+        let salt = self.shared.seals.new_salt();
+        let salt = self.fail(salt)?;
         let (header, no) = {
             let mut zones = self.shared.zones.write();
             let no = zones
@@ -72,13 +78,13 @@ impl LogEngine {
                 previous: self.last_zone.take(),
                 next,
                 sequence: self.sequence,
+                salt,
             };
             (header, no)
         };
-        let written = self
-            .shared
-            .data
-            .write_at(&header.encode(), self.shared.layout.zone_offset(no));
+        let shared = Arc::clone(&self.shared);
+        let page = header.encode(&shared.seals);
+        let written = (shared.data).write_at(&page, shared.layout.zone_offset(no));
         self.fail(written.map_err(Error::from))?;
         self.totals.zones_opened += 1;
         self.zone = Some(OpenZone {
@@ -87,6 +93,8 @@ impl LogEngine {
             page: 1,
             rows: Vec::new(),
             by_hash: HashMap::new(),
+            salt,
+            sealer: shared.seals.pages(salt),
         });
         self.keep_room()
     }

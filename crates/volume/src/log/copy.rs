@@ -3,11 +3,14 @@
 
 use onefold_io::{PageBuffer, ReadAt};
 
-use super::check::page_check;
+use super::checks::Checks;
 use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo, on_device};
+use super::page_sealer::PageSealer;
 use super::relocations::Moved;
+use super::seals::Salt;
 use super::writer::LogEngine;
-use super::zone::{ChunkHash, Row, Stream, ZoneHeader, ZoneTable};
+use super::zone::{ChunkHash, Stream, ZoneHeader};
+use super::zone_table::{Row, ZoneTable};
 use crate::{Error, Result};
 
 /// Chunks that live in one of this many pages, or more, are read together with what lies between them.
@@ -28,7 +31,7 @@ impl Victim {
     }
 }
 
-/// Living chunks of a victim, proved by their checks.
+/// Living chunks of a victim, proved by their checks, and opened where they were sealed.
 pub(super) struct LivingChunks {
     bytes: PageBuffer,
     /// The first page of each chunk or packed page, and where it begins in `bytes`.
@@ -83,11 +86,12 @@ impl LogEngine {
         let Some(table) = table else {
             return Ok(living);
         };
+        let sealer = self.shared.seals.pages(table.salt);
         living.rows = table.rows;
         living.rows.sort_by_key(|row| row.page);
         for (page, at) in victim.live.iter().map(|page| u32::from(*page)).zip(places) {
-            let bytes = &living.bytes[at..at + living.chunk_bytes];
-            check_pages(victim, &layout, page, bytes, &table.checks)?;
+            let bytes = &mut living.bytes[at..at + living.chunk_bytes];
+            open_pages(victim, &layout, page, bytes, &table.checks, &sealer)?;
             living.pages.push((page, at));
         }
         Ok(living)
@@ -152,6 +156,7 @@ impl LogEngine {
     }
 
     fn open_copied(&mut self, layout: &Layout) -> Result<CopiedZone> {
+        let salt = self.shared.seals.new_salt()?;
         let mut zones = self.shared.zones.write();
         let no = zones.choose_free().ok_or_else(|| Error::NoSpace {
             what: "no zone is free to clean into".to_string(),
@@ -164,7 +169,9 @@ impl LogEngine {
             page: 1,
             data: PageBuffer::zeroed(layout.groups_end() as usize * PAGE_BYTES),
             rows: Vec::new(),
-            checks: vec![0; layout.zone_pages as usize],
+            checks: Checks::zeros(layout.check_bytes, layout.zone_pages as usize),
+            salt,
+            sealer: self.shared.seals.pages(salt),
         })
     }
 
@@ -180,8 +187,9 @@ impl LogEngine {
             previous: None,
             next: open.no,
             sequence: self.sequence(),
+            salt: open.salt,
         };
-        open.data[..PAGE_BYTES].copy_from_slice(&header.encode());
+        open.data[..PAGE_BYTES].copy_from_slice(&header.encode(&self.shared.seals));
         let bytes = &open.data[..open.page as usize * PAGE_BYTES];
         let offset = self.shared.layout.zone_offset(open.no);
         let written = self.shared.data.write_at(bytes, offset);
@@ -195,6 +203,7 @@ impl LogEngine {
             checks: open.checks,
             pages_used: open.page,
             sequence: self.sequence() - 1,
+            salt: open.salt,
         };
         let written = self.shared.tables.write(table, open.no);
         self.fail(written)?;
@@ -231,7 +240,9 @@ struct CopiedZone {
     /// Header page and chunks.
     data: PageBuffer,
     rows: Vec<Row>,
-    checks: Vec<u32>,
+    checks: Checks,
+    salt: Option<Salt>,
+    sealer: PageSealer,
 }
 
 impl CopiedZone {
@@ -240,49 +251,40 @@ impl CopiedZone {
         let moved = |row: &Row| Row { page, ..*row };
         self.rows.extend(living.rows.iter().map(moved));
         let start = page as usize * PAGE_BYTES;
-        self.data[start..start + living.bytes.len()].copy_from_slice(living.bytes);
-        for bytes in living.bytes.chunks_exact(PAGE_BYTES) {
-            let address = Address {
-                zone: self.zone,
-                page: self.page,
-                slot: WHOLE,
-            };
-            self.checks[self.page as usize] = page_check(address, bytes);
-            self.page += 1;
-        }
+        let pages = &mut self.data[start..start + living.bytes.len()];
+        pages.copy_from_slice(living.bytes);
+        let first = Address {
+            zone: self.zone,
+            page,
+            slot: WHOLE,
+        };
+        let checks = self.sealer.seal(first, pages);
+        self.checks.put(page as usize, &checks);
+        self.page += checks.len() as u32;
     }
 }
 
-/// Fails where a chunk's pages are not what was written.
-fn check_pages(
+/// Opens a chunk's pages. Fails where they are not what was written.
+fn open_pages(
     victim: &Victim,
     layout: &Layout,
     first: u32,
-    bytes: &[u8],
-    checks: &[u32],
+    bytes: &mut [u8],
+    checks: &Checks,
+    sealer: &PageSealer,
 ) -> Result<()> {
-    for (page, bytes) in (first..).zip(bytes.chunks_exact(PAGE_BYTES)) {
-        let zone = victim.zone;
-        let (found, expected) = (
-            page_check(
-                Address {
-                    zone,
-                    page,
-                    slot: WHOLE,
-                },
-                bytes,
-            ),
-            checks[page as usize],
-        );
-        if found != expected {
-            return Err(Error::Damaged {
-                place: format!(
-                    "data at offset {}",
-                    on_device(layout.page_offset(victim.no, page))
-                ),
-                what: format!("checksum {found:#010x}, expected {expected:#010x}"),
-            });
+    let at = Address {
+        zone: victim.zone,
+        page: first,
+        slot: WHOLE,
+    };
+    let pages = first as usize..first as usize + bytes.len() / PAGE_BYTES;
+    let checks = (checks.of(pages)).unwrap_or_else(|| Checks::none(layout.check_bytes));
+    sealer.open(at, bytes, &checks).map_err(|wrong| {
+        let offset = on_device(layout.page_offset(victim.no, wrong.page));
+        Error::Damaged {
+            place: format!("data at offset {offset}"),
+            what: wrong.what,
         }
-    }
-    Ok(())
+    })
 }

@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 
 use super::layout::{Address, WHOLE, ZoneId, ZonePlace};
 use super::manifest::read_file;
+use super::seals::Seals;
 use crate::Result;
 
 const KIND: FrameKind = FrameKind {
@@ -34,8 +35,8 @@ const TEMPORARY: &str = "damaged.new";
 const CHUNKS_MAX: usize = 1 << 16;
 
 /// Addresses of damaged chunks.
-#[derive(Default)]
 pub struct DamagedChunks {
+    seals: Seals,
     all: RwLock<HashSet<Address>>,
     /// Whether the file does not say so yet.
     is_changed: AtomicBool,
@@ -46,13 +47,15 @@ impl DamagedChunks {
     ///
     /// # Errors
     /// The folder failed. A file that is not what was written is an empty list.
-    pub fn kept(dir: &dyn Dir, is_there: impl Fn(ZoneId) -> bool) -> Result<Self> {
-        if if_there(dir.open(NAME))?.is_none() {
-            return Ok(Self::default());
+    pub fn kept(dir: &dyn Dir, seals: Seals, is_there: impl Fn(ZoneId) -> bool) -> Result<Self> {
+        let mut all = HashSet::new();
+        if if_there(dir.open(NAME))?.is_some() {
+            let opened = seals.open_file(NAME, read_file(dir, NAME)?);
+            all = opened.and_then(|bytes| decode(&bytes)).unwrap_or_default();
         }
-        let mut all = decode(&read_file(dir, NAME)?).unwrap_or_default();
         all.retain(|address| is_there(address.zone));
         Ok(Self {
+            seals,
             all: RwLock::new(all),
             is_changed: AtomicBool::new(false),
         })
@@ -65,9 +68,13 @@ impl DamagedChunks {
             return;
         }
         let bytes = encode(&self.all.read());
-        let put =
-            rename_over::<onefold_io::Error>(dir, TEMPORARY, NAME, |disk| disk.write_at(&bytes, 0));
-        if put.and_then(|_| dir.sync()).is_err() {
+        let put = (self.seals.seal_file(NAME, bytes)).and_then(|bytes| {
+            rename_over::<onefold_io::Error>(dir, TEMPORARY, NAME, |disk| {
+                disk.write_at(&bytes, 0)
+            })?;
+            Ok(dir.sync()?)
+        });
+        if put.is_err() {
             self.is_changed.store(true, Ordering::Relaxed);
         }
     }
@@ -148,10 +155,14 @@ mod tests {
         ZonePlace::new(page, WHOLE).in_zone(ZoneId(zone))
     }
 
+    fn kept(dir: &MemDir, is_there: impl Fn(ZoneId) -> bool) -> DamagedChunks {
+        DamagedChunks::kept(dir, Seals::none(), is_there).expect("RAM")
+    }
+
     #[test]
     fn the_list_comes_back_without_zones_that_are_gone() {
         let dir = MemDir::new();
-        let damaged = DamagedChunks::default();
+        let damaged = kept(&dir, |_| true);
         damaged.keep(&dir);
         assert!(dir.open(NAME).is_err(), "nothing is damaged");
         for address in [at(1, 5), at(1, 6), at(2, 7), at(3, 8)] {
@@ -160,7 +171,7 @@ mod tests {
         damaged.keep(&dir);
         damaged.forget(&HashSet::from([ZoneId(3)]));
         damaged.keep(&dir);
-        let kept = DamagedChunks::kept(&dir, |zone| zone != ZoneId(2)).expect("RAM");
+        let kept = kept(&dir, |zone| zone != ZoneId(2));
         let slot = Address {
             slot: 4,
             ..at(1, 6)
@@ -181,6 +192,6 @@ mod tests {
         let dir = MemDir::new();
         let disk = dir.create(NAME).expect("RAM");
         disk.write_at(&bytes[..20], 0).expect("RAM");
-        assert_eq!(DamagedChunks::kept(&dir, |_| true).expect("RAM").len(), 0);
+        assert_eq!(kept(&dir, |_| true).len(), 0);
     }
 }

@@ -2,13 +2,15 @@
 
 use onefold_io::{Dir, Disk, PageBuffer};
 
-use super::group::{Entry, GroupHeader, decode_group};
+use super::group::{Entry, GroupHeader, InZone, decode_group};
 use super::layout::{Layout, PAGE_BYTES, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest};
 use super::map::run::ListedRun;
 use super::recover::listed_zones;
-use super::zone::{NO_HASH, Stream, ZoneHeader, ZoneTable, rows_said};
+use super::seals::Seals;
+use super::zone::{NO_HASH, Stream, ZoneHeader};
 use super::zone_list::ListedZone;
+use super::zone_table::{ZoneTable, rows_said};
 use crate::dump::{Dump, hex, not_read};
 use crate::{Error, Result};
 
@@ -16,11 +18,11 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Damaged`]; the folder cannot be read.
-pub fn manifest(dir: &dyn Dir) -> Result<Dump> {
-    let manifest = Manifest::read(dir)?;
+pub fn manifest(dir: &dyn Dir, seals: &Seals) -> Result<Dump> {
+    let manifest = Manifest::read(dir, seals)?;
     let layout = manifest.layout;
     let position = manifest.position;
-    let in_use = listed_zones(dir, &manifest)?.len();
+    let in_use = listed_zones(dir, seals, &manifest)?.len();
     let run = |run: &ListedRun| {
         Dump::Fields(vec![
             ("run", run.id.0.into()),
@@ -72,8 +74,8 @@ pub fn manifest(dir: &dyn Dir) -> Result<Dump> {
 ///
 /// # Errors
 /// As [`manifest`].
-pub fn zones(dir: &dyn Dir) -> Result<Dump> {
-    let manifest = Manifest::read(dir)?;
+pub fn zones(dir: &dyn Dir, seals: &Seals) -> Result<Dump> {
+    let manifest = Manifest::read(dir, seals)?;
     let zone = |zone: &ListedZone| {
         Dump::Fields(vec![
             ("place", zone.no.0.into()),
@@ -82,7 +84,7 @@ pub fn zones(dir: &dyn Dir) -> Result<Dump> {
             ("pages_used", zone.pages_used.into()),
         ])
     };
-    let listed = listed_zones(dir, &manifest)?;
+    let listed = listed_zones(dir, seals, &manifest)?;
     Ok(listed.iter().map(zone).collect())
 }
 
@@ -91,8 +93,8 @@ pub fn zones(dir: &dyn Dir) -> Result<Dump> {
 ///
 /// # Errors
 /// There is no such place; the manifest is damaged; the device cannot be read.
-pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
-    let layout = Manifest::read(dir)?.layout;
+pub fn zone(dir: &dyn Dir, data: &dyn Disk, seals: &Seals, place: u32) -> Result<Dump> {
+    let layout = Manifest::read(dir, seals)?.layout;
     if place >= layout.zones {
         return Err(Error::Invalid {
             what: format!(
@@ -104,17 +106,20 @@ pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
     let offset = layout.zone_offset(ZoneNo(place));
     let mut bytes = PageBuffer::zeroed(layout.zone_bytes() as usize);
     data.read_at(&mut bytes, offset)?;
-    let header = ZoneHeader::decode(&bytes[..PAGE_BYTES], "data", on_device(offset));
-    let rows = rows_said(&bytes[bytes.len() - PAGE_BYTES..], &layout).unwrap_or(0);
+    let header = ZoneHeader::decode(&bytes[..PAGE_BYTES], seals, "data", on_device(offset));
+    let rows = rows_said(&bytes[bytes.len() - PAGE_BYTES..], &layout, seals).unwrap_or(0);
     let table_page = layout.groups_end_with(rows);
     let table_bytes = &bytes[table_page as usize * PAGE_BYTES..];
     let table = header.as_ref().ok().map(|header| {
-        let offset = layout.page_offset(ZoneNo(place), table_page);
-        ZoneTable::decode(table_bytes, &layout, header.zone, "data", on_device(offset))
+        let offset = on_device(layout.page_offset(ZoneNo(place), table_page));
+        ZoneTable::decode(table_bytes, &layout, seals, header.zone, "data", offset)
     });
-    let is_journal = header
-        .as_ref()
-        .is_ok_and(|header| header.stream == Stream::Journal);
+    let journal = match &header {
+        Ok(header) if header.stream == Stream::Journal => {
+            Some((header.zone, seals.pages(header.salt)))
+        }
+        _ => None,
+    };
     let mut fields = vec![
         ("place", place.into()),
         ("offset", on_device(offset).into()),
@@ -123,8 +128,12 @@ pub fn zone(dir: &dyn Dir, data: &dyn Disk, place: u32) -> Result<Dump> {
     if let Some(table) = table {
         fields.push(("table", or_why(table, |table| table_fields(&table))));
     }
-    if is_journal {
-        fields.push(("groups", groups(&bytes, &layout, offset)));
+    if let Some((zone, sealer)) = &journal {
+        let within = InZone {
+            zone: *zone,
+            sealer,
+        };
+        fields.push(("groups", groups(&bytes, within, &layout, offset)));
     }
     Ok(Dump::Fields(fields))
 }
@@ -156,7 +165,7 @@ fn header_fields(header: &ZoneHeader) -> Dump {
 
 fn table_fields(table: &ZoneTable) -> Dump {
     let nodedup = table.rows.iter().filter(|row| row.hash == NO_HASH).count();
-    let row = |row: &super::zone::Row| {
+    let row = |row: &super::zone_table::Row| {
         Dump::Fields(vec![
             ("page", row.page.into()),
             ("slot", u64::from(row.slot).into()),
@@ -173,13 +182,13 @@ fn table_fields(table: &ZoneTable) -> Dump {
 }
 
 /// The groups of a zone, one behind the other, as far as they can be read.
-fn groups(zone: &[u8], layout: &Layout, offset: u64) -> Dump {
+fn groups(zone: &[u8], within: InZone<'_>, layout: &Layout, offset: u64) -> Dump {
     let mut page = 1;
     let mut groups = Vec::new();
     while page < layout.groups_end() {
         let start = page as usize * PAGE_BYTES;
         let place = on_device(offset + start as u64);
-        let Ok(group) = decode_group(&zone[start..], page, "data", place) else {
+        let Ok(group) = decode_group(&zone[start..], page, within, "data", place) else {
             break;
         };
         groups.push(group_fields(page, &group));

@@ -1,15 +1,21 @@
 //! The decoders of the engine's formats by themselves: for the fuzzer, and for whoever looks into a depot.
 
+use onefold_keys::{Entropy, Keys, MASTER_BYTES, SALT_BYTES};
+use zeroize::Zeroizing;
+
 use super::damaged;
-use super::group::decode_group;
+use super::group::{InZone, decode_group};
 use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo};
 use super::manifest::Manifest;
 use super::map::extent::Extent;
-use super::map::run_page::{PageBuilder, RunId, RunPage};
+use super::map::run_page::{PageBuilder, RunId, RunPage, open_page};
 use super::packed_page;
+use super::page_sealer::PageSealer;
 use super::relocations::Relocations;
-use super::zone::{self, Stream, ZoneHeader, ZoneTable};
+use super::seals::Seals;
+use super::zone::{self, Stream, ZoneHeader};
 use super::zone_list::{ListedZone, decode_zones, encode_zones};
+use super::zone_table::ZoneTable;
 use crate::Result;
 
 /// A format of the engine `log`.
@@ -58,13 +64,62 @@ pub fn verify(format: Format, bytes: &[u8], layout: &Layout) -> Result<()> {
             let encoded = relocations.encode();
             assert_eq!(Relocations::decode(&encoded, layout, "again")?, relocations);
         }
-        Format::Group => drop(decode_group(bytes, 1, "group", 0)?),
-        Format::ZoneHeader => drop(ZoneHeader::decode(bytes, "header", 0)?),
-        Format::ZoneTable => drop(ZoneTable::decode(bytes, layout, ZoneId(1), "table", 0)?),
+        Format::Group => drop(decode_group(bytes, 1, in_zone_1(), "group", 0)?),
+        Format::ZoneHeader => drop(ZoneHeader::decode(bytes, &Seals::none(), "header", 0)?),
+        Format::ZoneTable => {
+            let none = Seals::none();
+            drop(ZoneTable::decode(
+                bytes,
+                layout,
+                &none,
+                ZoneId(1),
+                "table",
+                0,
+            )?);
+        }
         Format::PackedPage => verify_packed(bytes)?,
         Format::Damaged => drop(damaged::decode(bytes)?),
     }
     Ok(())
+}
+
+/// Whether `bytes` are a value of the format in an encrypted depot with this master key. A group and a map page follow
+/// the salt of their zone or run.
+///
+/// # Errors
+/// As of [`verify`].
+pub fn verify_sealed(
+    format: Format,
+    bytes: &[u8],
+    layout: &Layout,
+    master: [u8; MASTER_BYTES],
+) -> Result<()> {
+    let keys = Keys::from_master(&Zeroizing::new(master));
+    let seals = Seals::new(keys, Entropy::system());
+    let layout = layout.with_checks_of(seals.check_bytes());
+    let (salt, rest) = bytes.split_at(bytes.len().min(SALT_BYTES));
+    let sealer = seals.pages(Some(salt.try_into().unwrap_or_default()));
+    let file = |name| seals.open_file(name, bytes.to_vec());
+    match format {
+        Format::Manifest => verify(format, &file("manifest")?, &layout),
+        Format::Zones => verify(format, &file("zones")?, &layout),
+        Format::Relocations => verify(format, &file("relocations")?, &layout),
+        Format::Damaged => verify(format, &file("damaged")?, &layout),
+        Format::MapPage => {
+            let page = open_page(rest.to_vec(), RunId(1), 0, &sealer, "page")?;
+            verify(format, &page, &layout)
+        }
+        Format::Group => {
+            let zone = ZoneId(1);
+            let sealer = &sealer;
+            decode_group(rest, 1, InZone { zone, sealer }, "group", 0).map(drop)
+        }
+        Format::ZoneHeader => ZoneHeader::decode(bytes, &seals, "header", 0).map(drop),
+        Format::ZoneTable => {
+            ZoneTable::decode(bytes, &layout, &seals, ZoneId(1), "table", 0).map(drop)
+        }
+        Format::PackedPage => verify(format, bytes, &layout),
+    }
 }
 
 /// A small value of a format that stands alone; of the others an empty one.
@@ -79,6 +134,13 @@ pub fn example(format: Format) -> Vec<u8> {
         Format::PackedPage => some_packed_page(),
         Format::Damaged => damaged::some_list(),
         _ => Vec::new(),
+    }
+}
+
+fn in_zone_1() -> InZone<'static> {
+    InZone {
+        zone: ZoneId(1),
+        sealer: &PageSealer::Crc32c,
     }
 }
 
@@ -114,7 +176,7 @@ fn some_map_page() -> Vec<u8> {
         assert!(builder.push(extent), "a page has room for a hundred");
     }
     let mut page = Vec::with_capacity(PAGE_BYTES);
-    builder.finish(RunId(1), 0, &mut page);
+    builder.finish(RunId(1), 0, &PageSealer::Crc32c, &mut page);
     page
 }
 

@@ -3,6 +3,8 @@
 
 use onefold_io::PageBuffer;
 
+use onefold_keys::TAG_BYTES;
+
 use super::group::header_pages_max;
 use super::layout::PAGE_BYTES;
 
@@ -12,7 +14,7 @@ pub const GROUP_PAGES_MAX: usize = 256;
 pub const GROUP_ENTRIES_MAX: usize = 4096;
 /// Bytes before the data.
 const HEADER_BYTES_MAX: usize =
-    header_pages_max(GROUP_ENTRIES_MAX + 1, GROUP_PAGES_MAX) * PAGE_BYTES;
+    header_pages_max(GROUP_ENTRIES_MAX + 1, GROUP_PAGES_MAX, TAG_BYTES as u32) * PAGE_BYTES;
 
 /// Room for a group.
 pub struct GroupBuffer {
@@ -34,6 +36,11 @@ impl GroupBuffer {
     /// The data so far.
     pub fn data(&self) -> &[u8] {
         &self.buffer[HEADER_BYTES_MAX..][..self.data_bytes]
+    }
+
+    /// The data so far, to be sealed where it lies.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[HEADER_BYTES_MAX..][..self.data_bytes]
     }
 
     /// Data pages so far.

@@ -7,8 +7,9 @@
 //!
 //! A zone is written from start to end and freed as a whole. Rows, checks and footer are its *table*: written when the
 //! zone is full, so that nobody has to read the groups to know what the zone holds. They have fixed places at the end:
-//! one page read finds the checks of 1,024 pages.
+//! one page read finds the checks of 1,024 pages, or of 256 where they are tags of sealed pages.
 
+use super::checks::CRC_BYTES;
 use crate::{Error, Result};
 
 /// Bytes of a page: the unit in which the data device is read, written and checked.
@@ -21,8 +22,6 @@ const ZONE_BYTES_MAX: u64 = 4 << 20;
 const ZONES_WANTED: u64 = 1024;
 /// Bytes of a row: page u16, slot u8, hash 16.
 pub const ROW_BYTES: usize = 19;
-/// Bytes of a page's check.
-pub const CHECK_BYTES: usize = 4;
 
 /// A zone's place on the device: it begins at `ZoneNo × zone_bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -166,6 +165,8 @@ pub struct Layout {
     pub zones: u32,
     /// Pages of a chunk.
     pub chunk_pages: u32,
+    /// Bytes of a page's check.
+    pub check_bytes: u32,
 }
 
 impl Layout {
@@ -187,6 +188,7 @@ impl Layout {
             zone_pages: (zone_bytes / PAGE_BYTES as u64) as u32,
             zones: (device_bytes / zone_bytes).min(u64::from(ZONES_MAX)) as u32,
             chunk_pages: chunk_bytes / PAGE_BYTES as u32,
+            check_bytes: CRC_BYTES,
         };
         if layout.zones < ZONES_MIN {
             return invalid(format!(
@@ -195,6 +197,14 @@ impl Layout {
             ));
         }
         Ok(layout)
+    }
+
+    /// The layout with checks of another width.
+    pub fn with_checks_of(self, check_bytes: u32) -> Self {
+        Self {
+            check_bytes,
+            ..self
+        }
     }
 
     /// Whether a device can be laid out so: what a manifest says is not taken on trust.
@@ -233,7 +243,7 @@ impl Layout {
     }
 
     fn check_pages(&self) -> u32 {
-        (self.zone_pages as usize * CHECK_BYTES).div_ceil(PAGE_BYTES) as u32
+        (self.zone_pages * self.check_bytes).div_ceil(PAGE_BYTES as u32)
     }
 
     /// First page behind the groups at most: the table begins there where a zone has no more rows than it has pages.
@@ -260,7 +270,7 @@ impl Layout {
     }
 
     /// Bytes of the checks in the table.
-    pub fn check_bytes(&self) -> usize {
+    pub fn checks_bytes(&self) -> usize {
         self.check_pages() as usize * PAGE_BYTES
     }
 
@@ -301,6 +311,9 @@ mod tests {
         for device_mib in [64u64, 1024, 1 << 20] {
             for chunk_bytes in [4096, 16384, 65536] {
                 let layout = Layout::new(device_mib << 20, chunk_bytes).expect("large enough");
+                let sealed = layout.with_checks_of(16);
+                assert!(sealed.groups_end() + 3 >= layout.groups_end());
+                assert!(sealed.checks_bytes() >= layout.zone_pages as usize * 16);
                 assert!(layout.zones >= 16);
                 assert!(layout.zone_bytes() >= 256 << 10 && layout.zone_bytes() <= 4 << 20);
                 let rows = layout.chunks_a_zone() as usize + 1;

@@ -22,10 +22,12 @@ use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_io::{Dir, rename_over};
 
+use super::checks::CRC_BYTES;
 use super::layout::{Layout, ZoneId, ZoneNo};
 use super::map::levels::ListedLevels;
 use super::map::run::ListedRun;
 use super::map::run_page::RunId;
+use super::seals::Seals;
 use super::zone_list::{ZoneChange, put_changes, take_changes};
 use crate::depot::config::BYTES_MAX;
 use crate::heads::{HEADS_MAX, check_full_name};
@@ -103,8 +105,8 @@ impl Manifest {
     ///
     /// # Errors
     /// [`Error::NoSpace`]: the old manifest is there. The folder failed: the old or the new one is.
-    pub fn write(&self, dir: &dyn Dir) -> Result<()> {
-        let bytes = self.encode();
+    pub fn write(&self, dir: &dyn Dir, seals: &Seals) -> Result<()> {
+        let bytes = seals.seal_file(NAME, self.encode())?;
         rename_over::<onefold_io::Error>(dir, TEMPORARY, NAME, |disk| disk.write_at(&bytes, 0))?;
         // The name may be durable or not, whatever the reason.
         dir.sync().map_err(|error| Error::Io(Arc::new(error)))
@@ -114,8 +116,11 @@ impl Manifest {
     ///
     /// # Errors
     /// It is missing, or not what was written: [`Damaged`](crate::Error::Damaged).
-    pub fn read(dir: &dyn Dir) -> Result<Self> {
-        Self::decode(&read_file(dir, NAME)?)
+    pub fn read(dir: &dyn Dir, seals: &Seals) -> Result<Self> {
+        let bytes = seals.open_file(NAME, read_file(dir, NAME)?)?;
+        let mut manifest = Self::decode(&bytes)?;
+        manifest.layout = manifest.layout.with_checks_of(seals.check_bytes());
+        Ok(manifest)
     }
 
     /// The manifest as bytes.
@@ -164,6 +169,7 @@ impl Manifest {
             zone_pages: reader.u32()?,
             zones: reader.u32()?,
             chunk_pages: reader.u32()?,
+            check_bytes: CRC_BYTES,
         };
         if !layout.is_sound() {
             let what = format!("{layout:?} is no layout of a device");

@@ -22,6 +22,7 @@ mod budget;
 mod changes;
 mod check;
 mod checkpoint;
+mod checks;
 mod clean;
 mod commit;
 mod copy;
@@ -42,6 +43,7 @@ mod merging;
 mod packed_page;
 mod packed_reads;
 mod packer;
+mod page_sealer;
 mod part;
 mod pending;
 mod prefetched;
@@ -51,6 +53,7 @@ mod relocations;
 mod replayed_rows;
 mod rewrite;
 mod room;
+mod seals;
 mod shared;
 mod sizes;
 mod tables;
@@ -60,6 +63,7 @@ mod verify;
 mod writer;
 mod zone;
 mod zone_list;
+mod zone_table;
 mod zones;
 
 use std::ops::Range;
@@ -78,6 +82,7 @@ pub use layout::{DEVICE_HEAD_BYTES, Layout};
 pub use map::settle::MergeSizes;
 pub use part::DiskPart;
 use reader::LogReader;
+pub use seals::Seals;
 pub use sizes::LogSizes;
 pub use writer::LogEngine;
 
@@ -101,6 +106,8 @@ pub struct LogOptions {
     pub sizes: LogSizes,
     /// How new chunks are packed. What is there is read whatever it says.
     pub compression: Compression,
+    /// Keys that everything is sealed with, or none.
+    pub seals: Seals,
     /// No threads: the same work gives the same I/O.
     pub is_inline: bool,
     /// How often a full host is asked for room goes by it; without one, at each occasion.
@@ -125,10 +132,10 @@ impl LogEngine {
     ///
     /// # Errors
     /// [`Damaged`](crate::Error::Damaged); the folder cannot be read.
-    pub fn layout_in(dir: &dyn Dir) -> Result<Option<Layout>> {
+    pub fn layout_in(dir: &dyn Dir, seals: &Seals) -> Result<Option<Layout>> {
         match onefold_io::if_there(dir.open(manifest::NAME))? {
             None => Ok(None),
-            Some(_) => Ok(Some(manifest::Manifest::read(dir)?.layout)),
+            Some(_) => Ok(Some(manifest::Manifest::read(dir, seals)?.layout)),
         }
     }
 

@@ -48,9 +48,12 @@ impl PackedReads {
         }
     }
 
-    /// Proves each page that was read.
-    pub fn prove(&mut self, check: impl Fn(Address, ZoneNo, &[u8]) -> Result<(), String>) {
-        let pages = self.pages.iter().zip(self.bytes.chunks_exact(PAGE_BYTES));
+    /// Proves each page that was read, and opens it where it is sealed.
+    pub fn prove(&mut self, check: impl Fn(Address, ZoneNo, &mut [u8]) -> Result<(), String>) {
+        let pages = self
+            .pages
+            .iter()
+            .zip(self.bytes.chunks_exact_mut(PAGE_BYTES));
         self.proofs = pages
             .map(|((address, no), bytes)| check(*address, *no, bytes))
             .collect();

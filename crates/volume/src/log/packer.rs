@@ -199,6 +199,13 @@ impl Packer {
         Some(self.lay_out(data, &shared))
     }
 
+    /// Copies the group as it is, of which `data` are the chunks: what is sealed does not lie where readers find it.
+    pub fn copy(&mut self, data: &[u8]) -> &mut GroupBuffer {
+        self.buffer.clear();
+        self.buffer.push(data);
+        &mut self.buffer
+    }
+
     /// Begins the next group.
     pub fn clear(&mut self) {
         self.chunks = 0;

@@ -7,13 +7,18 @@
 //! Until the write is done, maps name the chunks by their numbers in the group, and readers take them from RAM as they
 //! came. Always holds: nothing names a place in the zone before the write of that place succeeded.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::checks::Checks;
 use super::group::{Entry, GroupContent, GroupHeader, encode_header};
 use super::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
+use super::page_sealer::PageSealer;
+use super::tables::ZoneChecks;
 use super::writer::LogEngine;
-use super::zone::{ChunkHash, NO_HASH, Row};
+use super::zone::{ChunkHash, NO_HASH};
+use super::zone_table::Row;
 use crate::Result;
 
 /// Changes and new chunks that are not written yet; the data is shared with readers.
@@ -151,7 +156,8 @@ impl LogEngine {
         zone.rows.extend_from_slice(&group.rows);
         zone.by_hash.remove(&NO_HASH);
         let (id, header) = (zone.id, &group.header);
-        self.publish(id, &header.checks, header.first_data_page, &header.entries);
+        let sealer = zone.sealer.clone();
+        self.publish(id, &sealer, header);
         self.log_bytes += group.bytes as u64;
         self.totals.groups += 1;
         self.totals.group_pages += u64::from(pages);
@@ -167,37 +173,53 @@ impl LogEngine {
         let zone = (self.zone.as_ref()).expect("room was made before anything was added");
         let (layout, pending) = (&self.shared.layout, &self.pending);
         let offset = layout.page_offset(zone.no, zone.page);
-        let encode = |data: &[u8], entries: &[Entry]| {
-            encode_header(&GroupContent {
-                zone: zone.id,
-                page: zone.page,
-                sequence: self.sequence,
-                durable: self.durable,
-                data,
-                entries,
-            })
+        let content = |data_pages, entries| GroupContent {
+            zone: zone.id,
+            page: zone.page,
+            sequence: self.sequence,
+            durable: self.durable,
+            data_pages,
+            entries,
+        };
+        let (sealer, device) = (&zone.sealer, &self.shared.data);
+        let as_they_came = || {
+            let pages = pending.chunks.iter().map(|chunk| chunk.page);
+            pages.map(|page| ZonePlace::new(page, WHOLE)).collect()
         };
         let data = Arc::clone(&self.shared.open_group.read().data);
-        let (header, places, bytes) = match self.packer.pack(data.data()) {
+        // A group is packed or sealed in a copy: readers have the chunks as they came until the write is done.
+        let copied = match self.packer.pack(data.data()) {
             Some((buffer, places)) => {
-                let entries = pending.packed_entries(&places);
-                let (header_pages, header) = encode(buffer.data(), &entries);
+                let entries = Cow::Owned(pending.packed_entries(&places));
+                Some((buffer, places, entries))
+            }
+            None if sealer.seals() => {
+                let entries = Cow::Borrowed(&pending.entries[..]);
+                Some((self.packer.copy(data.data()), as_they_came(), entries))
+            }
+            None => None,
+        };
+        let (header, places, bytes) = match copied {
+            Some((buffer, places, entries)) => {
+                let content = content(buffer.pages(), &entries);
+                let seal = |first| sealer.seal(first, buffer.data_mut());
+                let (header_pages, header) = encode_header(&content, sealer, seal);
                 buffer.set_header(&header_pages);
-                self.shared.data.write_at(buffer.group(), offset)?;
+                device.write_at(buffer.group(), offset)?;
                 (header, places, buffer.group().len())
             }
             None => {
-                let (header_pages, header) = encode(data.data(), &pending.entries);
+                let content = content(data.pages(), &pending.entries);
+                let checks = |first| PageSealer::checksums(first, data.data());
+                let (header_pages, header) = encode_header(&content, sealer, checks);
                 drop(data);
                 let group = {
                     let mut open = self.shared.open_group.write();
                     open.data_mut().set_header(&header_pages);
                     Arc::clone(&open.data)
                 };
-                self.shared.data.write_at(group.group(), offset)?;
-                let pages = pending.chunks.iter().map(|chunk| chunk.page);
-                let places = pages.map(|page| ZonePlace::new(page, WHOLE)).collect();
-                (header, places, group.group().len())
+                device.write_at(group.group(), offset)?;
+                (header, as_they_came(), group.group().len())
             }
         };
         let rows = pending.chunks.iter().zip(places).map(|(chunk, place)| Row {
@@ -213,16 +235,19 @@ impl LogEngine {
     }
 
     /// Lets readers find the group's chunks on the device, and begins the next group.
-    fn publish(&mut self, zone: ZoneId, checks: &[u32], first_page: u32, entries: &[Entry]) {
+    fn publish(&mut self, zone: ZoneId, sealer: &PageSealer, group: &GroupHeader) {
         self.sequence += 1;
         let mut open = self.shared.open_group.write();
         {
             let mut all = self.shared.open_checks.write();
-            let zone_checks = all.entry(zone).or_default();
-            zone_checks.resize(first_page as usize, 0);
-            zone_checks.extend_from_slice(checks);
+            let open_zone = all.entry(zone).or_insert_with(|| ZoneChecks {
+                checks: Checks::none(sealer.check_bytes()),
+                sealer: sealer.clone(),
+            });
+            let first = group.first_data_page as usize;
+            open_zone.checks.extend_at(first, &group.checks);
         }
-        for entry in entries {
+        for entry in &group.entries {
             self.shared
                 .map(entry.head, entry.lbn, entry.chunks, entry.target);
         }

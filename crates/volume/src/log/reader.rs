@@ -6,7 +6,6 @@ use std::sync::Arc;
 use onefold_io::ReadAt;
 
 use super::changes::VisitChanges;
-use super::check::page_check;
 use super::layout::{Address, PAGE_BYTES, WHOLE, ZoneNo, on_device};
 use super::map::extent::Extent;
 use super::map::levels::Levels;
@@ -338,8 +337,8 @@ impl LogReader {
         outcomes.iter().enumerate().take_while(follows).count()
     }
 
-    /// Compares each page that was read with its check, and unpacks what is packed. What the last try finds wrong is
-    /// damaged.
+    /// Compares each page that was read with its check, opens what is sealed, and unpacks what is packed. What the last
+    /// try finds wrong is damaged.
     fn verify(
         &self,
         reads: &mut [ChunkRead<'_>],
@@ -369,44 +368,27 @@ impl LogReader {
         }
     }
 
-    fn check(&self, address: Address, no: ZoneNo, bytes: &[u8]) -> Result<(), String> {
-        let open = self.0.open_checks.read().get(&address.zone).map(|checks| {
-            (0..self.0.layout.chunk_pages as usize)
-                .map(|ahead| {
-                    checks
-                        .get(address.page as usize + ahead)
-                        .copied()
-                        .unwrap_or(0)
-                })
-                .collect::<Vec<u32>>()
-        });
-        let checks = match open {
-            Some(checks) => checks,
+    /// Proves the pages of a chunk or a packed page, and opens them where they are sealed.
+    fn check(&self, address: Address, no: ZoneNo, bytes: &mut [u8]) -> Result<(), String> {
+        let pages = (bytes.len() / PAGE_BYTES) as u32;
+        let open = {
+            let all = self.0.open_checks.read();
+            all.get(&address.zone)
+                .map(|zone| zone.of_pages(address, pages))
+        };
+        let expected = match open {
+            Some(expected) => expected,
             None => {
-                let table = self
-                    .0
-                    .tables
-                    .checks(address.zone, no)
-                    .map_err(|error| error.to_string())?;
-                let start = address.page as usize;
-                let pages = start..start + self.0.layout.chunk_pages as usize;
-                let checks = table.get(pages).map(<[u32]>::to_vec);
-                checks.ok_or_else(|| format!("page {start} is behind the zone's end"))?
+                let zone = self.0.tables.checks(address.zone, no);
+                let zone = zone.map_err(|error| error.to_string())?;
+                zone.of_pages(address, pages)
             }
         };
-        for ((page, bytes), expected) in (address.page..)
-            .zip(bytes.chunks_exact(PAGE_BYTES))
-            .zip(checks)
-        {
-            let found = page_check(Address { page, ..address }, bytes);
-            if found != expected {
-                return Err(format!(
-                    "data at offset {}: checksum {found:#010x}, expected {expected:#010x}",
-                    on_device(self.0.layout.page_offset(no, page))
-                ));
-            }
-        }
-        Ok(())
+        let opened = expected.sealer.open(address, bytes, &expected.checks);
+        opened.map_err(|wrong| {
+            let offset = on_device(self.0.layout.page_offset(no, wrong.page));
+            format!("data at offset {offset}: {}", wrong.what)
+        })
     }
 }
 

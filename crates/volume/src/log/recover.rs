@@ -9,14 +9,14 @@ use std::sync::Arc;
 use onefold_io::{Dir, Disk, PageBuffer};
 use parking_lot::RwLock;
 
-use super::check::page_check;
 use super::checkpoint::{relocations_name, remove_left_over, zones_name};
+use super::checks::Checks;
 use super::damaged::DamagedChunks;
 use super::faults::{self, Fault};
-use super::group::{GroupHeader, decode_group};
+use super::group::{GroupHeader, InZone, decode_group};
 use super::hash_index::HashIndex;
 use super::heads::Heads;
-use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo, on_device};
+use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
 use super::manifest::{ListedHead, Manifest, Position, read_file};
 use super::map::folder::MapFolder;
 use super::map::levels::Opening;
@@ -24,15 +24,17 @@ use super::map::page_cache::PageCache;
 use super::map::run_page::RunId;
 use super::merging::Merging;
 use super::packer::Packer;
+use super::page_sealer::PageSealer;
 use super::relocations::Relocations;
 use super::replayed_rows as rows;
 use super::room::HostRoom;
+use super::seals::Seals;
 use super::shared::{HeadMap, OpenGroup, Shared};
-use super::sizes::LogSizes;
 use super::tables::Tables;
 use super::writer::{Beginning, LogEngine};
-use super::zone::{Stream, ZoneHeader, ZoneTable, damaged};
+use super::zone::{Stream, ZoneHeader, damaged};
 use super::zone_list::{ListedZone, changed, decode_zones};
+use super::zone_table::ZoneTable;
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
 use crate::hints::Prefetched;
@@ -46,10 +48,11 @@ pub fn create(
     options: LogOptions,
 ) -> Result<LogEngine> {
     let layout = Layout::new(data.len()?, chunk_bytes)?;
+    let layout = layout.with_checks_of(options.seals.check_bytes());
     let none = BTreeSet::new();
     let found = Found {
         zones: Zones::new(&layout, &[], 1),
-        map_folder: MapFolder::open(&*dir, layout, 1, &none)?,
+        map_folder: MapFolder::open(&*dir, layout, 1, &none)?.sealed_by(&options.seals),
         maps: BTreeMap::from([(options.first.id, HeadMap::new(layout.chunk_pages))]),
         heads: Heads::first(options.first.clone()),
         replayed: Vec::new(),
@@ -64,7 +67,7 @@ pub fn create(
 
 /// The engine as its manifest and journal have it.
 pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Result<LogEngine> {
-    let manifest = Manifest::read(&*dir)?;
+    let manifest = Manifest::read(&*dir, &options.seals)?;
     let layout = manifest.layout;
     let device_bytes = data.len()?;
     let needed = u64::from(layout.zones) * layout.zone_bytes();
@@ -76,9 +79,9 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         ));
     }
     remove_left_over(&*dir, &manifest)?;
-    let mut zones = open_zones(&*dir, &manifest)?;
+    let mut zones = open_zones(&*dir, &options.seals, &manifest)?;
     let heads = Heads::listed(&manifest, options.first.clone());
-    let (map_folder, mut maps) = open_maps(&*dir, &manifest, &options.sizes)?;
+    let (map_folder, mut maps) = open_maps(&*dir, &manifest, &options)?;
     for head in heads.iter() {
         maps.entry(head.id)
             .or_insert_with(|| HeadMap::new(layout.chunk_pages));
@@ -87,6 +90,7 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         data: &*data,
         layout,
         depot: options.depot,
+        seals: &options.seals,
         fingerprint: Arc::clone(&options.fingerprint),
         sequence: manifest.sequence,
         zones: Vec::new(),
@@ -140,21 +144,22 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
 ///
 /// # Errors
 /// The file of zones cannot be read, or is damaged.
-pub fn listed_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<ListedZone>> {
+pub fn listed_zones(dir: &dyn Dir, seals: &Seals, manifest: &Manifest) -> Result<Vec<ListedZone>> {
     let listed = match manifest.zone_list {
         0 => Vec::new(),
         generation => {
             let name = zones_name(generation);
-            decode_zones(&read_file(dir, &name)?, &manifest.layout, &name)?
+            let bytes = seals.open_file(&name, read_file(dir, &name)?)?;
+            decode_zones(&bytes, &manifest.layout, &name)?
         }
     };
     Ok(changed(listed, &manifest.zone_changes))
 }
 
 /// The zones, and relocations of those that were freed.
-fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
+fn open_zones(dir: &dyn Dir, seals: &Seals, manifest: &Manifest) -> Result<Zones> {
     let layout = &manifest.layout;
-    let listed = listed_zones(dir, manifest)?;
+    let listed = listed_zones(dir, seals, manifest)?;
     let next_id = match faults::is_on(Fault::IdsGivenAgain) {
         true => listed.iter().map(|zone| zone.id.0 + 1).max().unwrap_or(1),
         false => manifest.ids_reserved,
@@ -163,7 +168,8 @@ fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
     zones.note_changed(&manifest.zone_changes);
     if manifest.relocations > 0 {
         let name = relocations_name(manifest.relocations);
-        zones.relocations = Relocations::decode(&read_file(dir, &name)?, layout, &name)?;
+        let bytes = seals.open_file(&name, read_file(dir, &name)?)?;
+        zones.relocations = Relocations::decode(&bytes, layout, &name)?;
     }
     Ok(zones)
 }
@@ -172,12 +178,13 @@ fn open_zones(dir: &dyn Dir, manifest: &Manifest) -> Result<Zones> {
 fn open_maps(
     dir: &dyn Dir,
     manifest: &Manifest,
-    sizes: &LogSizes,
+    options: &LogOptions,
 ) -> Result<(MapFolder, BTreeMap<HeadId, HeadMap>)> {
     let listed: BTreeSet<RunId> = manifest.runs().collect();
     let folder = MapFolder::open(dir, manifest.layout, manifest.next_run, &listed)?;
+    let folder = folder.sealed_by(&options.seals);
     let mut maps = BTreeMap::new();
-    let mut opening = Opening::new(&folder, sizes.pinned_bytes_max());
+    let mut opening = Opening::new(&folder, options.sizes.pinned_bytes_max());
     for ListedHead { info, levels } in &manifest.heads {
         let mut map = HeadMap::new(manifest.layout.chunk_pages);
         map.levels = Arc::new(opening.levels(levels, info.is_writable)?);
@@ -211,8 +218,10 @@ fn begin(
 ) -> Result<LogEngine> {
     let mut zones = found.zones;
     zones.forget_seen();
-    let tables = Tables::new(Arc::clone(&data), layout, options.sizes.cache_bytes);
-    let mut index = HashIndex::new(options.index);
+    let seals = options.seals;
+    let cache_bytes = options.sizes.cache_bytes;
+    let tables = Tables::new(Arc::clone(&data), layout, seals.clone(), cache_bytes);
+    let mut index = HashIndex::new(options.index, &seals);
     // Zones that are replayed are told to it below; a lost index is told all zones.
     let is_index_lost = index.is_empty();
     for (no, table) in found.replayed {
@@ -235,10 +244,12 @@ fn begin(
                 .ok();
         }
     }
-    let known_damaged = DamagedChunks::kept(&*dir, |zone| zones.get(zone).is_some())?;
+    let is_there = |zone| zones.get(zone).is_some();
+    let known_damaged = DamagedChunks::kept(&*dir, seals.clone(), is_there)?;
     let shared = Shared {
         layout,
         data,
+        seals,
         maps: RwLock::new(found.maps),
         map_pages: PageCache::new(options.sizes.map_page_bytes),
         zones: RwLock::new(zones),
@@ -286,6 +297,7 @@ struct Replay<'a> {
     data: &'a dyn Disk,
     layout: Layout,
     depot: [u8; 16],
+    seals: &'a Seals,
     fingerprint: Fingerprinter,
     /// Of the last group that counts.
     sequence: u64,
@@ -345,7 +357,7 @@ impl Replay<'_> {
         let offset = self.layout.zone_offset(no);
         let mut page = PageBuffer::zeroed(PAGE_BYTES);
         self.data.read_at(&mut page, offset)?;
-        let header = ZoneHeader::decode(&page, "data", on_device(offset))?;
+        let header = ZoneHeader::decode(&page, self.seals, "data", on_device(offset))?;
         if header.depot != self.depot {
             return Err(damaged(
                 "data",
@@ -364,29 +376,35 @@ impl Replay<'_> {
         let mut table = ZoneTable {
             zone: header.zone,
             rows: Vec::new(),
-            checks: vec![0; layout.zone_pages as usize],
+            checks: Checks::zeros(layout.check_bytes, layout.zone_pages as usize),
             pages_used: 1,
             sequence: self.sequence,
+            salt: header.salt,
+        };
+        let zone = &ReplayedZone {
+            no,
+            sealer: self.seals.pages(header.salt),
+            id: header.zone,
+            bytes: &bytes,
         };
         while table.pages_used < layout.groups_end() {
             let page = table.pages_used;
-            let group = self.header_at(&bytes, no, header.zone, page);
+            let group = self.header_at(zone, page);
             // A durable group with a damaged page loses that page alone.
             let is_kept = |group: &GroupHeader| {
-                page < from
-                    || self.is_whole(group, &bytes)
-                    || self.is_durable(group.sequence, &bytes, no, header.zone, page)
+                page < from || zone.is_whole(group) || self.is_durable(group.sequence, zone, page)
             };
             let Some(group) = group.filter(is_kept) else {
-                self.check_end(&bytes, no, header.zone, page, from)?;
+                self.check_end(zone, page, from)?;
                 break;
             };
             let is_new = page >= from;
             if is_new && group.sequence != self.sequence + 1 {
-                self.check_end(&bytes, no, header.zone, page, from)?;
+                self.check_end(zone, page, from)?;
                 break;
             }
-            rows::add(&mut table, &group, &bytes, &layout, &self.fingerprint);
+            let (sealer, fingerprint) = (&zone.sealer, &self.fingerprint);
+            rows::add(&mut table, &group, &bytes, sealer, &layout, fingerprint);
             if is_new {
                 self.sequence = group.sequence;
                 self.groups.push(group);
@@ -398,56 +416,34 @@ impl Replay<'_> {
     }
 
     /// The header of the group at a page of the zone, if that is what was written.
-    fn header_at(
-        &self,
-        zone_bytes: &[u8],
-        no: ZoneNo,
-        zone: ZoneId,
-        page: u32,
-    ) -> Option<GroupHeader> {
+    fn header_at(&self, zone: &ReplayedZone<'_>, page: u32) -> Option<GroupHeader> {
         let start = page as usize * PAGE_BYTES;
-        let offset = self.layout.page_offset(no, page);
-        let group = decode_group(&zone_bytes[start..], page, "data", offset).ok()?;
+        let offset = self.layout.page_offset(zone.no, page);
+        let within = InZone {
+            zone: zone.id,
+            sealer: &zone.sealer,
+        };
+        let group = decode_group(&zone.bytes[start..], page, within, "data", offset).ok()?;
         let end = group.first_data_page as usize + group.checks.len();
-        (group.zone == zone && end <= self.layout.groups_end() as usize).then_some(group)
-    }
-
-    /// Whether all data pages of a group are what was written.
-    fn is_whole(&self, group: &GroupHeader, zone_bytes: &[u8]) -> bool {
-        let mut pages = (group.first_data_page..).zip(&group.checks);
-        pages.all(|(page, check)| is_page(group.zone, page, *check, zone_bytes))
+        (group.zone == zone.id && end <= self.layout.groups_end() as usize).then_some(group)
     }
 
     /// Whether a whole group behind `page` says that this group was durable.
-    fn is_durable(
-        &self,
-        sequence: u64,
-        zone_bytes: &[u8],
-        no: ZoneNo,
-        zone: ZoneId,
-        page: u32,
-    ) -> bool {
+    fn is_durable(&self, sequence: u64, zone: &ReplayedZone<'_>, page: u32) -> bool {
         (page + 1..self.layout.groups_end()).any(|page| {
-            self.header_at(zone_bytes, no, zone, page)
-                .is_some_and(|group| group.durable >= sequence && self.is_whole(&group, zone_bytes))
+            self.header_at(zone, page)
+                .is_some_and(|group| group.durable >= sequence && zone.is_whole(&group))
         })
     }
 
     /// Where no group follows at `page`: an error if a later one says that what is missing was durable.
-    fn check_end(
-        &self,
-        zone_bytes: &[u8],
-        no: ZoneNo,
-        zone: ZoneId,
-        page: u32,
-        from: u32,
-    ) -> Result<()> {
+    fn check_end(&self, zone: &ReplayedZone<'_>, page: u32, from: u32) -> Result<()> {
         let missing = self.sequence + 1;
-        if page < from || self.is_durable(missing, zone_bytes, no, zone, page) {
+        if page < from || self.is_durable(missing, zone, page) {
             let what = format!("expected group {missing}, which was durable, and found none");
             return Err(damaged(
                 "data",
-                on_device(self.layout.page_offset(no, page)),
+                on_device(self.layout.page_offset(zone.no, page)),
                 what,
             ));
         }
@@ -455,15 +451,20 @@ impl Replay<'_> {
     }
 }
 
-/// Whether a page of a zone is what was written.
-pub(super) fn is_page(zone: ZoneId, page: u32, check: u32, zone_bytes: &[u8]) -> bool {
-    let start = page as usize * PAGE_BYTES;
-    page_check(
-        Address {
-            zone,
-            page,
-            slot: WHOLE,
-        },
-        &zone_bytes[start..start + PAGE_BYTES],
-    ) == check
+/// A zone of the journal, as it was read.
+struct ReplayedZone<'a> {
+    no: ZoneNo,
+    id: ZoneId,
+    sealer: PageSealer,
+    bytes: &'a [u8],
+}
+
+impl ReplayedZone<'_> {
+    /// Whether all data pages of a group are what was written.
+    fn is_whole(&self, group: &GroupHeader) -> bool {
+        let start = group.first_data_page as usize * PAGE_BYTES;
+        let pages = &self.bytes[start..start + group.checks.len() * PAGE_BYTES];
+        let (_, are_whole) = self.sealer.opened(group.first_data(), pages, &group.checks);
+        are_whole.into_iter().all(|is_whole| is_whole)
+    }
 }

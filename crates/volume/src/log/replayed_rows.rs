@@ -6,8 +6,9 @@ use super::Fingerprinter;
 use super::group::GroupHeader;
 use super::layout::{Layout, PAGE_BYTES, WHOLE};
 use super::packed_page::{slots, unpack};
-use super::recover::is_page;
-use super::zone::{Row, ZoneTable, chunk_hash};
+use super::page_sealer::PageSealer;
+use super::zone::chunk_hash;
+use super::zone_table::{Row, ZoneTable};
 
 /// Adds checks and rows of a group to the table of its zone, of which `zone_bytes` are the bytes. Chunks whose pages
 /// are not what was written have no rows.
@@ -15,19 +16,19 @@ pub fn add(
     table: &mut ZoneTable,
     group: &GroupHeader,
     zone_bytes: &[u8],
+    sealer: &PageSealer,
     layout: &Layout,
     fingerprint: &Fingerprinter,
 ) {
     let first = group.first_data_page as usize;
-    table.checks[first..first + group.checks.len()].copy_from_slice(&group.checks);
+    table.checks.put(first, &group.checks);
     table.pages_used = (first + group.checks.len()) as u32;
     let data = &zone_bytes[first * PAGE_BYTES..(first + group.checks.len()) * PAGE_BYTES];
+    let (data, are_whole) = sealer.opened(group.first_data(), data, &group.checks);
     let pages = (group.first_data_page..).step_by(layout.chunk_pages as usize);
     let is_whole = |page: u32| {
-        (page..page + layout.chunk_pages).all(|page| {
-            let check = group.checks[page as usize - first];
-            is_page(group.zone, page, check, zone_bytes)
-        })
+        (page..page + layout.chunk_pages)
+            .all(|page| are_whole.get(page as usize - first) == Some(&true))
     };
     let packed = packed_pages(group);
     // Packed chunks, and then the others: each with its place.

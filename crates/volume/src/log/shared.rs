@@ -16,7 +16,8 @@ use super::map::memtable::Memtable;
 use super::map::page_cache::PageCache;
 use super::map::run::Run;
 use super::map::run_page::RunId;
-use super::tables::Tables;
+use super::seals::Seals;
+use super::tables::{Tables, ZoneChecks};
 use super::zones::Zones;
 use crate::HeadId;
 use crate::hints::Prefetched;
@@ -27,6 +28,8 @@ pub struct Shared {
     pub layout: Layout,
     /// The data device.
     pub data: Arc<dyn Disk>,
+    /// Keys of everything, or none.
+    pub seals: Seals,
     /// The block maps.
     pub maps: RwLock<BTreeMap<HeadId, HeadMap>>,
     /// Pages of their runs.
@@ -35,8 +38,8 @@ pub struct Shared {
     pub zones: RwLock<Zones>,
     /// The group that is not written yet.
     pub open_group: RwLock<OpenGroup>,
-    /// Checks of zones that have no table yet, by page.
-    pub open_checks: RwLock<HashMap<ZoneId, Vec<u32>>>,
+    /// Checks of zones that have no table yet.
+    pub open_checks: RwLock<HashMap<ZoneId, ZoneChecks>>,
     /// Rows and checks of the others.
     pub tables: Tables,
     /// Chunks that no hit may name.

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use onefold_io::{Disk, PageBuffer};
 use parking_lot::Mutex;
 
-use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, ZonePlace, on_device};
-use super::zone::{ChunkHash, ZoneTable, rows_said};
+use super::checks::Checks;
+use super::layout::{Address, Layout, PAGE_BYTES, ZoneId, ZoneNo, ZonePlace, on_device};
+use super::page_sealer::PageSealer;
+use super::seals::Seals;
+use super::zone::ChunkHash;
+use super::zone_table::{ZoneTable, rows_said};
 use crate::Result;
 
 /// Zones whose rows and checks are kept in any case.
@@ -95,20 +99,52 @@ impl RowsByHash {
     }
 }
 
+/// Proofs of the pages of one zone.
+#[derive(Clone)]
+pub struct ZoneChecks {
+    /// Checks by page.
+    pub checks: Checks,
+    /// The zone's seal.
+    pub sealer: PageSealer,
+}
+
+/// RAM of a zone's key, in bytes.
+const KEY_BYTES: usize = 640;
+
+impl ZoneChecks {
+    /// Those of some neighbouring pages, the first of which is `first`; none where the zone has fewer.
+    pub fn of_pages(&self, first: Address, pages: u32) -> Self {
+        let first = first.page as usize;
+        let checks = self.checks.of(first..first + pages as usize);
+        Self {
+            checks: checks.unwrap_or_else(|| Checks::none(self.sealer.check_bytes())),
+            sealer: self.sealer.clone(),
+        }
+    }
+
+    /// RAM in bytes.
+    fn bytes(&self) -> usize {
+        let key_bytes = if self.sealer.seals() { KEY_BYTES } else { 0 };
+        self.checks.ram_bytes() + key_bytes
+    }
+}
+
 /// Tables of full zones, read when they are asked for.
 pub struct Tables {
     data: Arc<dyn Disk>,
     layout: Layout,
+    seals: Seals,
     rows: Mutex<Recent<RowsByHash>>,
-    checks: Mutex<Recent<Vec<u32>>>,
+    checks: Mutex<Recent<ZoneChecks>>,
 }
 
 impl Tables {
     /// Tables on `data`; caches of `cache_bytes` each for rows and for checks.
-    pub fn new(data: Arc<dyn Disk>, layout: Layout, cache_bytes: usize) -> Self {
+    pub fn new(data: Arc<dyn Disk>, layout: Layout, seals: Seals, cache_bytes: usize) -> Self {
         Self {
             data,
             layout,
+            seals,
             rows: Mutex::new(Recent::new(cache_bytes)),
             checks: Mutex::new(Recent::new(cache_bytes)),
         }
@@ -117,16 +153,24 @@ impl Tables {
     /// Keeps the table of a zone that was filled just now.
     pub fn keep(&self, table: ZoneTable) {
         self.keep_rows(table.zone, &Arc::new(RowsByHash::of(&table)));
-        self.keep_checks(table.zone, &Arc::new(table.checks));
+        let zone = table.zone;
+        self.keep_checks(zone, &Arc::new(self.checks_of(table)));
     }
 
     fn keep_rows(&self, zone: ZoneId, rows: &Arc<RowsByHash>) {
         self.rows.lock().put(zone, Arc::clone(rows), rows.bytes());
     }
 
-    fn keep_checks(&self, zone: ZoneId, checks: &Arc<Vec<u32>>) {
-        let bytes = checks.capacity() * size_of::<u32>();
+    fn keep_checks(&self, zone: ZoneId, checks: &Arc<ZoneChecks>) {
+        let bytes = checks.bytes();
         self.checks.lock().put(zone, Arc::clone(checks), bytes);
+    }
+
+    fn checks_of(&self, table: ZoneTable) -> ZoneChecks {
+        ZoneChecks {
+            sealer: self.seals.pages(table.salt),
+            checks: table.checks,
+        }
     }
 
     /// Rows of a full zone.
@@ -142,15 +186,15 @@ impl Tables {
         Ok(rows)
     }
 
-    /// Checks of a full zone, by page.
+    /// Checks of a full zone.
     ///
     /// # Errors
     /// The device failed, or the table is damaged.
-    pub fn checks(&self, zone: ZoneId, no: ZoneNo) -> Result<Arc<Vec<u32>>> {
+    pub fn checks(&self, zone: ZoneId, no: ZoneNo) -> Result<Arc<ZoneChecks>> {
         if let Some(checks) = self.checks.lock().get(zone) {
             return Ok(checks);
         }
-        let checks = Arc::new(self.read(zone, no)?.checks);
+        let checks = Arc::new(self.checks_of(self.read(zone, no)?));
         self.keep_checks(zone, &checks);
         Ok(checks)
     }
@@ -162,12 +206,13 @@ impl Tables {
     pub fn read(&self, zone: ZoneId, no: ZoneNo) -> Result<ZoneTable> {
         let (mut bytes, mut offset) = self.read_rows(no, 0)?;
         let footer = &bytes[bytes.len() - PAGE_BYTES..];
-        let rows = rows_said(footer, &self.layout).unwrap_or(0);
+        let rows = rows_said(footer, &self.layout, &self.seals).unwrap_or(0);
         // Packed pages have several rows each: then the table begins earlier.
         if self.layout.groups_end_with(rows) < self.layout.groups_end() {
             (bytes, offset) = self.read_rows(no, rows)?;
         }
-        ZoneTable::decode(&bytes, &self.layout, zone, "data", on_device(offset))
+        let offset = on_device(offset);
+        ZoneTable::decode(&bytes, &self.layout, &self.seals, zone, "data", offset)
     }
 
     /// A table of this many rows, as it lies on the device, and where it begins there.
@@ -191,7 +236,8 @@ impl Tables {
             "the table lies behind the groups"
         );
         let offset = self.layout.page_offset(no, begin);
-        self.data.write_at(&table.encode(&self.layout), offset)?;
+        let bytes = table.encode(&self.layout, &self.seals)?;
+        self.data.write_at(&bytes, offset)?;
         self.keep(table);
         Ok(())
     }

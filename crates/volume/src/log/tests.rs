@@ -18,7 +18,7 @@ use onefold_io::{Dir, Random};
 
 use self::acts::{Act, act};
 use self::ever_said::{AdversarialIndex, EverSaid, ever_said};
-use self::packing::{compression, pack_by};
+use self::packing::{compression, seals, vary_by};
 use super::{LogEngine, LogOptions, LogSizes, MergeSizes};
 use crate::{
     ChunkContent, ChunkRead, Effort, Engine, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
@@ -47,6 +47,7 @@ fn options(said: &EverSaid) -> LogOptions {
             merges: MergeSizes::SMALL,
         },
         compression: compression(),
+        seals: seals(),
         is_inline: true,
         clock: None,
     }
@@ -177,7 +178,7 @@ impl Twin {
 #[test]
 fn random_work_reads_back_and_survives_reopening() {
     for seed in 0..6 {
-        pack_by(seed);
+        vary_by(seed);
         let (dir, said) = (SimDir::new(seed), ever_said(seed));
         let mut engine = create(&dir, 24, &said);
         let (mut twin, mut random) = (Twin::new(), Random(seed));
@@ -230,7 +231,7 @@ fn equal_chunks_are_stored_once() {
 
 /// Runs random work until a crash at `point`, and checks what is left; recovery is cut off at random points, too.
 fn crash_at(seed: u64, point: u64, image: u64) -> bool {
-    pack_by(seed);
+    vary_by(seed);
     let (dir, said) = (SimDir::new(seed), ever_said(seed));
     let mut engine = create(&dir, 20, &said);
     let (mut twin, mut random) = (Twin::new(), Random(seed));

@@ -43,7 +43,7 @@ impl Shared {
         let offset = self.layout.zone_offset(zone.no);
         let mut page = PageBuffer::zeroed(PAGE_BYTES);
         self.data.read_at(&mut page, offset)?;
-        let header = ZoneHeader::decode(&page, "data", on_device(offset))?;
+        let header = ZoneHeader::decode(&page, &self.seals, "data", on_device(offset))?;
         if header.zone != zone.id {
             return Err(Error::Damaged {
                 place: format!("data at offset {}", on_device(offset)),

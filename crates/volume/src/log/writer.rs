@@ -20,11 +20,14 @@ use super::map::folder::MapFolder;
 use super::map::run_page::RunId;
 use super::merging::Merging;
 use super::packer::Packer;
+use super::page_sealer::PageSealer;
 use super::pending::PendingGroup;
 use super::room::HostRoom;
+use super::seals::Salt;
 use super::shared::Shared;
 use super::sizes::LogSizes;
-use super::zone::{ChunkHash, NO_HASH, Row, chunk_hash};
+use super::zone::{ChunkHash, NO_HASH, chunk_hash};
+use super::zone_table::Row;
 use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
 
 /// The engine `log`.
@@ -83,6 +86,10 @@ pub(super) struct OpenZone {
     pub page: u32,
     pub rows: Vec<Row>,
     pub by_hash: HashMap<ChunkHash, ZonePlace>,
+    /// The salt in its header.
+    pub salt: Option<Salt>,
+    /// Seals its groups and pages.
+    pub sealer: PageSealer,
 }
 
 /// What a write wants room for.
@@ -386,9 +393,10 @@ impl LogEngine {
                 let rows = zone.rows.len() + self.pending.chunks() + usize::from(pages > 0);
                 let groups_end = self.shared.layout.groups_end_with(rows) as usize;
                 let room = groups_end.saturating_sub(zone.page as usize);
+                let check_bytes = self.shared.layout.check_bytes;
                 let fits = |data_pages: usize| {
                     let data_pages = data_pages + pages;
-                    header_pages_max(entries + 1, data_pages) + data_pages <= room
+                    header_pages_max(entries + 1, data_pages, check_bytes) + data_pages <= room
                 };
                 let is_open = data_pages + pages <= GROUP_PAGES_MAX && entries < GROUP_ENTRIES_MAX;
                 let packed_pages = |packer: &Packer| packer.data_pages(data_pages);

@@ -13,6 +13,8 @@ use onefold_volume::dump::Dump;
 use onefold_volume::front::Options;
 use onefold_volume::{Compression, Depot, Effort, Error, HeadId};
 
+use crate::encrypted::new_password;
+
 const CHUNK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const CHUNKS: u64 = 600;
@@ -26,6 +28,7 @@ fn open(device: &SimDir) -> onefold_volume::Result<Depot> {
             inline: true,
             ..Options::default()
         },
+        password: Some(new_password().password),
         ..OpenOptions::default()
     };
     Depot::open(Arc::new(device.clone()), options)
@@ -44,11 +47,14 @@ fn bytes_of(content: u64) -> Vec<u8> {
 
 /// A closed depot, and the content of each chunk. Some were overwritten and cleaned, so that all structures are there.
 fn depot(engine: EngineKind, compression: Compression) -> (SimDir, Vec<u64>) {
+    // Depots that pack are encrypted, too.
+    let encryption = (compression != Compression::None).then(new_password);
     let device = SimDir::new(1);
     let folder: Arc<dyn Dir> = Arc::new(device.clone());
     let options = CreateOptions {
         engine,
         compression,
+        encryption,
         capacity_bytes: Some(16 * MIB),
         ..CreateOptions::new(CHUNKS * CHUNK, [1; 16], [2; 32])
     };
@@ -142,7 +148,9 @@ fn structures(device: &SimDir, zones: &[u64]) -> Vec<(String, String, Vec<u64>)>
 /// Places of the first and the last zone that is full, and of one between them.
 fn full_zones(device: &SimDir) -> Vec<u64> {
     let devices = OpenOptions::default().devices;
-    let Ok(Dump::List(zones)) = Depot::dump(device, &devices, Structure::Zones) else {
+    let password = new_password().password;
+    let zones = Depot::dump(device, &devices, Structure::Zones, Some(&password));
+    let Ok(Dump::List(zones)) = zones else {
         return Vec::new();
     };
     let field = |zone: &Dump, wanted: &str| match zone {
@@ -318,7 +326,7 @@ fn no_damage_of_a_log_is_read_and_each_is_named() {
 }
 
 #[test]
-fn no_damage_of_packed_pages_is_read_and_each_is_named() {
+fn no_damage_of_sealed_and_packed_pages_is_read_and_each_is_named() {
     log(Compression::Auto);
 }
 

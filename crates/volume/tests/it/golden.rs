@@ -6,18 +6,23 @@ use std::sync::Arc;
 use onefold_chunk::{Fingerprint, fingerprints};
 use onefold_index::RamIndex;
 use onefold_io::{Dir, Disk, MemDir, Random, replace_file};
+use onefold_keys::{Entropy, Keys};
 use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
+use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
-use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions};
+use onefold_volume::log::{Budget, Layout, LogEngine, LogOptions, Seals};
 use onefold_volume::{
-    ChunkContent, ChunkRead, Compression, Engine, Error, HashedChunk, HeadId, HeadInfo, Key, Lbn,
-    MetadataBackend,
+    ChunkContent, ChunkRead, Compression, Depot, Engine, Error, HashedChunk, HeadId, HeadInfo, Key,
+    Lbn, MetadataBackend,
 };
+use zeroize::Zeroizing;
+
+use crate::encrypted::new_password;
 
 fn compare(name: &str, bytes: &[u8]) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -42,6 +47,7 @@ fn golden_config() {
         compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [0x4B; 32],
+        slots: Vec::new(),
         volume: "main".into(),
         volume_bytes: 1 << 30,
         capacity_bytes: 1 << 29,
@@ -126,6 +132,7 @@ fn golden_cbt() {
         compression: Compression::None,
         chunk_bytes: 4096,
         hash_key: [0x4B; 32],
+        slots: Vec::new(),
         volume: "main".into(),
         volume_bytes: 1 << 30,
         capacity_bytes: 1 << 29,
@@ -166,6 +173,7 @@ fn log_options(compression: Compression) -> LogOptions {
     LogOptions {
         first: HeadInfo::first("main", 1 << 20),
         compression,
+        seals: Seals::none(),
         is_inline: true,
         clock: None,
         depot: [0x1D; 16],
@@ -177,10 +185,13 @@ fn log_options(compression: Compression) -> LogOptions {
 
 /// A new engine over a folder with an empty device.
 fn new_log(compression: Compression) -> (Arc<dyn Dir>, Arc<dyn Disk>, LogEngine) {
+    new_log_with(log_options(compression))
+}
+
+fn new_log_with(options: LogOptions) -> (Arc<dyn Dir>, Arc<dyn Disk>, LogEngine) {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     let data = folder.create("data").expect("RAM");
     data.set_len(4 << 20).expect("RAM");
-    let options = log_options(compression);
     let engine = LogEngine::create(Arc::clone(&folder), Arc::clone(&data), 4096, options);
     (folder, data, engine.expect("RAM"))
 }
@@ -251,6 +262,61 @@ fn golden_log() {
     compare("log-zones-1", &formats::example(Format::Zones));
     compare("log-relocations-1", &formats::example(Format::Relocations));
     compare("log-damaged-1", &formats::example(Format::Damaged));
+}
+
+/// The same depot, encrypted, with salts of a seeded stream.
+#[test]
+fn golden_sealed() {
+    let keys = Keys::from_master(&Zeroizing::new([0x5E; 32]));
+    let seals = Seals::new(keys, Entropy::seeded(3));
+    let options = || LogOptions {
+        seals: seals.clone(),
+        ..log_options(Compression::None)
+    };
+    let (folder, data, mut engine) = new_log_with(options());
+    write_log(&mut engine, &[vec![1; 4096], vec![2; 4096], vec![1; 4096]]);
+    engine.discard(HeadId(0), 100..200).expect("room");
+    engine.commit().expect("RAM");
+    compare("log-zone-header-2", &frame_in(&*data, 0));
+    compare("log-group-2", &frame_in(&*data, 4096));
+    drop(engine);
+    let engine = LogEngine::open(Arc::clone(&folder), Arc::clone(&data), options());
+    let engine = engine.expect("whole");
+    compare("log-zone-footer-2", &frame_in(&*data, (256 << 10) - 4096));
+    let manifest = folder.open("manifest").expect("there");
+    compare("log-manifest-sealed-1", &frame_in(&*manifest, 0));
+    let map = folder.open_subdir("map").expect("there");
+    let run = map.open("0000000000000001").expect("there");
+    compare("log-map-footer-2", &frame_in(&*run, 4096));
+    let mut buffer = vec![0; 4096];
+    let mut reads = [ChunkRead {
+        lbn: Lbn(8),
+        buffer: &mut buffer,
+    }];
+    engine.reader().read(HeadId(0), &mut reads).expect("a read");
+    assert_eq!(buffer, [2; 4096]);
+}
+
+/// The configuration of an encrypted depot, with one slot.
+#[test]
+fn golden_config_encrypted() {
+    let device = MemDir::new();
+    let folder: Arc<dyn Dir> = Arc::new(device);
+    let options = CreateOptions {
+        engine: EngineKind::Log,
+        compression: Compression::Auto,
+        capacity_bytes: Some(16 << 20),
+        encryption: Some(new_password()),
+        entropy: Entropy::seeded(4),
+        ..CreateOptions::new(1 << 30, [0x1D; 16], [0x4B; 32])
+    };
+    let made = Depot::create(&folder, &options).expect("a depot");
+    let bytes = frame_in(&*folder.open("config").expect("there"), 0);
+    compare("depot-config-3", &bytes);
+    let found = Config::decode(&bytes, "config").expect("our own");
+    assert_eq!((made.hash_key, found.hash_key), ([0x4B; 32], [0; 32]));
+    assert_eq!(found.encode(), bytes);
+    assert_eq!(found.slots, made.slots);
 }
 
 /// A manifest of version 2, which knows no names, is read: its one volume has the name that the depot was made with.

@@ -61,6 +61,7 @@ fn a_map_of_random_chunks_stays_within_its_budget() {
     let budget = Budget::divide(ram_bytes, &layout).expect("enough");
     let options = LogOptions {
         first: HeadInfo::first("main", 1 << 20),
+        seals: onefold_volume::log::Seals::none(),
         is_inline: true,
         clock: None,
         depot: [7; 16],

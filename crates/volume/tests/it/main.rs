@@ -9,6 +9,7 @@ mod depot;
 mod determinism;
 mod device;
 mod dtb;
+mod encrypted;
 mod faults;
 mod front;
 mod full;

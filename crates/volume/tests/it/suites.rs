@@ -5,13 +5,15 @@ use std::sync::Arc;
 use onefold_chunk::fingerprints;
 use onefold_index::RamIndex;
 use onefold_io::{Dir, Disk, MemDir, MemDisk};
+use onefold_keys::{Entropy, Keys};
 use onefold_volume::cbt::{Cbt, CbtOptions};
 use onefold_volume::conformance::{BackendTrial, EngineTrial, backend, engine};
 use onefold_volume::dmdedup::{DataArea, Dmdedup};
 use onefold_volume::dtb::Dtb;
 use onefold_volume::inram::{InRam, SaveAt};
-use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes};
+use onefold_volume::log::{LogEngine, LogOptions, LogSizes, MergeSizes, Seals};
 use onefold_volume::{Compression, Engine, HeadInfo, MetadataBackend, Result};
+use zeroize::Zeroizing;
 
 #[test]
 fn inram_is_a_metadata_backend() {
@@ -153,6 +155,8 @@ fn log_is_one(compression: Compression) {
             lbns: 1500,
             contents,
         };
+        let keys = Keys::from_master(&Zeroizing::new([7; 32]));
+        let seals = Seals::new(keys, Entropy::seeded(7));
         let mut is_new = true;
         engine(trial, &mut || {
             let options = LogOptions {
@@ -176,6 +180,12 @@ fn log_is_one(compression: Compression) {
                     },
                 },
                 compression,
+                // The first trial is sealed.
+                seals: if seed == 0 {
+                    seals.clone()
+                } else {
+                    Seals::none()
+                },
                 is_inline: false,
                 clock: None,
             };

@@ -1,15 +1,20 @@
 //! `onefold volume attach`: a block device of this host, for any file system.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 use onefold_export::attach::{self, Via};
-use serde_json::Value;
+use onefold_export::control;
+use onefold_io::FileDir;
+use onefold_store::Secret;
+use onefold_volume::Error as VolumeError;
+use serde_json::{Value, json};
 
 use super::daemon;
 use super::filling::WhenFilling;
 use super::source::NamedVolume;
+use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -52,6 +57,10 @@ pub struct Args {
     /// The process that another `attach` has started
     #[arg(long, hide = true)]
     pub daemon: bool,
+
+    /// Take the depot's password from standard input: from that other `attach`
+    #[arg(long, hide = true, requires = "daemon")]
+    pub password_on_stdin: bool,
 }
 
 /// Ways to the kernel.
@@ -90,14 +99,25 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let control = args.named.control()?;
     let fail = |error| Error::io("cannot start the device's process", error);
     let own = std::env::current_exe().map_err(fail)?;
+    let password = password(args)?;
+    let stdin = if password.is_some() {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    };
     let mut child = Command::new(own)
         .args(std::env::args_os().skip(1))
         .arg("--daemon")
-        .stdin(Stdio::null())
+        .args(password.as_ref().map(|_| "--password-on-stdin"))
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(fail)?;
+    if let (Some(mut stdin), Some(password)) = (child.stdin.take(), password) {
+        // A process that has ended says why.
+        let _ = stdin.write_all(password.bytes());
+    }
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line).map_err(fail)?;
@@ -121,6 +141,20 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         out.warn(warning.as_str().unwrap_or_default());
     }
     Ok(Exit::Ok)
+}
+
+/// The password for the process that is started: it has no terminal to ask at.
+fn password(args: &Args) -> Result<Option<Secret>> {
+    let Some(folder) = args.named.folder() else {
+        return Ok(None);
+    };
+    let is_in_use = control::ask(&args.named.control()?, "status", json!({}))?.is_some();
+    if is_in_use {
+        // The process that is started says so.
+        return Ok(None);
+    }
+    let dir = FileDir::open(folder).map_err(VolumeError::from)?;
+    unlocking::password_of(folder, &dir)
 }
 
 /// Says what the child has said, and ends as it did.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use onefold_export::attach;
 use onefold_io::{Dir, FileDir};
-use onefold_store::{Entropy, Error as StoreError};
+use onefold_store::{Encryption, Entropy, Error as StoreError, KdfCost};
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
-use onefold_volume::depot::{CreateOptions, backends};
+use onefold_volume::depot::{CreateOptions, NewPassword, backends};
 use onefold_volume::hints::HintKind;
 use onefold_volume::{Compression, Depot, Error as VolumeError};
 use serde_json::json;
@@ -15,9 +15,11 @@ use serde_json::json;
 use super::ask::ask;
 use super::default_hints;
 use super::head_name::HeadName;
+use super::heads::now;
 use super::hinter::HintName;
 use super::source::naming;
-use crate::cli::names;
+use super::unlocking;
+use crate::cli::{Global, names};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -82,7 +84,7 @@ pub struct Args {
     pub chunk_size: u64,
 }
 
-pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let depot_path = &args.name.depot;
     let volume = volume_name(args)?;
     if args.size < SIZE_MIN {
@@ -92,6 +94,8 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         )));
     }
     if args.name.volume.is_some() && depot_path.join("config").exists() {
+        let dir = FileDir::open(depot_path).map_err(VolumeError::from)?;
+        unlocking::agree(depot_path, &dir)?;
         return one_more(args, volume, out);
     }
     if let Some(data) = &args.data {
@@ -110,7 +114,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         None if engine == EngineKind::Log && args.chunk_size == PACKED_CHUNK => Compression::Auto,
         None => Compression::None,
     };
+    let encryption = new_password(depot_path, engine, global)?;
     let options = CreateOptions {
+        encryption,
         engine,
         parameters,
         compression,
@@ -133,11 +139,17 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             "capacity_bytes": config.capacity_bytes,
             "backend": config.engine.name(),
             "packing": config.compression.name(),
+            "encryption": encryption_of(config.is_encrypted()).name(),
         }))?;
         return Ok(Exit::Ok);
     }
     out.say(format_args!(
-        "created {} with volume {} of {}; it stores up to {}",
+        "created {}{} with volume {} of {}; it stores up to {}",
+        if config.is_encrypted() {
+            "encrypted "
+        } else {
+            ""
+        },
         depot_path.display(),
         config.volume,
         human::bytes(config.volume_bytes),
@@ -153,6 +165,32 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         _ => {}
     }
     Ok(Exit::Ok)
+}
+
+/// The password of the new depot, where it is to be encrypted.
+fn new_password(folder: &Path, engine: EngineKind, global: &Global) -> Result<Option<NewPassword>> {
+    let asked = global.encryption.as_deref().map(Encryption::by_name);
+    if asked.transpose()?.unwrap_or(Encryption::None) == Encryption::None {
+        return Ok(None);
+    }
+    if engine != EngineKind::Log {
+        return Err(Error::Usage(format!(
+            "the backend {} cannot be encrypted: use log, or say --encryption none",
+            engine.name()
+        )));
+    }
+    Ok(Some(NewPassword {
+        password: unlocking::new_password(folder)?,
+        cost: KdfCost::default(),
+        created_unix_s: now(),
+    }))
+}
+
+fn encryption_of(is_encrypted: bool) -> Encryption {
+    match is_encrypted {
+        true => Encryption::Aes256Gcm,
+        false => Encryption::None,
+    }
 }
 
 fn kinds(args: &Args) -> Vec<HintKind> {

@@ -22,6 +22,7 @@ use super::changes;
 use super::filling::SpaceWatch;
 use super::requests;
 use super::source::{NamedVolume, Source};
+use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -34,6 +35,9 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if args.daemon {
         // The terminal that started the process may close.
         let _ = rustix::process::setsid();
+    }
+    if args.password_on_stdin {
+        unlocking::take_handed_over()?;
     }
     let _listening = signal::listen();
     let via = Via::from(args.via);

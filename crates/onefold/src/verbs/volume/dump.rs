@@ -10,6 +10,7 @@ use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::{Map, Value};
 
 use super::source::{naming, no_depot};
+use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -57,9 +58,14 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         }
         other => other.map_err(VolumeError::from)?,
     };
-    let dump = structure(args, &folder)
-        .and_then(|structure| Depot::dump(&folder, &system_devices(), structure))
-        .map_err(|error| naming(error, &args.depot))?;
+    let named = |error| naming(error, &args.depot);
+    let structure = structure(args, &folder).map_err(named)?;
+    let password = match structure {
+        Structure::Config => None,
+        _ => unlocking::password_of(&args.depot, &folder)?,
+    };
+    let devices = system_devices();
+    let dump = Depot::dump(&folder, &devices, structure, password.as_ref()).map_err(named)?;
     match out.json {
         true => out.json(&json(&dump))?,
         false => text(&dump, 0, out)?,

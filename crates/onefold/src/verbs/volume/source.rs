@@ -17,6 +17,7 @@ use super::default_hints;
 use super::head_name::HeadName;
 use super::heads;
 use super::places;
+use super::unlocking;
 use crate::error::{Error, Result};
 
 /// A depot or a raw file, by their paths.
@@ -122,6 +123,7 @@ pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) ->
     let started = Instant::now();
     let options = OpenOptions {
         ram_bytes,
+        password: unlocking::password_of(folder, &dir)?,
         front: Options {
             when_full,
             infer: true,
@@ -158,6 +160,8 @@ pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
     let place = folder.display().to_string();
     match error {
         VolumeError::NoDepot { .. } => VolumeError::NoDepot { place },
+        VolumeError::NoPassword { .. } => VolumeError::NoPassword { place },
+        VolumeError::WrongPassword { .. } => VolumeError::WrongPassword { place },
         VolumeError::Held { place: held } if held == "the depot" => VolumeError::Held { place },
         VolumeError::Exists { what, place: found } if found == "the folder" => {
             VolumeError::Exists { place, what }

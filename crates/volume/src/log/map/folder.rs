@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::run_page::RunId;
 use crate::Result;
 use crate::log::layout::Layout;
+use crate::log::seals::Seals;
 
 /// Its name in the depot's folder.
 pub const NAME: &str = "map";
@@ -23,6 +24,8 @@ pub struct MapFolder {
     files: Arc<Files>,
     /// Sizes of zones and chunks: what a run says is checked against them.
     pub layout: Layout,
+    /// Keys that runs are sealed with, or none.
+    pub seals: Seals,
 }
 
 struct Files {
@@ -74,7 +77,16 @@ impl MapFolder {
         Ok(Self {
             files: Arc::new(files),
             layout,
+            seals: Seals::none(),
         })
+    }
+
+    /// The folder, of which runs are sealed with these keys.
+    pub fn sealed_by(self, seals: &Seals) -> Self {
+        Self {
+            seals: seals.clone(),
+            ..self
+        }
     }
 
     /// The number after the last one that was given.

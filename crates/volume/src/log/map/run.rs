@@ -1,33 +1,40 @@
 //! A run: a file of extents, sorted by LBN and never changed.
 //!
 //! ```text
-//! run     := page* frame(footer)                                                  1FVMAPRN
+//! run     := page* frame(footer | salt[16] sealed(footer) tag[16])                1FVMAPRN
 //! footer  := run:u64 lbn:u64 end:u64 mapped:u64 holes:u64 extents:u64 pages:varint fence:u64{pages}
 //! ```
 //!
-//! A fence is the first LBN of a page. They are kept in RAM, so that an LBN costs one page read.
+//! A fence is the first LBN of a page. They are kept in RAM, so that an LBN costs one page read. In an encrypted depot
+//! the salt gives the key of pages and footer; the footer is the message behind the last page.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_io::PageBuffer;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint};
+use onefold_keys::{SALT_BYTES, TAG_BYTES};
 
 use parking_lot::RwLock;
 
 use super::extent::Extent;
 use super::folder::{MapFolder, RunFile, file_name};
 use super::page_cache::PageCache;
-use super::run_page::{RunId, RunPage};
+use super::run_page::{RunId, RunPage, identity, open_page};
 use crate::Result;
 use crate::log::layout::{Layout, PAGE_BYTES};
+use crate::log::page_sealer::PageSealer;
+use crate::log::seals::{Salt, Seals};
 use crate::log::zone::damaged;
 
 const KIND: FrameKind = FrameKind {
     magic: *b"1FVMAPRN",
     version: 1,
 };
+/// The frame of a sealed footer.
+const SEALED: FrameKind = FrameKind { version: 2, ..KIND };
 
 /// What a manifest says of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +73,7 @@ pub struct Run {
     pub listed: ListedRun,
     layout: Layout,
     file: Arc<RunFile>,
+    sealer: PageSealer,
     /// First LBN of each page.
     fences: Vec<u64>,
     /// All pages, where they are kept in RAM.
@@ -90,14 +98,17 @@ impl Run {
         let file = folder.file(listed.id);
         let disk = file.disk()?;
         let (start, end) = (listed.bytes(), disk.len()?);
-        let bytes_max = 64 + 8 * u64::from(listed.pages) + 64;
+        let bytes_max = 64 + 8 * u64::from(listed.pages) + 64 + (SALT_BYTES + TAG_BYTES) as u64;
         if end < start || end - start > bytes_max {
             let what = format!("{end} bytes, expected {start} and a footer");
             return Err(damaged(&file_name(listed.id), 0, what));
         }
         let mut footer = vec![0; (end - start) as usize];
         disk.read_at(&mut footer, start)?;
-        let fences = decode_footer(&footer, &listed, &file_name(listed.id))?;
+        let name = file_name(listed.id);
+        let (sealer, footer) = open_footer(&footer, &listed, &folder.seals, &name)?;
+        let fences = decode_footer(&footer, &listed, &name)?;
+        let file = SealedRunFile { file, sealer };
         Self::new(folder, listed, file, fences, pages)
     }
 
@@ -108,14 +119,15 @@ impl Run {
     pub fn new(
         folder: &MapFolder,
         listed: ListedRun,
-        file: Arc<RunFile>,
+        file: SealedRunFile,
         fences: Vec<u64>,
         pages: Pages,
     ) -> Result<Arc<Self>> {
         let run = Self {
             listed,
             layout: folder.layout,
-            file,
+            file: file.file,
+            sealer: file.sealer,
             fences,
             pinned: RwLock::default(),
         };
@@ -138,7 +150,9 @@ impl Run {
         let name = file_name(self.listed.id);
         (pages.zip(bytes.chunks_exact(PAGE_BYTES)))
             .map(|(no, page)| {
-                RunPage::decode(page.to_vec(), self.listed.id, no, &self.layout, &name)
+                let id = self.listed.id;
+                let page = open_page(page.to_vec(), id, no, &self.sealer, &name)?;
+                RunPage::decode(page, id, no, &self.layout, &name)
             })
             .collect()
     }
@@ -211,8 +225,19 @@ impl Run {
     }
 }
 
-/// The footer as it lies behind the pages.
-pub fn encode_footer(listed: &ListedRun, fences: &[u64]) -> Vec<u8> {
+/// A run's file, and what its pages are sealed with.
+pub struct SealedRunFile {
+    pub file: Arc<RunFile>,
+    pub sealer: PageSealer,
+}
+
+/// The footer as it lies behind the pages, sealed where they are: then `salt` is theirs.
+pub fn encode_footer(
+    listed: &ListedRun,
+    fences: &[u64],
+    salt: Option<Salt>,
+    sealer: &PageSealer,
+) -> Vec<u8> {
     let mut payload = Vec::with_capacity(50 + 8 * fences.len());
     for number in [
         listed.id.0,
@@ -228,7 +253,33 @@ pub fn encode_footer(listed: &ListedRun, fences: &[u64]) -> Vec<u8> {
     for fence in fences {
         payload.extend_from_slice(&fence.to_le_bytes());
     }
-    encode_frame(KIND, &payload)
+    let Some(salt) = salt else {
+        return encode_frame(KIND, &payload);
+    };
+    sealer.seal_message(listed.pages, &identity(listed.id), &mut payload);
+    encode_frame(SEALED, &[&salt[..], &payload].concat())
+}
+
+/// The seal of a run's pages, and its footer as a frame of a run that is not sealed.
+fn open_footer<'a>(
+    bytes: &'a [u8],
+    listed: &ListedRun,
+    seals: &Seals,
+    name: &str,
+) -> Result<(PageSealer, Cow<'a, [u8]>)> {
+    if !seals.are_on() {
+        return Ok((PageSealer::Crc32c, Cow::Borrowed(bytes)));
+    }
+    let offset = listed.bytes();
+    let mut reader = ByteReader::new(decode_whole(SEALED, bytes, name, offset)?, name, offset);
+    let sealer = seals.pages(Some(reader.array()?));
+    let opened = sealer.open_message(listed.pages, &identity(listed.id), reader.rest());
+    let Some(footer) = opened else {
+        let what = "the footer's seal does not hold, expected that of the listed run";
+        return Err(damaged(name, offset, what.into()));
+    };
+    let footer = encode_frame(KIND, &footer);
+    Ok((sealer, Cow::Owned(footer)))
 }
 
 /// The fences, if the footer is that of the run that a manifest lists.

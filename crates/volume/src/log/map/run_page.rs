@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Widths fit the page's largest numbers: a lone chunk at a random LBN takes 7 or 8 bytes, 500 a page. `check` is the
-//! CRC-32C of the run's number, the page's number in the run, and the page behind the check.
+//! CRC-32C of the run's number, the page's number in the run, and the page behind the check. In an encrypted depot the
+//! page leaves its last 16 bytes free, all before them is sealed, and they hold the tag.
 
 use onefold_io::varint::ByteReader;
 
@@ -14,6 +15,7 @@ use super::extent::Extent;
 use crate::Result;
 use crate::log::check::run_page_check;
 use crate::log::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
+use crate::log::page_sealer::PageSealer;
 use crate::log::zone::damaged;
 
 const HEADER_BYTES: usize = 26;
@@ -27,6 +29,8 @@ pub struct RunId(pub u64);
 /// Collects extents for a page.
 #[derive(Default)]
 pub struct PageBuilder {
+    /// Bytes at the page's end that stay free.
+    left: usize,
     extents: Vec<Extent>,
     zones: Option<(u64, u64)>,
     chunks_max: u64,
@@ -34,6 +38,14 @@ pub struct PageBuilder {
 }
 
 impl PageBuilder {
+    /// Leaves this many bytes free at the end of each page.
+    pub fn leaving(left: usize) -> Self {
+        Self {
+            left,
+            ..Self::default()
+        }
+    }
+
     /// First LBN of the page; `None` while it is empty.
     pub fn first_lbn(&self) -> Option<u64> {
         self.extents.first().map(|extent| extent.lbn)
@@ -53,7 +65,7 @@ impl PageBuilder {
         let first = self.first_lbn().unwrap_or(extent.lbn);
         let widths = widths(extent.lbn - first, chunks_max, zones, place_max);
         let bytes = (self.extents.len() + 1) * stride(&widths);
-        if HEADER_BYTES + bytes > PAGE_BYTES || self.extents.len() == EXTENTS_MAX {
+        if HEADER_BYTES + bytes > PAGE_BYTES - self.left || self.extents.len() == EXTENTS_MAX {
             return false;
         }
         (self.zones, self.chunks_max, self.place_max) = (zones, chunks_max, place_max);
@@ -62,8 +74,8 @@ impl PageBuilder {
     }
 
     /// Appends the page to `out`, as page `no` of `run`, and is empty again.
-    pub fn finish(&mut self, run: RunId, no: u32, out: &mut Vec<u8>) {
-        let built = std::mem::take(self);
+    pub fn finish(&mut self, run: RunId, no: u32, sealer: &PageSealer, out: &mut Vec<u8>) {
+        let built = std::mem::replace(self, Self::leaving(self.left));
         let (Some(first), Some(last)) = (built.extents.first(), built.extents.last()) else {
             return;
         };
@@ -91,8 +103,45 @@ impl PageBuilder {
         page.resize(PAGE_BYTES, 0);
         let check = run_page_check(run, no, &page[4..]);
         page[..4].copy_from_slice(&check.to_le_bytes());
+        page.truncate(PAGE_BYTES - sealer.message_bytes());
+        sealer.seal_message(no, &identity(run), &mut page);
         out.extend_from_slice(&page);
     }
+}
+
+/// Identity that the seals of a run are bound to, besides the page.
+pub fn identity(run: RunId) -> [u8; 12] {
+    let mut identity = *b"run\0\0\0\0\0\0\0\0\0";
+    identity[4..].copy_from_slice(&run.0.to_le_bytes());
+    identity
+}
+
+/// A page as it was before it was sealed; one that is not sealed as it is. `place` names the file in errors.
+///
+/// # Errors
+/// [`Damaged`](crate::Error::Damaged): the seal does not hold.
+pub fn open_page(
+    page: Vec<u8>,
+    run: RunId,
+    no: u32,
+    sealer: &PageSealer,
+    place: &str,
+) -> Result<Vec<u8>> {
+    if !sealer.seals() {
+        return Ok(page);
+    }
+    let opened = sealer.open_message(no, &identity(run), &page);
+    let Some(opened) = opened else {
+        let what = "the seal does not hold, expected a page of this run";
+        return Err(damaged(
+            place,
+            u64::from(no) * PAGE_BYTES as u64,
+            what.into(),
+        ));
+    };
+    let mut plain = opened.into_owned();
+    plain.resize(PAGE_BYTES, 0);
+    Ok(plain)
 }
 
 fn widths(span: u64, chunks_max: u64, zones: Option<(u64, u64)>, place_max: u16) -> [u8; 4] {
@@ -284,7 +333,7 @@ mod tests {
         let mut builder = PageBuilder::default();
         let count = extents.iter().take_while(|it| builder.push(**it)).count();
         let mut bytes = Vec::new();
-        builder.finish(RunId(3), 5, &mut bytes);
+        builder.finish(RunId(3), 5, &PageSealer::Crc32c, &mut bytes);
         assert_eq!(builder.first_lbn(), None);
         (bytes, count)
     }

@@ -6,10 +6,12 @@ use onefold_io::Disk;
 
 use super::extent::Extent;
 use super::folder::{MapFolder, RunFile};
-use super::run::{ListedRun, Pages, Run, encode_footer};
+use super::run::{ListedRun, Pages, Run, SealedRunFile, encode_footer};
 use super::run_page::{PageBuilder, RunId};
 use crate::Result;
 use crate::log::layout::PAGE_BYTES;
+use crate::log::page_sealer::PageSealer;
+use crate::log::seals::Salt;
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 256 << 10;
@@ -44,6 +46,8 @@ struct OpenRun {
     id: RunId,
     file: Arc<RunFile>,
     disk: Arc<dyn Disk>,
+    salt: Option<Salt>,
+    sealer: PageSealer,
     builder: PageBuilder,
     /// Pages that are not written yet.
     buffer: Vec<u8>,
@@ -123,8 +127,7 @@ impl<'a> RunWriter<'a> {
             self.close_run()?;
         }
         if self.open.is_none() {
-            let (id, file, disk) = self.folder.create()?;
-            self.open = Some(OpenRun::new(id, file, disk, extent.lbn));
+            self.open = Some(OpenRun::new(self.folder, extent.lbn)?);
         }
         let run_bytes_max = self.cuts.run_bytes_max;
         let open = self.open.as_mut().expect("opened above");
@@ -164,23 +167,31 @@ impl<'a> RunWriter<'a> {
             extents: open.extents,
             pages: open.fences.len() as u32,
         };
-        open.buffer
-            .extend_from_slice(&encode_footer(&listed, &open.fences));
+        let footer = encode_footer(&listed, &open.fences, open.salt, &open.sealer);
+        open.buffer.extend_from_slice(&footer);
         open.write_out()?;
         open.disk.sync()?;
-        let run = Run::new(self.folder, listed, open.file, open.fences, self.cuts.pages)?;
+        let (file, sealer) = (open.file, open.sealer);
+        let file = SealedRunFile { file, sealer };
+        let run = Run::new(self.folder, listed, file, open.fences, self.cuts.pages)?;
         self.runs.push(run);
         Ok(())
     }
 }
 
 impl OpenRun {
-    fn new(id: RunId, file: Arc<RunFile>, disk: Arc<dyn Disk>, first: u64) -> Self {
-        Self {
+    /// A new file, with a salt of its own where runs are sealed.
+    fn new(folder: &MapFolder, first: u64) -> Result<Self> {
+        let salt = folder.seals.new_salt()?;
+        let sealer = folder.seals.pages(salt);
+        let (id, file, disk) = folder.create()?;
+        Ok(Self {
             id,
             file,
             disk,
-            builder: PageBuilder::default(),
+            salt,
+            builder: PageBuilder::leaving(sealer.message_bytes()),
+            sealer,
             buffer: Vec::new(),
             written: 0,
             fences: Vec::new(),
@@ -189,7 +200,7 @@ impl OpenRun {
             mapped: 0,
             holes: 0,
             extents: 0,
-        }
+        })
     }
 
     fn bytes(&self) -> u64 {
@@ -201,7 +212,8 @@ impl OpenRun {
             return Ok(());
         };
         let no = self.fences.len() as u32;
-        self.builder.finish(self.id, no, &mut self.buffer);
+        self.builder
+            .finish(self.id, no, &self.sealer, &mut self.buffer);
         self.fences.push(first);
         match self.buffer.len() >= WRITE_BYTES {
             true => self.write_out(),

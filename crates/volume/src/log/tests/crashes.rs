@@ -17,7 +17,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, acts: u64) -> Self {
-        pack_by(seed);
+        vary_by(seed);
         let (dir, said) = (SimDir::new(seed), ever_said(seed));
         let mut engine = create(&dir, 20, &said);
         let (mut twin, mut random) = (Twin::new(), Random(seed));
@@ -143,7 +143,7 @@ fn nothing_committed_is_lost_in_a_crash_at_every_point_of_a_run() {
 
 /// Crash after crash, each behind some work: what one leaves, the next must not make worse.
 fn crash_again_and_again(seed: u64, rounds: u64) {
-    pack_by(seed);
+    vary_by(seed);
     let (mut dir, said) = (SimDir::new(seed), ever_said(seed));
     let mut engine = create(&dir, 20, &said);
     let (mut twin, mut random) = (Twin::new(), Random(seed));
@@ -194,7 +194,7 @@ fn act_without_room(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random
 #[test]
 fn crash_after_crash_with_a_full_folder_loses_nothing() {
     for seed in 0..12 {
-        pack_by(seed);
+        vary_by(seed);
         let (mut data, said) = (SimDir::new(seed), ever_said(seed));
         let disk = data.create("data").expect("simulated");
         disk.set_len(20 * (256 << 10)).expect("simulated");

@@ -224,14 +224,14 @@ fn log_begins_where_recovery_said() {
         drop(engine);
         dir = dir.crash_image(0);
         engine = reopened(&dir);
-        let said = Manifest::read(&dir).expect("whole").position;
+        let said = Manifest::read(&dir, &seals()).expect("whole").position;
         assert_eq!(Some(said.zone), engine.begin);
         assert_eq!(Some(said.no), engine.shared.zones.read().next_journal());
         let first = round * 100;
         fill(&mut engine, first..first + 40, 0);
         let zone = engine.zone.as_ref().expect("it was written to");
         assert_eq!((zone.no, zone.id), (said.no, said.zone), "round {round}");
-        let manifest = Manifest::read(&dir).expect("whole");
+        let manifest = Manifest::read(&dir, &seals()).expect("whole");
         assert_eq!(manifest.position.zone, said.zone, "no checkpoint was made");
     }
     drop(engine);

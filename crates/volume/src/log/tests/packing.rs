@@ -1,23 +1,40 @@
-//! Packed pages: what the other tests do with chunks as they are, with several to a page.
+//! Packed pages: what the other tests do with chunks as they are, with several to a page, sealed and not.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use super::*;
 use crate::Compression;
+use crate::log::Seals;
 use crate::log::layout::{PAGE_BYTES, WHOLE};
 
 thread_local! {
     static COMPRESSION: Cell<Compression> = const { Cell::new(Compression::None) };
+    static SEALS: RefCell<Seals> = RefCell::new(Seals::none());
 }
 
 /// Engines of this thread that are opened from now on pack each chunk that shrinks where `seed` is odd, and none where
 /// it is even.
-pub fn pack_by(seed: u64) {
+fn pack_by(seed: u64) {
     let compression = match seed % 2 {
         0 => Compression::None,
         _ => Compression::Lz4,
     };
     COMPRESSION.set(compression);
+}
+
+/// Engines of this thread that are opened from now on [pack](pack_by) by `seed`, and seal everything for one seed in
+/// three: keys fail where a nonce repeats, whatever crashed and was opened before.
+pub fn vary_by(seed: u64) {
+    pack_by(seed);
+    SEALS.replace(match seed % 3 {
+        2 => Seals::of_tests(),
+        _ => Seals::none(),
+    });
+}
+
+/// The keys that engines of this thread seal with.
+pub fn seals() -> Seals {
+    SEALS.with_borrow(Seals::clone)
 }
 
 /// How engines of this thread pack.
@@ -38,7 +55,7 @@ fn counter(engine: &LogEngine, name: &str) -> u64 {
 
 #[test]
 fn three_chunks_of_a_third_take_one_page_and_all_are_found_again() {
-    pack_by(1);
+    vary_by(1);
     let (dir, said) = (SimDir::new(1), ever_said(1));
     let mut engine = create(&dir, 20, &said);
     let writes: Vec<(u64, u64)> = (0..30).map(|n| (n, third(n))).collect();
@@ -70,7 +87,7 @@ fn three_chunks_of_a_third_take_one_page_and_all_are_found_again() {
 /// A zone has no room for the group as its chunks came: packed it has, and takes one header.
 #[test]
 fn a_group_that_fits_packed_is_one() {
-    pack_by(1);
+    vary_by(1);
     let (dir, said) = (SimDir::new(6), ever_said(6));
     let mut engine = create(&dir, 20, &said);
     let writes: Vec<(u64, u64)> = (0..135).map(|n| (n, third(n))).collect();
@@ -86,7 +103,7 @@ fn a_group_that_fits_packed_is_one() {
 /// A packed page stays while one of its chunks lives, is moved as it is, and goes with the last one.
 #[test]
 fn packed_pages_move_with_all_of_their_chunks_and_go_with_the_last() {
-    pack_by(1);
+    vary_by(1);
     let (dir, said) = (SimDir::new(2), ever_said(2));
     let mut engine = create(&dir, 40, &said);
     let writes: Vec<(u64, u64)> = (0..540).map(|n| (n, third(n))).collect();
@@ -134,7 +151,7 @@ fn fill_and_drop(engine: &mut LogEngine) {
 /// A zone of packed pages has more rows than pages: its table begins earlier, and groups end before it.
 #[test]
 fn zones_of_packed_pages_keep_room_for_their_rows() {
-    pack_by(1);
+    vary_by(1);
     let (dir, said) = (SimDir::new(3), ever_said(3));
     let mut engine = create(&dir, 20, &said);
     // All but a few bytes are zeros: pages are packed to the last slot.
@@ -169,7 +186,7 @@ fn zones_of_packed_pages_keep_room_for_their_rows() {
 /// A flipped bit of a packed page is damage of all its chunks, and of no others; equal writes store good copies.
 #[test]
 fn damage_of_a_packed_page_is_that_of_its_chunks() {
-    pack_by(1);
+    vary_by(1);
     let (dir, said) = (SimDir::new(4), ever_said(4));
     let mut engine = create(&dir, 20, &said);
     let writes: Vec<(u64, u64)> = (0..30).map(|n| (n, third(n))).collect();

@@ -105,7 +105,7 @@ fn act_in_world(engine: &mut LogEngine, world: &mut World, random: &mut Random) 
 #[test]
 fn snapshots_and_clones_keep_what_they_had() {
     for seed in 0..4 {
-        pack_by(seed);
+        vary_by(seed);
         let (dir, said) = (SimDir::new(seed), ever_said(seed));
         let mut engine = create(&dir, 64, &said);
         let (mut world, mut random) = (World::new(), Random(seed + 100));
@@ -138,7 +138,7 @@ fn snapshots_and_clones_keep_what_they_had() {
 fn a_change_of_heads_is_whole_or_absent_after_a_crash() {
     let mut crashes = 0;
     for seed in 0..2 {
-        pack_by(seed);
+        vary_by(seed);
         let (dir, said) = (SimDir::new(seed), ever_said(seed));
         let mut engine = create(&dir, 64, &said);
         let (mut world, mut random) = (World::new(), Random(seed + 7));
@@ -273,7 +273,10 @@ fn pruning_leaks_nothing() {
     let used = engine.shared().zones.read().used();
     assert!(used <= 600 / 50 + 6, "{used} zones hold {LBNS} chunks");
     assert!(engine.free_space().free > full + 1000);
-    let listed: BTreeSet<_> = Manifest::read(&dir).expect("whole").runs().collect();
+    let listed: BTreeSet<_> = Manifest::read(&dir, &seals())
+        .expect("whole")
+        .runs()
+        .collect();
     let files = dir
         .open_subdir("map")
         .expect("there")
