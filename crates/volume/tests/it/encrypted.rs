@@ -277,6 +277,32 @@ fn a_changed_or_misplaced_page_is_damage_of_its_chunk_alone() {
     }
 }
 
+/// The index is told hashes of hashes: a lost one is made anew from the zones' tables, and finds what is there.
+#[test]
+fn a_lost_index_is_made_anew_from_sealed_tables() {
+    let device = SimDir::new(1);
+    create(&device, Some(new_password()), Compression::Auto);
+    let write = |caller: &Caller, from: u64| {
+        for number in 0..300 {
+            let at = (from + number) * CHUNK;
+            caller.write(at, &content(number)).expect("room");
+        }
+        caller.flush().expect("a flush");
+    };
+    let (depot, caller) = open(&device);
+    write(&caller, 0);
+    drop(caller);
+    depot.close().expect("all is well");
+    let index = |path: &String| path.starts_with("index/");
+    for path in device.paths().iter().filter(|path| index(path)) {
+        device.lose(path).expect("it is there");
+    }
+    let (depot, caller) = open(&device);
+    write(&caller, 1000);
+    let stats = depot.stats().expect("open").engine;
+    assert_eq!((stats.unique_writes, stats.duplicate_writes), (0, 300));
+}
+
 #[test]
 fn a_depot_opens_with_its_own_password_alone() {
     let device = SimDir::new(1);
