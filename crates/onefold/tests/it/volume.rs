@@ -380,7 +380,7 @@ fn copied_twice(backend: &str) {
 }
 
 /// Ends what a failed test leaves.
-struct AttachedDepot<'a>(&'a Rig);
+pub struct AttachedDepot<'a>(pub &'a Rig);
 
 impl Drop for AttachedDepot<'_> {
     fn drop(&mut self) {

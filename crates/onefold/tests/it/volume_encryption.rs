@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::rig::{PASSWORD, Random, Rig};
 use crate::untested::has;
-use crate::volume::{Serving, succeeds};
+use crate::volume::{AttachedDepot, Serving, can_attach, succeeds};
 use crate::volume_care::copy_in;
 
 /// A depot that is encrypted with the password in `ONEFOLD_PASSWORD`.
@@ -121,6 +121,31 @@ fn what_cannot_be_encrypted_is_refused_and_no_depot_is_left() {
     rig.run(["volume", "stats", "plain"]).ends(0);
     let expected = ["volume", "stats", "plain", "--encryption", "aes256gcm"];
     rig.run(expected).ends(2);
+}
+
+/// The process in the background has no terminal: the one that starts it reads the password and hands it over.
+#[test]
+fn an_attached_depot_has_its_password_from_the_process_that_started_it() {
+    if !can_attach() {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig);
+    std::fs::write(rig.path("right"), PASSWORD).expect("write");
+    std::fs::write(rig.path("wrong"), "sesame").expect("write");
+    let attach =
+        |variables: &[(&str, &str)]| run_with(&rig, variables, &["volume", "attach", "depot"]);
+    attach(&[("ONEFOLD_PASSWORD_FILE", "wrong")]).ends(12);
+    attach(&[]).ends(12);
+    let _guard = AttachedDepot(&rig);
+    // The command runs once: what it prints goes to the process by a pipe.
+    let once = "cat right && rm right";
+    let device = attach(&[("ONEFOLD_PASSWORD_COMMAND", once)]).ends(0).out;
+    succeeds(Command::new("mkfs.ext4").args(["-q", "-F", device.trim()]));
+    succeeds(Command::new("e2fsck").args(["-fn", device.trim()]));
+    run_with(&rig, &[], &["volume", "collect", "depot"]).ends(0);
+    run_with(&rig, &[], &["volume", "detach", "depot"]).ends(0);
+    rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
 }
 
 /// The process that serves has the keys: its socket asks for no password.
