@@ -29,6 +29,7 @@ const CRATES: &[&str] = &[
     "onefold-backup",
     "onefold-lab",
     "onefold-volume",
+    "onefold",
 ];
 
 const BEGIN: &str = "<!-- golden ";

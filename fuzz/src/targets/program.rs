@@ -1,6 +1,8 @@
-//! Words of users on the command line. The program is no library, so its files that read such words are modules here as
+//! Words of users on the command line, and a text in a depot's folder. The program is no library, so its files that read such words are modules here as
 //! well: they need nothing else of it.
 
+#[path = "../../../crates/onefold/src/verbs/volume/hints_file.rs"]
+mod hints_file;
 #[path = "../../../crates/onefold/src/human.rs"]
 #[allow(dead_code)]
 mod human;
@@ -13,7 +15,13 @@ mod when;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use onefold_volume::hints::HintKind;
+
+use self::hints_file::HintsFile;
 use super::Target;
+
+/// The golden file.
+const HINTS: &[u8] = include_bytes!("../../../crates/onefold/testdata/depot-hints-1");
 
 pub fn targets() -> Vec<Target> {
     vec![
@@ -62,6 +70,14 @@ pub fn targets() -> Vec<Target> {
                 assert!(!tags.iter().any(|tag| tag.contains(',')), "{tags:?}");
             },
         ),
+        Target::new("onefold/hints", vec![HINTS.to_vec()], |bytes| {
+            let mut all = HintsFile::decode(bytes);
+            assert_eq!(HintsFile::decode(&all.encode()), all, "written otherwise");
+            let before = all.of_volume("main");
+            all.set("vm", &HintKind::ALL);
+            assert_eq!(all.of_volume("main"), before, "hints of another volume");
+            assert!(all.set("vm", &[]), "the volume had hints");
+        }),
     ]
 }
 

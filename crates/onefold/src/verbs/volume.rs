@@ -23,6 +23,7 @@ mod hint;
 mod hint_requests;
 mod hinted_file;
 mod hinter;
+mod hints_file;
 mod list;
 mod places;
 mod requests;
