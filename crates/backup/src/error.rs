@@ -117,6 +117,11 @@ impl Error {
         }
     }
 
+    /// Whether stored bytes cannot be used: they are lost, or another version of the program made them.
+    pub fn is_unusable(&self) -> bool {
+        self.is_loss() || self.is_other_version()
+    }
+
     /// Whether another version of the program wrote the bytes that cannot be read, which is no damage.
     pub fn is_other_version(&self) -> bool {
         match self {

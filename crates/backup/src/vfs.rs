@@ -241,7 +241,7 @@ impl Vfs {
         let snapshot = match snapshots::load_if_there(&self.repository, id) {
             Ok(Some(named)) => named.snapshot,
             Ok(None) => return Ok(None),
-            Err(error) if error.is_loss() || error.is_other_version() => {
+            Err(error) if error.is_unusable() => {
                 self.warn(format_args!("snapshot {id} is not shown: {error}"));
                 return Ok(None);
             }

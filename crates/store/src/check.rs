@@ -16,7 +16,7 @@ use references::References;
 use crate::container::CONTAINER_FOLDER;
 use crate::container::compression::Decompressor;
 use crate::container::opened::Opened;
-use crate::error::chunks_are;
+use crate::error::{chunks_are, tolerate};
 use crate::repair::aside::Aside;
 use crate::repository::Repository;
 use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT};
@@ -116,10 +116,7 @@ impl Repository {
             .shared
             .containers_past(&mut |error| check.tolerate(Err(error)).map(|_: Option<()>| ()))?;
         // The error of a folder that cannot be listed was noted just now.
-        let mut is_noted = |error: Error| match error.is_loss() || error.is_other_version() {
-            true => Ok(()),
-            false => Err(error),
-        };
+        let mut is_noted = |error: Error| tolerate(Err(error), |_| ()).map(|_: Option<()>| ());
         check.report.set_aside = self.shared.aside_past(&mut is_noted)?;
         check.mendable(|check| check.containers(&listed, depth, observer))?;
         let mut reader = session.reader()?;
@@ -196,14 +193,7 @@ impl Check<'_> {
 
     /// Damage, what the device does not give, and what another version made is noted; anything else ends the check.
     fn tolerate<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                self.note(error);
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        tolerate(result, |error| self.note(error))
     }
 
     /// Both copies of the configuration and of every key slot; the sweep's list; the sketch.

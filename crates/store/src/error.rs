@@ -238,6 +238,12 @@ impl Error {
         self.is_damage() || self.is_unreadable()
     }
 
+    /// Whether a stored object cannot be used: it is lost, or another version of the program made it. Nothing else stored
+    /// suffers from it.
+    pub fn is_unusable(&self) -> bool {
+        self.is_loss() || self.is_other_version()
+    }
+
     /// Whether the index has more files than this process may open.
     pub(crate) fn is_crowded_index(&self) -> bool {
         matches!(self, Self::Index(onefold_index::Error::Io(error)) if error.kind == onefold_io::ErrorKind::TooManyOpen)
@@ -256,3 +262,15 @@ impl Error {
 
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Gives the error of an unusable object to `note`, and returns `None` in its place. Every other error is returned.
+pub(crate) fn tolerate<T>(result: Result<T>, note: impl FnOnce(Error)) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_unusable() => {
+            note(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -348,9 +348,7 @@ impl Repository {
     /// Reads the lists of the condemned. Who only reads refers to nothing anew, and does without.
     fn read_lists(&self, kind: SessionKind, protocol: &mut Granted) -> Result<()> {
         let lists = match condemned::lists(&*self.shared.objects) {
-            Err(error)
-                if kind != SessionKind::Backup && (error.is_loss() || error.is_other_version()) =>
-            {
+            Err(error) if kind != SessionKind::Backup && error.is_unusable() => {
                 tracing::warn!("{error}");
                 Vec::new()
             }

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::container::building::Building;
 use crate::container::opened::Opened;
 use crate::container::{self, StreamKind, Table};
+use crate::error::tolerate;
 use crate::index::catalog::{self, Catalog, Entry, Forwarding};
 use crate::index::hooked::Hooked;
 use crate::index::imagined::Imagined;
@@ -385,15 +386,11 @@ impl SessionState {
     /// the containers' tables.
     pub(crate) fn imagine_stored(&self) -> Result<()> {
         self.granted.live().as_slice().iter().try_for_each(|id| {
-            match Opened::read(&self.shared, *id) {
-                Ok(opened) => self.imagine(&opened.table),
-                // Damaged, not to be read, or just deleted: nothing to refer to.
-                Err(error) if error.is_loss() || error.is_other_version() => {
-                    tracing::warn!("{error}: what is in it counts as new");
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            }
+            // Nothing can refer to a container that is damaged, unreadable or just deleted.
+            let opened = tolerate(Opened::read(&self.shared, *id), |error| {
+                tracing::warn!("{error}: what is in it counts as new");
+            })?;
+            opened.map_or(Ok(()), |opened| self.imagine(&opened.table))
         })
     }
 

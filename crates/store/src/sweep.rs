@@ -297,7 +297,7 @@ impl<'a> Sweep<'a> {
             })
         });
         match read {
-            Err(error) if (error.is_loss() || error.is_other_version()) && !is_writing => {
+            Err(error) if error.is_unusable() && !is_writing => {
                 tracing::warn!("{error}: the container stays as it is; run `onefold repair`");
                 Ok(false)
             }

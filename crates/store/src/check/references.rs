@@ -73,7 +73,7 @@ impl<'a> References<'a> {
                     .extend(prefixes.filter(|prefix| !opened.holds_prefix(*prefix))),
                 // Swept since it was listed.
                 Err(error) if error.is_not_found() => {}
-                Err(error) if error.is_loss() || error.is_other_version() => {
+                Err(error) if error.is_unusable() => {
                     self.missing.extend(prefixes);
                     self.failed.push((id, error));
                 }

@@ -260,7 +260,7 @@ impl Copies<'_> {
         names.sort_unstable();
         for name in names {
             match self.read(&name) {
-                Err(error) if error.is_loss() || error.is_other_version() => {
+                Err(error) if error.is_unusable() => {
                     tracing::warn!("{error}: descriptors are read instead");
                 }
                 // A sweep has just put another in its place.

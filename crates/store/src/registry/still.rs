@@ -29,7 +29,7 @@ impl HeldStill {
         let place = place.into_place(&Entropy::system());
         match Repository::config_at(&place) {
             // Its containers can be copied all the same.
-            Err(error) if !error.is_loss() && !error.is_other_version() => return Err(error),
+            Err(error) if !error.is_unusable() => return Err(error),
             _ => {}
         }
         let lock = place.registry.share(Lock::Sweep)?;

@@ -113,7 +113,7 @@ impl Repository {
 /// Whether it is for this that one stays aside: it is not whole, another version's, or another container has its name.
 fn stays(error: &Error) -> bool {
     let is_taken = matches!(error, Error::Io(error) if error.kind == ErrorKind::Exists);
-    is_taken || error.is_loss() || error.is_other_version()
+    is_taken || error.is_unusable()
 }
 
 /// Reads and verifies all of a container.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::container::block::{self, BLOCK_HEADER_BYTES};
 use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, CONTAINER_FOLDER, HEADER_BYTES, Header};
+use crate::error::tolerate;
 use crate::index::INDEX_FOLDER;
 use crate::index::catalog::{CATALOG, CATALOG_FOLDER};
 use crate::index::sketch::SKETCH_OBJECT;
@@ -220,14 +221,12 @@ impl Copying<'_> {
             while let Some((name, len)) = missing.get(next.fetch_add(1, Relaxed)) {
                 let copied = self.container(name, there.contains_key(*name));
                 let mut done = done.lock();
-                match copied {
-                    Err(error) if error.is_loss() || error.is_other_version() => {
-                        done.damaged.push(format!("{name}: {error}"));
-                    }
-                    copied => {
-                        done.copied += 1;
-                        done.copied_bytes += copied?;
-                    }
+                let copied = tolerate(copied, |error| {
+                    done.damaged.push(format!("{name}: {error}"))
+                })?;
+                if let Some(bytes) = copied {
+                    done.copied += 1;
+                    done.copied_bytes += bytes;
                 }
                 drop(done);
                 if !self.observer.done(**len) {
@@ -272,7 +271,7 @@ impl Copying<'_> {
             });
             match whole {
                 Err(error) if error.is_not_found() => {}
-                Err(error) if error.is_loss() || error.is_other_version() => {
+                Err(error) if error.is_unusable() => {
                     tracing::warn!("{error}: it is not copied");
                 }
                 whole => {

@@ -34,7 +34,7 @@ impl Repository {
             let slot = match read_slot(objects, &name) {
                 // Removed since it was listed.
                 Err(error) if error.is_not_found() => continue,
-                Err(error) if error.is_loss() || error.is_other_version() => {
+                Err(error) if error.is_unusable() => {
                     tracing::warn!("{error}");
                     continue;
                 }

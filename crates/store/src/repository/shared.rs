@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use super::OpenOptions;
 use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER, Table};
+use crate::error::tolerate;
 use crate::index::RepositoryIndex;
 use crate::index::catalog::{Copies, Forwarding};
 use crate::objects::ObjectStore;
@@ -207,17 +208,14 @@ impl Shared {
         self.objects.keep(&objects)?;
         let mut told = Vec::with_capacity(ids.len());
         self.open_many(ids, &mut |id, opened| {
-            match opened {
-                Ok(opened) => {
-                    insert_table(&mut **index, id, &opened.table)?;
-                    each(id, &opened.table);
-                    told.push(id);
-                }
-                // Damaged, not to be read, or just deleted: nothing to refer to. `check` reports it.
-                Err(error) if error.is_loss() || error.is_other_version() => {
-                    tracing::warn!("{error}: left out of the index");
-                }
-                Err(error) => return Err(error),
+            // Nothing can refer to a container that is damaged, unreadable or just deleted. `check` reports it.
+            let opened = tolerate(opened, |error| {
+                tracing::warn!("{error}: left out of the index");
+            })?;
+            if let Some(opened) = opened {
+                insert_table(&mut **index, id, &opened.table)?;
+                each(id, &opened.table);
+                told.push(id);
             }
             Ok(())
         })?;

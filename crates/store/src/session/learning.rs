@@ -7,6 +7,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
 use super::{SessionState, insert_table};
+use crate::error::tolerate;
 use crate::{Result, index::catalog};
 
 /// Number of containers whose living chunks may be on the way into one that is not stored yet.
@@ -42,19 +43,15 @@ impl SessionState {
         // Another may have learned them meanwhile.
         let to_learn = self.hooked.to_learn(met);
         self.shared.open_many(&to_learn, &mut |id, opened| {
-            match opened {
-                Ok(opened) => {
-                    let table = &opened.table;
-                    self.shared
-                        .with_index(|index| insert_table(&mut **index, id, table))?;
-                    self.learned.lock().insert(id);
-                }
-                // Nothing of it is referred to, whatever its hooks are.
-                Err(error) if error.is_loss() || error.is_other_version() => {
-                    tracing::warn!("{error}: what is in it counts as new");
-                    self.found_damaged.lock().insert(id);
-                }
-                Err(error) => return Err(error),
+            // No chunk of a damaged container is referred to, whatever its hooks are.
+            let opened = tolerate(opened, |error| {
+                tracing::warn!("{error}: what is in it counts as new");
+                self.found_damaged.lock().insert(id);
+            })?;
+            if let Some(Opened { table, .. }) = &opened {
+                self.shared
+                    .with_index(|index| insert_table(&mut **index, id, table))?;
+                self.learned.lock().insert(id);
             }
             Ok(())
         })?;

@@ -11,6 +11,7 @@ use onefold_io::ErrorKind;
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::ByteReader;
 
+use crate::error::tolerate;
 use crate::objects::{ObjectStore, read_twice_at_most};
 use crate::{Error, Result, RootId};
 
@@ -54,12 +55,9 @@ pub fn clear_old(objects: &dyn ObjectStore) -> Result<()> {
         if age_s < Some(KEPT_S) {
             continue;
         }
-        let roots = match decode(&objects.get(&object)?, &object) {
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                tracing::warn!("{error}");
-                continue;
-            }
-            roots => roots?,
+        let roots = decode(&objects.get(&object)?, &object);
+        let Some(roots) = tolerate(roots, |error| tracing::warn!("{error}"))? else {
+            continue;
         };
         let roots: Vec<_> = roots.iter().map(RootId::object).collect();
         objects.delete_all(&roots)?;

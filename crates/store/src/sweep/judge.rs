@@ -9,6 +9,7 @@ use super::choose::{self, Candidate, Live};
 use super::last_copies::last_copies;
 use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
 use crate::container::opened::{self, Opened, read_footer};
+use crate::error::tolerate;
 use crate::protocol::Sorted;
 use crate::reader::ChunkReader;
 use crate::repository::Repository;
@@ -348,13 +349,9 @@ impl Judge<'_> {
 
 /// `None` of a container that stays as it is, since it is damaged or of another version.
 fn unless_it_stays<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Err(error) if error.is_loss() || error.is_other_version() => {
-            tracing::warn!("{error}: the container stays as it is");
-            Ok(None)
-        }
-        other => other.map(Some),
-    }
+    tolerate(read, |error| {
+        tracing::warn!("{error}: the container stays as it is");
+    })
 }
 
 /// Weighs a container: how much of it is alive.

@@ -19,6 +19,7 @@ use super::judge::SweepPlan;
 use super::sift::{met, sift};
 use super::{Progress, SweepObserver};
 use crate::Result;
+use crate::error::tolerate;
 use crate::reader::ChunkReader;
 use crate::sweep::marks::{ContainerMarks, Marks};
 
@@ -242,13 +243,10 @@ impl LastCopies<'_> {
         let read = self
             .reader
             .read_container(first.holder, &wanted, &mut |_, _| Ok(()));
-        match read {
-            Err(error) if error.is_loss() || error.is_other_version() => {
-                tracing::warn!("{error}: other copies of what is there stay");
-                Ok(false)
-            }
-            other => Ok(other?.is_empty()),
-        }
+        let lost = tolerate(read, |error| {
+            tracing::warn!("{error}: other copies of what is there stay");
+        })?;
+        Ok(lost.is_some_and(|lost| lost.is_empty()))
     }
 }
 

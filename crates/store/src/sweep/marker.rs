@@ -129,7 +129,7 @@ impl<'a> Marker<'a> {
             Ok(root) => root,
             // Forgotten since it was listed.
             Err(error) if error.is_not_found() => return Ok(false),
-            Err(error) if error.is_loss() || error.is_other_version() => {
+            Err(error) if error.is_unusable() => {
                 self.damaged.push((*id, error));
                 return Ok(true);
             }
@@ -156,7 +156,7 @@ impl<'a> Marker<'a> {
         self.seen = seen;
         self.follow(&mut wandering, mark)?;
         match outcome {
-            Err(error) if error.is_loss() || error.is_other_version() => {
+            Err(error) if error.is_unusable() => {
                 match self.repository.root(id) {
                     // Forgotten while it was read, and swept where no pin keeps that off.
                     Err(gone) if gone.is_not_found() => return Ok(false),
