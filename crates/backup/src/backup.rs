@@ -11,7 +11,6 @@
 //! index knows: the next backup finds its chunks there.
 
 mod ahead;
-mod budget;
 mod buffers;
 mod cutting;
 mod device;
@@ -33,7 +32,6 @@ mod source;
 mod sources;
 mod stream;
 mod traces;
-mod turns;
 mod unchanged;
 mod windows;
 

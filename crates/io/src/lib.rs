@@ -14,6 +14,7 @@ mod error;
 pub mod file;
 pub mod flash;
 pub mod frame;
+mod gate;
 mod hex;
 mod if_there;
 mod interruptions;
@@ -45,6 +46,7 @@ pub use disk::{Dir, DirEntry, Disk, LockGuard, LockKind, ReadAt, Stretch, WriteA
 pub use error::{Error, ErrorKind, Result};
 pub use file::{FileDir, FileDisk, GroupAccess};
 pub use flash::{FlashCounts, FlashDir, FlashModel};
+pub use gate::{Gate, GatePass};
 pub use hex::hex_number;
 pub use if_there::{if_there, remove_if_there};
 pub use interruptions::{Interruptible, Interruptions, unless_interrupted};

@@ -19,7 +19,6 @@ mod reader;
 pub mod registry;
 mod repair;
 mod repository;
-mod room;
 mod roots;
 mod session;
 mod sweep;

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ChunkIndex, ContainerId, Location};
+use onefold_io::GatePass;
 use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
 
@@ -31,7 +32,6 @@ use crate::reader::{self, ChunkReader};
 use crate::registry::Pin;
 use crate::repository::place::Ways;
 use crate::repository::{OpenOptions, Shared};
-use crate::room::Taken;
 use crate::session::writer::ChunkWriter;
 use crate::sweep::condemned::ListId;
 use crate::{ChunkRef, Error, Result};
@@ -296,7 +296,7 @@ impl SessionState {
         &self,
         stream: StreamKind,
         bytes: Vec<u8>,
-        place: Taken,
+        place: GatePass,
     ) -> Result<Building> {
         let keys: &Keys = &self.shared.keys;
         Building::begin(stream, bytes, place, keys, &self.options().entropy)

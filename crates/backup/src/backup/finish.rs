@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_channel::Receiver;
 use onefold_chunk::Fingerprint;
+use onefold_io::Gate;
 use onefold_store::digest::{self, Digest};
 use onefold_store::{ChunkToWrite, ChunkWriter, Packing, Written};
 use rustix::io::Errno;
 
 use notes::mark_unreadable;
 
-use super::budget::Budget;
 use super::buffers::{Buffer, Buffers, SegmentBytes};
 use super::long_chunks::{LongChunks, PlannedPiece};
 use super::metadata::MetadataStream;
@@ -78,8 +78,8 @@ pub struct Finisher<'a> {
     pub writer: ChunkWriter,
     pub metadata: MetadataStream,
     long_chunks: LongChunks<'a>,
-    pub budget: &'a Budget,
-    pub large_budget: &'a Budget,
+    pub budget: &'a Gate,
+    pub large_budget: &'a Gate,
     open_bytes: OpenBytes,
     pub buffers: &'a Buffers,
     pub outlook: &'a Outlook,
@@ -139,7 +139,7 @@ impl<'a> Finisher<'a> {
     pub fn new(
         (writer, metadata): (ChunkWriter, MetadataStream),
         long_chunks: LongChunks<'a>,
-        (budget, large_budget, open_bytes): (&'a Budget, &'a Budget, OpenBytes),
+        (budget, large_budget, open_bytes): (&'a Gate, &'a Gate, OpenBytes),
         (buffers, outlook): (&'a Buffers, &'a Outlook),
         owners: &'a Owners,
         (progress, events): (&'a Progress, &'a dyn Events),
@@ -455,7 +455,7 @@ impl<'a> Finisher<'a> {
             || batch.entry_bytes >= BATCH_ENTRY_BYTES
             || batch.notes.len() >= BATCH_NOTES
             || batch.held.len() >= 64
-            || batch.budget_bytes + job_bytes_max > self.budget.max();
+            || batch.budget_bytes + job_bytes_max > self.budget.units();
         if full { self.flush() } else { Ok(()) }
     }
 

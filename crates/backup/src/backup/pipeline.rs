@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::thread::Scope;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use onefold_io::Gate;
 use onefold_store::digest::Digester;
 use onefold_store::{ChunkReader, Error as StoreError, Repository, Session, StreamKind};
 use parking_lot::Mutex;
 
 use super::ahead::LargeFileQueue;
-use super::budget::Budget;
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES};
 use super::cutting::Cutting;
 use super::finish::Finisher;
@@ -24,7 +24,6 @@ use super::source::{Reader, Work};
 use super::sources::Sources;
 use super::stream::{self, StreamInput};
 use super::traces::Traces;
-use super::turns::Turns;
 use super::{Earlier, Options};
 use crate::linked::Linked;
 use crate::meta::Owners;
@@ -59,14 +58,14 @@ pub struct Pipeline<'a> {
 struct Between<'a> {
     owners: Owners,
     /// Budget of bytes of small files.
-    budget: Budget,
+    budget: Gate,
     /// Budget of bytes of large files, as they are counted before they are read.
-    large_budget: Budget,
+    large_budget: Gate,
     ahead: Arc<LargeFileQueue>,
     buffers: Buffers,
     outlook: Arc<Outlook>,
     /// Turns of threads to compute.
-    turns: Turns,
+    turns: Arc<Gate>,
     digester: Option<Arc<Digester>>,
     traces: Traces<'a>,
 }
@@ -103,12 +102,12 @@ impl<'a> Pipeline<'a> {
         let digester = self.repository.digester().map(Arc::new);
         let between = Between {
             owners: Owners::load(),
-            budget: Budget::new(self.options.bytes_in_flight),
-            large_budget: Budget::new(BYTES_PLANNED),
+            budget: Gate::new(self.options.bytes_in_flight),
+            large_budget: Gate::new(BYTES_PLANNED),
             ahead: LargeFileQueue::new(BYTES_AHEAD),
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
-            turns: Turns::new(self.cores()),
+            turns: Arc::new(Gate::new(self.cores())),
             traces: self.traces(&trees, digester.is_some()),
             digester,
         };

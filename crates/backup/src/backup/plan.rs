@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
+use onefold_io::Gate;
 use onefold_store::{ChunkReader, Session};
 
 use batch::Batch;
@@ -21,7 +22,6 @@ pub use batch::{Entries, OpenBytes};
 
 use super::Options;
 use super::ahead::LargeFileQueue;
-use super::budget::Budget;
 use super::buffers::Buffers;
 use super::moved::{self, Chunks};
 use super::names::{self, Names, SizeAndTime};
@@ -112,9 +112,9 @@ pub struct Planner<'a> {
     pub session: &'a Session,
     pub owners: &'a Owners,
     /// Budget of bytes of small files, and of the entries' own bytes.
-    pub budget: &'a Budget,
+    pub budget: &'a Gate,
     /// Budget of bytes of large files, taken in the order in which the store wants them.
-    pub large_budget: &'a Budget,
+    pub large_budget: &'a Gate,
     pub ahead: &'a Arc<LargeFileQueue>,
     pub buffers: &'a Buffers,
     pub open_bytes: OpenBytes,

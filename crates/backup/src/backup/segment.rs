@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_chunk::{Chunker, Fingerprint, Hints};
+use onefold_io::Gate;
 use onefold_store::digest::{self, Digester};
 use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
@@ -25,7 +26,6 @@ use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Handle, Source, cut};
 use super::retrace::{Retraced, Stretch};
 use super::source::{Abandoned, pieces};
-use super::turns::Turns;
 use super::windows::{View, Windows};
 
 /// Chunks of a large file's segment: they fill `held` from `start` on. `held` may be `None` where there are no chunks.
@@ -159,7 +159,7 @@ pub struct Queues {
 /// A thread that takes segments all the way.
 pub struct Worker<'a> {
     pub tasks: Receiver<Task>,
-    pub turns: Turns,
+    pub turns: Arc<Gate>,
     pub fingerprinter: Fingerprinter,
     pub digester: Option<Arc<Digester>>,
     pub buffers: &'a Buffers,

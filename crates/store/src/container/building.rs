@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
+use onefold_io::GatePass;
 use onefold_keys::{Entropy, Keys, Sealer};
 use parking_lot::Mutex;
 
@@ -13,7 +14,6 @@ use crate::container::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
 use crate::container::compression::{Codec, Compressor};
 use crate::container::footer;
 use crate::container::{Header, StreamKind, Table};
-use crate::room::Taken;
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.
 pub type ChunkList = Vec<(Fingerprint, u32)>;
@@ -35,7 +35,7 @@ struct State {
     waiting: BTreeMap<u32, SealedBlock>,
     /// Number of blocks of the container, once that is known.
     blocks: Option<u32>,
-    place: Option<Taken>,
+    place: Option<GatePass>,
 }
 
 struct SealedBlock {
@@ -57,7 +57,7 @@ pub struct Finished {
     /// Chunks of the container.
     pub table: Table,
     /// Place among the containers under way; another container gets it when this is dropped.
-    pub _place: Option<Taken>,
+    pub _place: Option<GatePass>,
 }
 
 impl Building {
@@ -65,7 +65,7 @@ impl Building {
     pub fn begin(
         stream: StreamKind,
         mut bytes: Vec<u8>,
-        place: Taken,
+        place: GatePass,
         keys: &Keys,
         entropy: &Entropy,
     ) -> Result<Self> {

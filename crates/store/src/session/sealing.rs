@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use onefold_io::{Gate, GatePass};
 use parking_lot::Mutex;
 
 use crate::container::block::BLOCK_HEADER_BYTES;
@@ -14,7 +15,6 @@ use crate::container::building::{Building, ChunkList, Finished};
 use crate::container::compression::{Compression, Compressor};
 use crate::container::{self, StreamKind};
 use crate::objects::local_cache::Copied;
-use crate::room::{Room, Taken};
 use crate::session::SessionState;
 use crate::{Error, Result};
 
@@ -131,10 +131,10 @@ pub struct Sealing {
     failure: Arc<Mutex<Failure>>,
     inline: Option<Compressor>,
     /// For raw bytes of blocks, in units of a usual block.
-    room: Room,
+    raw_blocks: Arc<Gate>,
     /// For containers from their first block until they are stored.
-    containers: Room,
-    jobs: Option<Sender<(BlockJob, Taken)>>,
+    containers: Arc<Gate>,
+    jobs: Option<Sender<(BlockJob, GatePass)>>,
     finished: Option<Sender<Finished>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -148,10 +148,10 @@ impl Sealing {
         };
         let units = (waiting + threads).max(UNITS_MIN);
         let mut sealing = Self {
-            room: Room::new(units),
+            raw_blocks: Arc::new(Gate::new(units)),
             // Those that are stored, and one that blocks are added to. Another one, whole and waiting, was new memory
             // each time: a third of all page faults, and 15 MiB, for no time that could be measured.
-            containers: Room::new(session.ways().puts_at_once + 1),
+            containers: Arc::new(Gate::new(session.ways().puts_at_once + 1)),
             session: Arc::clone(session),
             stream,
             stored: Arc::default(),
@@ -211,7 +211,7 @@ impl Sealing {
 
     /// A new container, as soon as few enough are under way.
     pub fn begin_container(&self) -> Result<Building> {
-        let place = self.containers.take(1);
+        let place = self.containers.pass(1);
         self.session
             .begin_container(self.stream, self.spares.container(), place)
     }
@@ -224,7 +224,7 @@ impl Sealing {
             };
         }
         let unit = self.session.block_bytes(self.stream);
-        let taken = self.room.take(job.raw.len().div_ceil(unit));
+        let taken = self.raw_blocks.pass(job.raw.len().div_ceil(unit).max(1));
         let sent = self.jobs.as_ref().map(|jobs| jobs.send((job, taken)));
         debug_assert!(sent.is_some(), "not after finish");
         self.failed()
@@ -285,7 +285,7 @@ impl BlockJob {
 }
 
 fn seal_blocks(
-    jobs: &Receiver<(BlockJob, Taken)>,
+    jobs: &Receiver<(BlockJob, GatePass)>,
     finished: &Sender<Finished>,
     spares: &Spares,
     mut compressor: Compressor,

@@ -18,7 +18,7 @@ fn steps(folder: &std::path::Path) -> Vec<PlanStep> {
     let repository = Repository::open(dir, OpenOptions::default(), None).expect("open");
     let session = repository.session(SessionKind::Backup).expect("session");
     let ((work, _jobs), (sender, steps)) = (unbounded(), unbounded());
-    let budget = Budget::new(usize::MAX / 2);
+    let budget = Gate::new(usize::MAX / 2);
     let planner = Planner {
         options: &Options::default(),
         session: &session,

@@ -10,7 +10,7 @@ use onefold_store::Fingerprinter;
 use super::*;
 use crate::backup::buffers::Buffers;
 use crate::backup::outlook::Outlook;
-use crate::backup::turns::Turns;
+use onefold_io::Gate;
 
 #[test]
 fn one_that_is_longer_than_any_buffer_and_not_there_any_more_is_another() {
@@ -32,7 +32,7 @@ fn one_that_is_longer_than_any_buffer_and_not_there_any_more_is_another() {
     let (_tasks, tasks) = unbounded();
     let worker = Worker {
         tasks,
-        turns: Turns::new(1),
+        turns: Arc::new(Gate::new(1)),
         fingerprinter: Fingerprinter::default(),
         digester: None,
         buffers: &buffers,

@@ -30,7 +30,7 @@ fn read(
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let queues = Queues { cold, cached };
     let (parts, received) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
-    let turns = Turns::new(2);
+    let turns = Arc::new(Gate::new(2));
     std::thread::scope(|scope| {
         for tasks in [&cold_tasks, &cold_tasks, &cold_tasks, &cached_tasks] {
             let (buffers, turns) = (&buffers, turns.clone());
@@ -163,7 +163,7 @@ fn behind_the_end_nothing_is_digested() {
     let buffers = Buffers::new(&*chunker(), Arc::default());
     let worker = Worker {
         tasks: unbounded().1,
-        turns: Turns::new(1),
+        turns: Arc::new(Gate::new(1)),
         fingerprinter: Fingerprinter::default(),
         digester: Some(Arc::new(Digester::new(&[1; 32]))),
         buffers: &buffers,

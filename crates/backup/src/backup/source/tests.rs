@@ -5,12 +5,11 @@ use std::path::Path;
 
 use crossbeam_channel::unbounded;
 use onefold_chunk::sieve::Sieve;
-use onefold_io::{Dir, MemDir};
+use onefold_io::{Dir, Gate, MemDir};
 use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, Session, SessionKind};
 
 use super::*;
 use crate::backup::segment::{Worker, slot};
-use crate::backup::turns::Turns;
 use crate::walk::opened::OpenFiles;
 
 /// Opens a session of an empty repository, which is not used.
@@ -67,7 +66,7 @@ fn read_wanted(wanted: SmallFiles, buffer_bytes: usize) -> (SmallDone, usize) {
         for tasks in [cold_tasks, cached_tasks] {
             let worker = Worker {
                 tasks,
-                turns: Turns::new(2),
+                turns: Arc::new(Gate::new(2)),
                 fingerprinter: Fingerprinter::default(),
                 digester: None,
                 buffers: &buffers,
