@@ -1,24 +1,20 @@
 //! The command line: one definition, from which help, man pages and completions come. Verbs and flags are spelled as
 //! restic spells them wherever they mean the same. The flags of a verb stand in the verb's file.
 
+pub mod advice;
 pub mod cache;
-pub mod feed;
 pub mod flags;
 pub mod names;
-pub mod tilde;
-pub mod tips;
 pub mod typed;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cache::CacheOptions;
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use onefold_store::Compression;
 use typed::Typed;
 
-use crate::error::Result;
 use crate::human;
 use crate::password::PasswordOptions;
 use crate::verbs;
@@ -303,22 +299,6 @@ pub enum Verb {
     Man(verbs::man::Args),
 }
 
-/// Refuses command lines that clap accepts and that nobody means.
-///
-/// # Errors
-/// [`Error::Usage`](crate::error::Error::Usage).
-pub fn confirm_meant(arguments: &[OsString]) -> Result<()> {
-    let mut command = Cli::command();
-    // Whether the arguments make sense was checked before.
-    let Ok(matches) = command.try_get_matches_from_mut(arguments) else {
-        return Ok(());
-    };
-    if let Some(("backup", backup)) = matches.subcommand() {
-        feed::refuse_doubtful(backup, arguments)?;
-    }
-    tilde::refuse_unreplaced(&command, &matches)
-}
-
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
@@ -326,6 +306,8 @@ mod restic;
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]

@@ -14,7 +14,6 @@ mod alone;
 #[cfg(feature = "remote")]
 mod bucket;
 mod cli;
-mod elsewhere;
 mod environment;
 mod error;
 mod exit;
@@ -73,8 +72,8 @@ fn main() -> ExitCode {
     let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            let error = cli::typed::without_variables(error, &arguments);
-            return misused(&cli::tips::without_guesses(error, &arguments), &arguments);
+            let error = cli::advice::without_variables(error, &arguments);
+            return misused(&cli::advice::without_guesses(error, &arguments), &arguments);
         }
     };
     if let cli::Verb::Mount(_) = cli.verb {
@@ -89,7 +88,7 @@ fn main() -> ExitCode {
         cli.global.no_progress,
     );
     environment::warn_of_nonsense(&out);
-    let done = cli::confirm_meant(&arguments)
+    let done = cli::advice::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli, &out))
         .and_then(|exit| out.flush().map(|()| exit));
     signal::let_end();
@@ -109,15 +108,7 @@ fn main() -> ExitCode {
 
 /// Prints the error of the command line, or the help or version that it asks for.
 fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    let of_command = cli::feed::explain(error, arguments);
-    let arguments: Vec<_> = arguments
-        .iter()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    let other = of_command
-        .or_else(|| elsewhere::explain(error, &arguments))
-        .or_else(|| cli::tips::explain(error, &arguments))
-        .or_else(|| cli::typed::explain(error, &arguments));
+    let other = cli::advice::explain(error, arguments);
     let is_wrong = error.use_stderr() || other.is_some();
     let is_json = is_wrong && arguments.iter().any(|argument| argument == "--json");
     match &other {
