@@ -1,8 +1,8 @@
 //! The message when the system has no more memory. The standard library then ends the process by a signal, with a
 //! sentence about bytes, which looks like a crash.
 //!
-//! Always holds: the signal handler calls nothing but `write` and `_exit`, and an abort for any other reason ends the
-//! process as it would without this module.
+//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort while there is
+//! memory ends the process as it would without this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
@@ -65,12 +65,26 @@ pub fn tell_out_of_memory(words: String) {
 }
 
 extern "C" fn at_abort(_: libc::c_int) {
-    let Some(words) = WORDS.get().filter(|_| HAS_FAILED.load(Relaxed)) else {
+    let is_out = HAS_FAILED.load(Relaxed) || !is_memory_left();
+    let Some(words) = WORDS.get().filter(|_| is_out) else {
         return; // `abort` ends the process once this has returned
     };
     // SAFETY: both calls are async-signal-safe, and the bytes live as long as the process.
     unsafe {
         libc::write(2, words.as_ptr().cast(), words.len());
         libc::_exit(EXIT_CODE);
+    }
+}
+
+/// Whether the system gives a few MiB more. The C library has allocations of its own, as for the destructors of a
+/// thread's variables, and aborts where they fail.
+fn is_memory_left() -> bool {
+    const PROBED_BYTES: usize = 4 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: system calls without side effects on other memory; nothing refers to the mapping.
+    unsafe {
+        let (none, access) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let start = libc::mmap(none, PROBED_BYTES, access, flags, -1, 0);
+        start != libc::MAP_FAILED && libc::munmap(start, PROBED_BYTES) == 0
     }
 }
