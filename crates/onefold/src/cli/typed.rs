@@ -1,8 +1,6 @@
 //! Sources of options: a typed option goes before a variable of the environment, and an empty variable counts as not
 //! set.
 
-use std::ffi::OsString;
-
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};

@@ -48,7 +48,8 @@ impl SessionState {
                 tracing::warn!("{error}: what is in it counts as new");
                 self.found_damaged.lock().insert(id);
             })?;
-            if let Some(Opened { table, .. }) = &opened {
+            if let Some(opened) = opened {
+                let table = &opened.table;
                 self.shared
                     .with_index(|index| insert_table(&mut **index, id, table))?;
                 self.learned.lock().insert(id);
