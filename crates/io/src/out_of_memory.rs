@@ -1,8 +1,8 @@
 //! The message when the system has no more memory. The standard library then ends the process by a signal, with a
 //! sentence about bytes, which looks like a crash.
 //!
-//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort while there is
-//! memory ends the process as it would without this module.
+//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort while there
+//! is memory ends the process as it would without this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;

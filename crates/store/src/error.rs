@@ -238,8 +238,8 @@ impl Error {
         self.is_damage() || self.is_unreadable()
     }
 
-    /// Whether a stored object cannot be used: it is lost, or another version of the program made it. Nothing else stored
-    /// suffers from it.
+    /// Whether a stored object cannot be used: it is lost, or another version of the program made it. Nothing else
+    /// stored suffers from it.
     pub fn is_unusable(&self) -> bool {
         self.is_loss() || self.is_other_version()
     }

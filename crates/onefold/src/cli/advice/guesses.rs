@@ -1,5 +1,5 @@
-//! Advice in place of clap's guesses: clap does not know which words are a command's, which options are hidden, and that
-//! options name the repository and the target.
+//! Advice in place of clap's guesses: clap does not know which words are a command's, which options are hidden, and
+//! that options name the repository and the target.
 
 use std::ffi::OsString;
 use std::path::Path;
