@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use onefold_volume::Buffer;
 use parking_lot::{Condvar, Mutex};
 
-/// Idle buffers kept, in bytes.
+/// Idle buffers kept at most, in bytes.
 const IDLE_BYTES_MAX: usize = 32 << 20;
 
 /// Memory of requests, shared by all connections.
@@ -15,6 +15,8 @@ pub struct Memory {
     returned: Condvar,
     bytes_max: usize,
     connection_bytes_max: usize,
+    /// Idle buffers kept, in bytes: a quarter of what is lent, so that a small memory stays small.
+    idle_bytes_max: usize,
 }
 
 #[derive(Default)]
@@ -58,6 +60,7 @@ impl Memory {
             returned: Condvar::new(),
             bytes_max,
             connection_bytes_max: bytes_max / 4,
+            idle_bytes_max: IDLE_BYTES_MAX.min(bytes_max / 4),
         })
     }
 
@@ -142,11 +145,11 @@ impl Memory {
         if buffer.is_empty() {
             return;
         }
-        while state.idle_bytes + buffer.len() > IDLE_BYTES_MAX && !state.idle.is_empty() {
+        while state.idle_bytes + buffer.len() > self.idle_bytes_max && !state.idle.is_empty() {
             let oldest = state.idle.swap_remove(0);
             state.idle_bytes -= oldest.len();
         }
-        if state.idle_bytes + buffer.len() <= IDLE_BYTES_MAX {
+        if state.idle_bytes + buffer.len() <= self.idle_bytes_max {
             state.idle_bytes += buffer.len();
             state.idle.push(buffer);
         }
@@ -216,6 +219,14 @@ mod tests {
         drop(request);
         first.arrived();
         assert!(take(Use::Arrival).is_some());
+    }
+
+    #[test]
+    fn idle_buffers_take_a_quarter_of_what_is_lent() {
+        let memory = Memory::new(16 << 10);
+        let buffers: Vec<_> = (0..4).map(|_| memory.buffer(4096)).collect();
+        buffers.into_iter().for_each(|buffer| memory.keep(buffer));
+        assert_eq!(memory.state.lock().idle_bytes, 4096);
     }
 
     #[test]
