@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use onefold_volume::BlockDevice;
 
 use crate::nbd::{Exports, Limits, Server};
-use crate::{Error, Listener, Result, host};
+use crate::{Error, Listener, Result, host, nbd_netlink};
 
 /// Program and package, for messages.
 const NBD_CLIENT: &str = "nbd-client (package nbd-client)";
 /// Time that the kernel takes at most to connect or disconnect a device.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
+/// Memory of requests in flight, in bytes; the one connection of a device takes a quarter of it.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Devices that are looked at for a free one.
 const DEVICES_MAX: u32 = 1024;
 
@@ -34,7 +36,11 @@ impl KernelNbd {
     pub fn make(device: &Arc<dyn BlockDevice>, folder: &Path) -> Result<Self> {
         let socket = folder.join("nbd");
         let listener = Arc::new(Listener::unix(&socket)?);
-        let server = Server::new(Exports::new(vec![device.clone()]), None, Limits::default());
+        let limits = Limits {
+            request_bytes_max: REQUEST_BYTES_MAX,
+            ..Limits::default()
+        };
+        let server = Server::new(Exports::new(vec![device.clone()]), None, limits);
         server.listen(&listener)?;
         let connected = connect(device, &socket);
         let (device, owner) = match connected {
@@ -56,6 +62,19 @@ impl KernelNbd {
     /// The block device's path.
     pub fn path(&self) -> PathBuf {
         self.device.clone()
+    }
+
+    /// Has the block device take the size that the device has now.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn grown(&self, bytes: u64) -> std::io::Result<()> {
+        let name = self.device.file_name().and_then(|name| name.to_str());
+        let index = name.and_then(|name| name.strip_prefix("nbd")?.parse().ok());
+        match index {
+            Some(index) => nbd_netlink::resize(index, bytes),
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        }
     }
 
     /// Disconnects the device. What was sent before is answered by the device before this returns.

@@ -11,6 +11,7 @@ mod host;
 mod kernel_nbd;
 mod listen;
 pub mod nbd;
+mod nbd_netlink;
 pub mod process;
 mod raw;
 mod socket_path;

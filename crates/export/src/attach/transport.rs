@@ -146,19 +146,26 @@ impl KernelDevice {
     /// Tells the kernel that the device has `bytes` bytes now.
     pub fn grown(&mut self, bytes: u64) -> Result<()> {
         match self {
-            Self::Ublk(device) => device.grown(bytes).map_err(|error| Error::Refused {
-                what: format!("the volume has grown; {} shows it once it is detached and attached again: {error}", device.path().display()),
-            }),
-            Self::Nbd(device) => Err(Error::Refused {
-                what: format!("the volume has grown; {} shows it once it is detached and attached again: the kernel's nbd cannot change a size", device.path().display()),
-            }),
-            Self::Fuse { mounted, device, .. } => {
-                if let Some(mounted) = mounted {
-                    mounted.grown().map_err(|source| Error::Host {
-                        what: "cannot tell the kernel of the new size".into(),
-                        source,
-                    })?;
-                }
+            Self::Ublk(device) => device
+                .grown(bytes)
+                .map_err(|error| seen_later(&device.path(), &error)),
+            Self::Nbd(device) => device
+                .grown(bytes)
+                .map_err(|error| seen_later(&device.path(), &error)),
+            Self::Fuse {
+                mounted,
+                file,
+                device,
+            } => {
+                // Before Linux 6.17 a loop device takes the size that the kernel knows, and does not ask for it.
+                let asked = match mounted {
+                    Some(mounted) => mounted.grown().and_then(|()| std::fs::metadata(file)),
+                    None => std::fs::metadata(file),
+                };
+                asked.map_err(|source| Error::Host {
+                    what: "cannot tell the kernel of the new size".into(),
+                    source,
+                })?;
                 host::look_at_size(device)
             }
         }
@@ -185,6 +192,15 @@ impl KernelDevice {
                 }
             }
         }
+    }
+}
+
+fn seen_later(device: &Path, why: &std::io::Error) -> Error {
+    let device = device.display();
+    Error::Refused {
+        what: format!(
+            "the volume has grown; {device} shows it once it is detached and attached again: {why}"
+        ),
     }
 }
 

@@ -18,6 +18,7 @@ use super::handshake::Agreement;
 use super::memory::{Memory, Permit, Share};
 use super::reader::{Job, Reader};
 use super::reply::{self, Form, Reply, STRETCHES_MAX};
+use super::request::{self, Header, Plan};
 use super::stream::Stream;
 use super::wire::Errno;
 
@@ -59,6 +60,16 @@ struct Batch {
 }
 
 impl Connection {
+    /// The way to carry out a request. The device may have grown since the client connected, and a client that was told
+    /// asks for more than it agreed to.
+    pub(super) fn plan(&self, header: &Header) -> Plan {
+        let end = header.offset.checked_add(header.bytes);
+        match end.is_some_and(|end| end > self.geometry.bytes) {
+            true => request::plan(header, &self.agreement, &self.agreement.device.geometry()),
+            false => request::plan(header, &self.agreement, &self.geometry),
+        }
+    }
+
     /// Serves the client until it leaves: all that was asked for is answered when this returns. `input`: bytes that
     /// came behind the handshake.
     pub fn serve(

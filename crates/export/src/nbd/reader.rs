@@ -88,7 +88,7 @@ impl Reader {
             Some(waiting) => waiting,
             None => match self.header(connection, may_wait)? {
                 Some(header) => {
-                    let plan = request::plan(&header, &connection.agreement, &connection.geometry);
+                    let plan = connection.plan(&header);
                     (header, plan)
                 }
                 None => return Ok(None),
