@@ -132,8 +132,9 @@ impl AttachFolder {
         let Some(lock) = lock else {
             let what = read_record(folder).map_or("the device".into(), |record| {
                 format!(
-                    "process {} has it as {} (`onefold volume detach` takes it away): it",
+                    "process {} has {} of it as {}, and one process attaches one volume at a time (`onefold volume detach` takes it away): it",
                     record.process,
+                    record.volume,
                     record.left.device.display()
                 )
             });
@@ -176,6 +177,7 @@ impl AttachFolder {
         let control = std::path::absolute(control).unwrap_or_else(|_| control.to_owned());
         let record = json!({
             "process": std::process::id(),
+            "volume": device.geometry().name,
             "via": transport.name(),
             "device": given.path(),
             "file": given.file(),
@@ -261,6 +263,8 @@ pub fn confirm_unused_in(folder: &Path) -> Result<()> {
 
 struct Record {
     process: u64,
+    /// Name of the volume, or of the export of a raw file.
+    volume: String,
     control: PathBuf,
     left: Left,
 }
@@ -271,6 +275,8 @@ fn read_record(folder: &Path) -> Option<Record> {
     let process = record["process"].as_u64()?;
     Some(Record {
         process,
+        // Records of earlier versions do not name it.
+        volume: record["volume"].as_str().unwrap_or("a volume").into(),
         control: record["control"].as_str()?.into(),
         left: Left {
             // Records of earlier versions name no way.

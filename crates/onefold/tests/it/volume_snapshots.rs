@@ -194,6 +194,9 @@ fn an_attached_volume_grows() {
     create(&rig);
     let device = rig.run(["volume", "attach", "depot"]).ends(0).out;
     let device = device.trim();
+    rig.run(["-q", "volume", "create", "depot:other", "--size", "16M"])
+        .ends(0);
+    let second = rig.run(["volume", "attach", "depot:other"]);
     rig.run([
         "-q",
         "volume",
@@ -210,6 +213,11 @@ fn an_attached_volume_grows() {
     let refused = rig.run(["volume", "grow", "depot", "--size", "16M"]);
     rig.run(["-q", "volume", "detach", "depot"]).ends(0);
     assert_eq!(bytes.trim(), (64 * MIB).to_string());
+    let why = second.ends(11).err;
+    let is_told = why.contains(device)
+        && why.contains("has main of it")
+        && why.contains("one volume at a time");
+    assert!(is_told, "{why}");
     refused.ends(1);
     let stats = rig
         .run(["--json", "volume", "stats", "depot"])
