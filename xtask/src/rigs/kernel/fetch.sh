@@ -1,7 +1,7 @@
 # A Debian backports kernel and vdoformat, unpacked into $1, through a private apt root: the system's own lists and
 # packages stay as they are. The stable kernel 6.1 has no ublk.
 set -eu
-mkdir -p "$1"; cd "$1"; [ ! -e done ] || exit 0
+mkdir -p "$1"; cd "$1"; [ ! -e done ] || [ ! -d unpacked/lib/modules ] || exit 0
 apt_root=$PWD/apt
 mkdir -p apt/etc/apt/apt.conf.d apt/etc/apt/preferences.d apt/etc/apt/sources.list.d apt/etc/apt/trusted.gpg.d \
   apt/var/lib/apt/lists/partial apt/var/lib/dpkg apt/var/cache/apt/archives/partial

@@ -36,6 +36,7 @@ const PROGRAMS: &str = "nbd-client mkfs.ext4 e2fsck mkfs.xfs xfs_repair mkfs.btr
 
 const FETCH: &str = include_str!("fetch.sh");
 const IMAGE: &str = include_str!("image.sh");
+const TREE_TAR: &str = include_str!("tree.sh");
 /// Files of the guest.
 const FILES: &[(&str, &[&str])] = &[
     ("init", &[include_str!("init.sh")]),
@@ -46,6 +47,7 @@ const FILES: &[(&str, &[&str])] = &[
             include_str!("transports.sh"),
             include_str!("power.sh"),
             include_str!("vdo.sh"),
+            include_str!("faults.sh"),
         ],
     ),
 ];
@@ -86,6 +88,14 @@ impl Guest {
     pub fn version(&self) -> String {
         let done = std::fs::read_to_string(self.kernel.join("done")).unwrap_or_default();
         done.trim().to_owned()
+    }
+
+    /// A disk that is a tar of a large tree of sources, of some `mib` MiB.
+    pub fn tree(&self, mib: u32) -> Result<String, String> {
+        let tar = self.folder.join("tree.img").display().to_string();
+        let root = tidy::root().display().to_string();
+        script(TREE_TAR, &[&root, &tar, &mib.to_string()])?;
+        Ok(tar)
     }
 
     /// A new sparse file for a disk.

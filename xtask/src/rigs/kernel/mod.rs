@@ -27,11 +27,19 @@ pub fn run(program: &Path) -> Result<usize, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;
     println!("   {}", guest.version());
+    let case = format!("faults,{}", WAYS.join(","));
+    let disk = guest.disk("disk.img", 4)?;
+    let words = guest.boot(&case, &[disk])?.tell(&mut steps);
+    print_faults(&words);
     let disk = guest.disk("disk.img", 4)?;
     let case = format!("transports,{}", WAYS.join(","));
     let words = guest.boot(&case, &[disk])?.tell(&mut steps);
     print_transports(&words);
-    let disks = [guest.disk("disk.img", 4)?, guest.disk("vdo.img", 8)?];
+    let disks = [
+        guest.disk("disk.img", 4)?,
+        guest.disk("vdo.img", 8)?,
+        guest.tree(TREE_MIB)?,
+    ];
     let words = guest.boot("vdo,fuse", &disks)?.tell(&mut steps);
     print_vdo(&words);
     Ok(steps.failed)
@@ -86,25 +94,44 @@ fn print_transports(words: &[(String, String)]) {
     println!();
 }
 
-/// Bytes that dm-vdo and a depot have stored of one tree, two times over.
+/// One line for each way: how the device grew, and the most memory that its process took.
+fn print_faults(words: &[(String, String)]) {
+    for (word, rest) in words {
+        match (word.as_str(), rest.split_once(' ')) {
+            ("GROWN", Some((way, how))) => println!("   {way:4}  grows {how}"),
+            ("MEMORY", Some((way, kib))) => {
+                println!("   {way:4}  memory of its process, at most: {kib} KiB")
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Blocks of 4 KiB that dm-vdo and a depot have stored of one tree.
 fn print_vdo(words: &[(String, String)]) {
     for row in values(words, "VDO") {
         let number = |value: &Value| value.as_f64().unwrap_or_default();
-        let (tree, vdo) = (number(&row["tree_bytes"]), number(&row["used"]) * 4096.0);
-        let depot = number(&row["stats"]["stored_bytes"]);
+        let tree = number(&row["tree_bytes"]);
+        let depot = number(&row["stats"]["stored_bytes"]) / BLOCK;
         println!(
-            "\n   a tree of {:.1} MiB on ext4, twice    stored MiB  ratio",
+            "\n   a tree of {:.1} MiB on ext4    blocks of 4 KiB  ratio",
             tree / MIB
         );
-        for (name, stored) in [("dm-vdo, compression on", vdo), ("onefold", depot)] {
+        let rows = [
+            ("dm-vdo, compression on", number(&row["blocks"])),
+            ("onefold, packing auto", depot),
+        ];
+        for (name, blocks) in rows {
             println!(
-                "   {name:36} {:10.2}  {:5.2}",
-                stored / MIB,
-                2.0 * tree / stored
+                "   {name:30} {blocks:15.0}  {:5.2}",
+                tree / (blocks * BLOCK)
             );
         }
         println!();
     }
 }
 
+/// Size of the tree that dm-vdo and a depot store, in MiB as `du` counts them.
+const TREE_MIB: u32 = 170;
+const BLOCK: f64 = 4096.0;
 const MIB: f64 = (1 << 20) as f64;

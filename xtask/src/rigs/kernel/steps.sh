@@ -2,7 +2,9 @@
 onefold=/bin/onefold
 step() {
   name=$1; shift; begun=$(cut -d. -f1 /proc/uptime)
-  if (set -eu; "$@") >/tmp/said 2>&1; then
+  # Within a condition, a shell does not end at a command that fails.
+  (set -eu; "$@") >/tmp/said 2>&1
+  if [ $? = 0 ]; then
     echo "STEP ok $(($(cut -d. -f1 /proc/uptime) - begun)) s  $name"
   else
     echo "STEP FAIL $name ## $(tail -n 5 /tmp/said | tr '\n' '|')"

@@ -1,30 +1,42 @@
-# One tree on ext4 above dm-vdo and above a depot, in one guest: what each stores of it.
+# One tree on ext4 above dm-vdo and above a depot, in one guest: what each stores of it. The tree is a tar on /dev/vdc.
 run_vdo() {
   way=$1
   step "a disk of the guest" host
-  mkdir -p /tree /mnt; tar xf /tree.tar -C /tree
+  mkdir -p /mnt
   step "dm-vdo: format, start, mkfs, mount" vdo_
   step "dm-vdo: a tree" copy_
-  dmsetup message vdo 0 stats | tr ',' '\n' | sed -n 's/^ *\(dataBlocksUsed\|logicalBlocksUsed\) : /\1 /p' >/tmp/vdo
-  umount /mnt; dmsetup remove vdo
+  step "dm-vdo: packed, counted" vdo_blocks_
   step "depot: create, attach, mkfs, mount" depot_
   step "depot: a tree" copy_
-  umount /mnt; sync
-  # Once it is detached, everything is stored and packed.
-  $onefold volume detach /host/depot
-  stats=$($onefold volume stats /host/depot --json)
-  echo "VDO {\"tree_bytes\":$(find /tree -type f -exec stat -c %s {} + | awk "{s += \$1} END {print s}"),\"used\":$(sed -n 's/dataBlocksUsed //p' /tmp/vdo),\"logical\":$(sed -n 's/logicalBlocksUsed //p' /tmp/vdo),\"stats\":$stats}"
+  step "depot: packed, counted" depot_blocks_
+  echo "VDO {\"tree_bytes\":$(cat /tmp/tree_bytes),\"blocks\":$(cat /tmp/vdo),\"stats\":$(cat /tmp/depot)}"
 }
 vdo_() {
   vdoformat --force --slab-bits=15 --uds-memory-size=0.25 --logical-size=2G /dev/vdb
   blocks=$(($(cat /sys/block/vdb/size) / 8))
-  echo "0 $((2 << 21)) vdo V4 /dev/vdb $blocks 4096 32768 16380 compression on" | dmsetup create vdo
-  mkfs.ext4 -qF /dev/mapper/vdo || mkfs.ext4 -qF "/dev/dm-0"
+  echo "0 $((2 << 21)) vdo V4 /dev/vdb $blocks 4096 32768 16380 deduplication on compression on" | dmsetup create vdo
+  mkfs.ext4 -qF /dev/dm-0
   mount -t ext4 -o discard /dev/dm-0 /mnt
+}
+# Incomplete packs are written out once compression is switched off.
+vdo_blocks_() {
+  umount /mnt; dmsetup message vdo 0 compression off; sleep 2
+  dmsetup message vdo 0 stats | tr ',' '\n' >/tmp/stats
+  sed -n 's/^ *dataBlocksUsed : //p' /tmp/stats | grep . >/tmp/vdo
+  dmsetup remove vdo
 }
 depot_() {
   $onefold -q volume create /host/depot --size 2G
-  $onefold volume attach /host/depot --via "$way" >/tmp/device
-  make ext4 "$(head -n 1 /tmp/device)"; mount -t ext4 -o discard "$(head -n 1 /tmp/device)" /mnt
+  $onefold volume attach /host/depot --via "$way" >/tmp/attached
+  device=$(head -n 1 /tmp/attached)
+  make ext4 "$device"; mount -t ext4 -o discard "$device" /mnt
 }
-copy_() { cp -a /tree /mnt/one; sync; cp -a /tree /mnt/two; sync; sleep 3; }
+# Once it is detached, everything is stored and packed.
+depot_blocks_() {
+  umount /mnt; $onefold volume detach /host/depot
+  $onefold volume stats /host/depot --json >/tmp/depot
+}
+copy_() {
+  mkdir /mnt/tree; tar xf /dev/vdc -C /mnt/tree; sync
+  find /mnt/tree -type f -exec stat -c %s {} + | awk '{s += $1} END {print s}' >/tmp/tree_bytes
+}
