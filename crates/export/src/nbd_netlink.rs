@@ -1,5 +1,5 @@
-//! The size of a device that the kernel's nbd has connected, told by generic netlink (`linux/nbd-netlink.h`): nbd-client
-//! has no command for it. Messages are built as bytes, in the order of this machine.
+//! The size of a device that the kernel's nbd has connected, told by generic netlink (`linux/nbd-netlink.h`):
+//! nbd-client has no command for it. Messages are built as bytes, in the order of this machine.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;

@@ -22,8 +22,8 @@ const DEPTH: u16 = 128;
 const QUEUES_MAX: usize = 16;
 /// Longest request with data, in bytes.
 const IO_BYTES_MAX: u32 = 1 << 20;
-/// Memory of requests in flight, in bytes, of which one queue takes a quarter: the process takes some 48 MiB besides the
-/// depot's RAM, and this is the largest part of it. More requests wait in the kernel.
+/// Memory of requests in flight, in bytes, of which one queue takes a quarter: the process takes some 48 MiB besides
+/// the depot's RAM, and this is the largest part of it. More requests wait in the kernel.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 
 /// Begin of the mark by which devices of this program are known; the other half is the process.
