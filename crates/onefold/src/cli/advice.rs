@@ -100,16 +100,26 @@ mod tests {
     fn typing_errors_are_left_to_clap() {
         for line in [
             "onefold snapshot",
-            "onefold key delete",
-            "onefold ls --hots x",
-            "onefold cat create",
-            "onefold list cat",
-            "onefold find -a",
             "onefold backup --nonsense --stdin-from-command tar",
             "onefold backup --nonsense x",
             "onefold key list x",
         ] {
             assert_eq!(advice(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn words_that_resemble_those_of_others_are_not_taken_for_them() {
+        for line in [
+            "onefold key delete",
+            "onefold ls --hots x",
+            "onefold cat create",
+            "onefold list cat",
+            "onefold find -a",
+        ] {
+            let arguments: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let error = Cli::try_parse_from(&arguments).expect_err("not understood");
+            assert_eq!(words::explain(&error, &arguments), None, "{line}");
         }
     }
 }
