@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
-struct State {
+struct GateState {
     taken: usize,
     is_closed: bool,
 }
@@ -13,7 +13,7 @@ struct State {
 /// Bounds how many units are under way at once. A thread that takes more than are free waits.
 pub struct Gate {
     units: usize,
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     freed: Condvar,
 }
 

@@ -27,6 +27,14 @@ const LIMITS: Limits = Limits {
 };
 
 pub fn targets() -> Vec<Target> {
+    [depot(), metadata_backends(), plain_log(), sealed_log()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Files of every depot.
+fn depot() -> Vec<Target> {
     vec![
         Target::new(
             "volume/config",
@@ -55,6 +63,11 @@ pub fn targets() -> Vec<Target> {
             |bytes| Reach::of(&Openings::decode(bytes, "fuzz")),
         )
         .mended(mend::frame),
+    ]
+}
+
+fn metadata_backends() -> Vec<Target> {
+    vec![
         // Tables are allocated once for all keys that there may be, in each of the stores.
         Target::new("volume/inram", vec![saved(0), saved(200)], |bytes| {
             let disk = MemDisk::new();
@@ -75,6 +88,12 @@ pub fn targets() -> Vec<Target> {
             |bytes| Reach::of(&verify_superblock(bytes)),
         )
         .mended(mend::frame),
+    ]
+}
+
+/// Formats of the engine `log` as they are without encryption.
+fn plain_log() -> Vec<Target> {
+    vec![
         log("map page", Format::MapPage, vec![example(Format::MapPage)]).mended(mend_map_page),
         log(
             "manifest",
@@ -95,6 +114,18 @@ pub fn targets() -> Vec<Target> {
             vec![golden("log-group-1"), golden("log-group-packed-1")],
         )
         .mended(mend::frame),
+        log("damaged", Format::Damaged, vec![example(Format::Damaged)]).mended(mend::frame),
+        log(
+            "packed page",
+            Format::PackedPage,
+            vec![example(Format::PackedPage)],
+        ),
+    ]
+}
+
+/// Formats of the engine `log` in an encrypted depot.
+fn sealed_log() -> Vec<Target> {
+    vec![
         sealed("group", Format::Group, {
             let salt = golden("log-zone-header-2")[24 + 45..][..SALT_BYTES].to_vec();
             [salt, golden("log-group-2")].concat()
@@ -116,12 +147,6 @@ pub fn targets() -> Vec<Target> {
             golden("log-manifest-sealed-1"),
         )
         .mended(mend::frame),
-        log("damaged", Format::Damaged, vec![example(Format::Damaged)]).mended(mend::frame),
-        log(
-            "packed page",
-            Format::PackedPage,
-            vec![example(Format::PackedPage)],
-        ),
     ]
 }
 

@@ -50,7 +50,7 @@ pub fn create(
     let layout = Layout::new(data.len()?, chunk_bytes)?;
     let layout = layout.with_checks_of(options.seals.check_bytes());
     let none = BTreeSet::new();
-    let found = Found {
+    let found = RecoveredDepot {
         zones: Zones::new(&layout, &[], 1),
         map_folder: MapFolder::open(&*dir, layout, 1, &none)?.sealed_by(&options.seals),
         maps: BTreeMap::from([(options.first.id, HeadMap::new(layout.chunk_pages))]),
@@ -125,7 +125,7 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         }
         zones.seal(table.zone, table.pages_used);
     }
-    let found = Found {
+    let found = RecoveredDepot {
         zones,
         map_folder,
         maps,
@@ -194,7 +194,7 @@ fn open_maps(
 }
 
 /// What a depot holds.
-struct Found {
+struct RecoveredDepot {
     zones: Zones,
     map_folder: MapFolder,
     maps: BTreeMap<HeadId, HeadMap>,
@@ -213,7 +213,7 @@ fn begin(
     dir: Arc<dyn Dir>,
     data: Arc<dyn Disk>,
     layout: Layout,
-    found: Found,
+    found: RecoveredDepot,
     options: LogOptions,
 ) -> Result<LogEngine> {
     let mut zones = found.zones;
@@ -222,28 +222,8 @@ fn begin(
     let cache_bytes = options.sizes.cache_bytes;
     let tables = Tables::new(Arc::clone(&data), layout, seals.clone(), cache_bytes);
     let mut index = HashIndex::new(options.index, &seals);
-    // Zones that are replayed are told to it below; a lost index is told all zones.
-    let is_index_lost = index.is_empty();
-    for (no, table) in found.replayed {
-        // An index that fails costs duplicates.
-        index
-            .insert(table.rows.iter().map(|row| row.hash), table.zone)
-            .ok();
-        tables.write(table, no)?;
-    }
     let listed = zones.listed(&HashSet::new());
-    if is_index_lost {
-        for zone in &listed {
-            // A damaged table hides chunks of its zone from the index: their duplicates are stored again.
-            let table = match tables.read(zone.id, zone.no) {
-                Err(Error::Damaged { .. }) => continue,
-                read => read?,
-            };
-            index
-                .insert(table.rows.iter().map(|row| row.hash), zone.id)
-                .ok();
-        }
-    }
+    tell_index(&mut index, found.replayed, &listed, &tables)?;
     let is_there = |zone| zones.get(zone).is_some();
     let known_damaged = DamagedChunks::kept(&*dir, seals.clone(), is_there)?;
     let shared = Shared {
@@ -290,6 +270,33 @@ fn begin(
     engine.totals.garbage_left = listed.len() as u64 * u64::from(layout.zone_pages);
     engine.checkpoint()?;
     Ok(engine)
+}
+
+/// Writes the tables of the `replayed` zones and tells the index their chunks; a lost index is told those of all
+/// `listed` zones. An index that fails costs duplicates.
+fn tell_index(
+    index: &mut HashIndex,
+    replayed: Vec<(ZoneNo, ZoneTable)>,
+    listed: &[ListedZone],
+    tables: &Tables,
+) -> Result<()> {
+    let is_lost = index.is_empty();
+    let mut tell = |table: &ZoneTable| {
+        let hashes = table.rows.iter().map(|row| row.hash);
+        index.insert(hashes, table.zone).ok();
+    };
+    for (no, table) in replayed {
+        tell(&table);
+        tables.write(table, no)?;
+    }
+    for zone in listed.iter().filter(|_| is_lost) {
+        match tables.read(zone.id, zone.no) {
+            // A damaged table hides chunks of its zone from the index: their duplicates are stored again.
+            Err(Error::Damaged { .. }) => {}
+            read => tell(&read?),
+        }
+    }
+    Ok(())
 }
 
 /// Reads the journal from a position on, zone by zone.

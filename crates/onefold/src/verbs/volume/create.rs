@@ -130,6 +130,12 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     };
     let config = create(depot_path, &options)?;
     default_hints::set(depot_path, volume, &kinds(args))?;
+    tell(depot_path, &config, out)?;
+    Ok(Exit::Ok)
+}
+
+/// Tells what was created, and what its backend does not keep.
+fn tell(depot_path: &Path, config: &Config, out: &Out) -> Result<()> {
     if out.json {
         out.json(&json!({
             "message_type": "created",
@@ -141,7 +147,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "packing": config.compression.name(),
             "encryption": encryption_of(config.is_encrypted()).name(),
         }))?;
-        return Ok(Exit::Ok);
+        return Ok(());
     }
     out.say(format_args!(
         "created {}{} with volume {} of {}; it stores up to {}",
@@ -164,7 +170,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         ),
         _ => {}
     }
-    Ok(Exit::Ok)
+    Ok(())
 }
 
 /// The password of the new depot, where it is to be encrypted.
