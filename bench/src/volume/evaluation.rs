@@ -9,10 +9,11 @@ use super::transport::build;
 /// Figures and tables of the report to measure, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub struct EvaluationArgs {
-    /// Figures of the Dmdedup report to measure on models of its devices, as `4.1,4.2`; `all` for all of them.
+    /// Figures of the Dmdedup report to measure on models of its devices, as `4.1,4.2`; `all` for all but 6.4, which
+    /// mounts file systems as root.
     #[arg(long, value_delimiter = ',')]
     pub figure: Vec<String>,
-    /// Tables of the report: 4.1 likewise; 4.2 on the disk of `--folder`, as root.
+    /// Tables of the report: 4.1 likewise; 2.1 as root; 4.2 on the disk of `--folder`, as root.
     #[arg(long, value_delimiter = ',')]
     pub table: Vec<String>,
     /// Measure Figures 4.1 to 4.3 on the disk of `--folder` instead, with a device of `--mib`, for `--seconds` at most
@@ -25,12 +26,19 @@ pub struct EvaluationArgs {
     /// The report's sizes: hours, and 10 GB of RAM.
     #[arg(long)]
     pub full: bool,
-    /// Setups of Figures 4.1 to 4.3 whose name contains this, beside the raw device.
+    /// The setup of Figures 4.1 to 4.3 of this name, or all whose name contains it, beside the raw device.
     #[arg(long)]
     pub only: Option<String>,
     /// A folder of versions of a source tree, each a folder. Default: versions of this repository.
     #[arg(long)]
     pub trees: Option<PathBuf>,
+    /// Files of the file server of Figure 6.4 and Table 2.1, and loops of its load.
+    #[arg(long, default_value_t = 10_000)]
+    pub files: u64,
+    /// Traits of the report's metadata that `cbt` is given for Figures 6.1 to 6.4: `nodes`, `cache`, `writes`,
+    /// `reads`.
+    #[arg(long, value_delimiter = ',')]
+    pub like: Vec<String>,
     /// A folder for the figures as SVG files.
     #[arg(long)]
     pub plots: Option<PathBuf>,
@@ -60,7 +68,11 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         command.arg("--release");
     }
     command.args(["--example", "evaluation", "--"]);
-    for (option, values) in [("--figure", &wanted.figure), ("--table", &wanted.table)] {
+    for (option, values) in [
+        ("--figure", &wanted.figure),
+        ("--table", &wanted.table),
+        ("--like", &wanted.like),
+    ] {
         command.args(values.iter().flat_map(|value| [option, value]));
     }
     for (option, path) in [("--trees", &wanted.trees), ("--plots", &wanted.plots)] {
@@ -94,6 +106,7 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         ("--seconds", args.seconds.into()),
         ("--rounds", args.rounds as u64),
         ("--seed", args.seed),
+        ("--files", wanted.files),
     ] {
         command.arg(option).arg(number.to_string());
     }

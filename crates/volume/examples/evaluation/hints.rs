@@ -3,16 +3,15 @@
 //! There is no file system in between: nearly all that `dd` writes is data, and it comes in order. `dd` is one process
 //! that waits for what it reads, so gains are told for data and metadata in turns, too.
 
-use onefold_io::FlashModel;
-
 use crate::findings::{Findings, Measured, parallel};
+use crate::likeness::MetadataDevice;
 use crate::micro::range;
 use crate::paper;
 use crate::setup::{CHUNK_BYTES, Modelled, Setup, Spent, Write};
 use crate::{Args, Error};
 
 /// Shares of the metadata in the cache (report §6.1).
-const CACHES: [f64; 4] = [0.01, 0.02, 0.05, 0.1];
+pub const CACHES: [f64; 4] = [0.01, 0.02, 0.05, 0.1];
 const TRANSACTIONS: [u64; 2] = [1000, 1];
 /// Bytes that are written, and bytes that are copied (p. 34).
 const WRITTEN_BYTES: f64 = 4e9;
@@ -30,7 +29,8 @@ enum Act {
     Copy { alike: u64 },
 }
 
-struct Load {
+struct Load<'a> {
+    metadata: MetadataDevice<'a>,
     setup: Setup,
     act: Act,
     /// Chunks of the file.
@@ -90,6 +90,7 @@ fn run(
     let mut loads = Vec::new();
     for is_hinted in [false, true] {
         loads.extend(setups.iter().map(|setup| Load {
+            metadata: args.hinted_device(),
             setup: *setup,
             act,
             chunks,
@@ -115,7 +116,7 @@ fn run(
 }
 
 /// Does it, and makes all durable, as the report does with `sync` at the end (p. 32).
-fn measure(load: &Load) -> Result<Measured, Error> {
+fn measure(load: &Load<'_>) -> Result<Measured, Error> {
     let (chunks, alike, is_copy) = match load.act {
         Act::Write => (load.chunks, 1, false),
         Act::Copy { alike } => (load.chunks, alike, true),
@@ -123,7 +124,7 @@ fn measure(load: &Load) -> Result<Measured, Error> {
     let lbns = if is_copy { 2 * chunks } else { chunks };
     // The second half of a file of pairs repeats the first.
     let unique = chunks / alike;
-    let mut device = Modelled::over(load.setup, chunks, lbns, FlashModel::s3700)?;
+    let mut device = Modelled::over(load.setup, chunks, lbns, load.metadata)?;
     let write = |device: &mut Modelled, from: u64, to: u64, nodedup: bool| {
         let contents = (from..chunks.min(from + REQUEST_CHUNKS)).map(|chunk| chunk % unique);
         device.write(&[Write {

@@ -7,13 +7,17 @@
 
 mod chunking;
 mod extraction;
+mod file_load;
+mod file_server;
 mod findings;
 mod hints;
+mod likeness;
 mod loads;
 mod micro;
 mod paper;
 mod plot;
 mod real;
+mod recorder;
 #[path = "../../../../bench/src/report.rs"]
 #[allow(dead_code, reason = "other benchmarks use the rest of it")]
 mod report;
@@ -24,8 +28,10 @@ mod trimmed_disk;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use onefold_io::FlashModel;
 
 use crate::findings::Findings;
+use crate::likeness::{Likeness, MetadataDevice};
 use crate::report::Table;
 use crate::setup::REPORT_CHUNKS;
 
@@ -38,10 +44,10 @@ const SCALE: f64 = 1.0 / 128.0;
 /// Figures and tables to measure, and how.
 #[derive(Parser, Clone, Debug)]
 struct Args {
-    /// Figures to measure, or `all`.
+    /// Figures to measure, or `all`: those that need no root.
     #[arg(long)]
     figure: Vec<String>,
-    /// Tables: 4.1, 4.2.
+    /// Tables: 2.1, 4.1, 4.2.
     #[arg(long)]
     table: Vec<String>,
     /// Measure Figures 4.1 to 4.3 on the disk of `--folder` instead.
@@ -53,7 +59,7 @@ struct Args {
     /// The report's sizes: hours, and 10 GB of RAM.
     #[arg(long)]
     full: bool,
-    /// Setups of Figures 4.1 to 4.3 whose name contains this, beside the raw device.
+    /// The setup of Figures 4.1 to 4.3 of this name, or all whose name contains it, beside the raw device.
     #[arg(long, default_value = "")]
     only: String,
     /// A folder of versions of a source tree, each a folder. Default: versions of this repository.
@@ -68,6 +74,12 @@ struct Args {
     /// The program, for Table 4.2.
     #[arg(long)]
     onefold: Option<PathBuf>,
+    /// Files of the file server of Figure 6.4 and Table 2.1, and loops of its load.
+    #[arg(long, default_value_t = 10_000)]
+    files: u64,
+    /// Traits of the report's metadata that `cbt` is given for Figures 6.1 to 6.4.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    like: Vec<Likeness>,
     /// Folder on the disk to measure.
     #[arg(long, default_value = ".")]
     folder: PathBuf,
@@ -91,12 +103,20 @@ impl Args {
         let scale = if self.full { 1.0 } else { self.scale };
         (REPORT_CHUNKS * scale) as u64
     }
+
+    /// The metadata device of the report's chapter on hints.
+    fn hinted_device(&self) -> MetadataDevice<'_> {
+        MetadataDevice {
+            model: FlashModel::s3700,
+            like: &self.like,
+        }
+    }
 }
 
 type Measure = fn(&Args) -> Result<Findings, Error>;
 
 /// Figures and what measures them.
-const FIGURES: [(&str, Measure); 10] = [
+const FIGURES: [(&str, Measure); 11] = [
     ("2.2", chunking::fixed),
     ("2.4", chunking::variable),
     ("2.5", chunking::compared),
@@ -107,7 +127,11 @@ const FIGURES: [(&str, Measure); 10] = [
     ("6.1", hints::nodedup),
     ("6.2", hints::prefetch),
     ("6.3", hints::prefetch_of_pairs),
+    (AS_ROOT, file_server::throughput),
 ];
+
+/// The figure for which a file system is mounted.
+const AS_ROOT: &str = "6.4";
 
 fn main() {
     if let Err(error) = run(&Args::parse()) {
@@ -125,7 +149,8 @@ fn run(args: &Args) -> Result<(), Error> {
             return Err(format!("no figure {name}: {names}, all").into());
         }
     }
-    let is_wanted = |name: &str| args.figure.iter().any(|one| one == name || one == "all");
+    let is_named = |name: &str, one: &String| one == name || (one == "all" && name != AS_ROOT);
+    let is_wanted = |name: &str| args.figure.iter().any(|one| is_named(name, one));
     for (name, measure) in FIGURES.iter().filter(|(name, _)| is_wanted(name)) {
         let found = measure(args).map_err(|error| format!("figure {name}: {error}"))?;
         print(
@@ -144,13 +169,18 @@ fn run(args: &Args) -> Result<(), Error> {
 /// Measures a table, and prints it.
 fn table(args: &Args, name: &str) -> Result<(), Error> {
     match name {
+        "2.1" => {
+            let (table, found) = file_server::unique_metadata(args)?;
+            print(args, "Table 2.1, of chunks of metadata", &table);
+            print(args, "The report's claims", &found.claims());
+        }
         "4.1" => print(args, "Table 4.1, in GB", &traces::characteristics(args)),
         "4.2" => {
             let (table, found) = extraction::run(args)?;
             print(args, "Table 4.2", &table);
             print(args, "The report's claims", &found.claims());
         }
-        _ => return Err(format!("no table {name}: 4.1, 4.2").into()),
+        _ => return Err(format!("no table {name}: 2.1, 4.1, 4.2").into()),
     }
     Ok(())
 }

@@ -183,7 +183,12 @@ fn run(
         true => ((args.mib << 20) / CHUNK_BYTES, setups_here()),
         false => (chunks, setups(transactions)),
     };
-    let is_wanted = |setup: &&Setup| **setup == Setup::Raw || setup.name().contains(&args.only);
+    let has_name = setups.iter().any(|setup| setup.name() == args.only);
+    let is_wanted = |setup: &&Setup| {
+        let name = setup.name();
+        let is_like = !has_name && name.contains(&args.only);
+        **setup == Setup::Raw || name == args.only || is_like
+    };
     let mut loads = Vec::new();
     for order in Order::ALL {
         loads.extend(setups.iter().filter(is_wanted).map(|setup| Load {

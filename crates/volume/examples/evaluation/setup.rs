@@ -23,6 +23,7 @@ use onefold_volume::{
 };
 
 use crate::Error;
+use crate::likeness::MetadataDevice;
 use crate::trimmed_disk::TrimmedDisk;
 
 /// Bytes of a chunk (report §3.4).
@@ -35,6 +36,8 @@ const METADATA_BYTES: f64 = 39.0;
 /// Microseconds of CPU for a chunk, all cores together: 65 % of the machine at 147 MB/s (report p. 24).
 const CPU_US: f64 = 0.65 * CHUNK_BYTES as f64 / 147.0;
 const _: () = assert!(CPU_US > 18.0 && CPU_US < 18.2);
+/// The content of a chunk of zeros.
+pub const ZEROS: u64 = u64::MAX;
 /// The spindle gives places in pieces of this size, or larger ones.
 const EXTENT_BYTES: usize = 64 << 10;
 /// A flash without room for another page would collect garbage, and the model would measure that: the report's device
@@ -167,20 +170,25 @@ impl Spent {
 impl Modelled {
     /// An empty device of `chunks` chunks, with as many places.
     pub fn new(setup: Setup, chunks: u64) -> Result<Self, Error> {
-        Self::over(setup, chunks, chunks, FlashModel::x25_m)
+        Self::over(
+            setup,
+            chunks,
+            chunks,
+            MetadataDevice::new(FlashModel::x25_m),
+        )
     }
 
-    /// An empty device of `chunks` chunks for a volume of `lbns`, with its metadata on another flash.
+    /// An empty device of `chunks` chunks for a volume of `lbns`, with its metadata on another device.
     pub fn over(
         setup: Setup,
         chunks: u64,
         lbns: u64,
-        flash: fn(u64) -> FlashModel,
+        metadata: MetadataDevice<'_>,
     ) -> Result<Self, Error> {
         let share = chunks as f64 / REPORT_CHUNKS;
         let spindle = SpindleModel::SAVVIO_15K2.scaled(share);
         let spindle = SpindleDir::new(Arc::new(MemDir::new()), spindle);
-        let flash = flash((chunks * 400).max(FLASH_BYTES_MIN));
+        let flash = metadata.flash((chunks * 400).max(FLASH_BYTES_MIN));
         let flash = FlashDir::new(Arc::new(MemDir::new()), flash);
         let data = |bytes: u64| laid_out(&spindle, bytes);
         let target = match setup {
@@ -192,7 +200,7 @@ impl Modelled {
             _ => {
                 let disk = data(chunks * CHUNK_BYTES)?;
                 let area = DataArea::new(disk, 0, CHUNK_BYTES as u32, chunks);
-                let (backend, transaction) = backend(setup, chunks, &flash)?;
+                let (backend, transaction) = backend(setup, chunks, &flash, metadata)?;
                 let engine = Dmdedup::open(backend, area, lbns)?;
                 Target::Engine(Box::new(engine.committing_every(transaction)))
             }
@@ -216,8 +224,8 @@ impl Modelled {
         let contents = writes.iter().flat_map(|write| &write.contents);
         let places = self.memory.chunks_exact_mut(CHUNK_BYTES as usize);
         for (content, place) in contents.zip(places) {
-            // Zeros alone would not be written at all.
-            place[..8].copy_from_slice(&(content + 1).to_le_bytes());
+            // Zeros alone are not written at all: only one content is zeros.
+            place[..8].copy_from_slice(&content.wrapping_add(1).to_le_bytes());
         }
         let mut rest = &self.memory[..];
         let mut pieces = Vec::with_capacity(writes.len());
@@ -340,6 +348,7 @@ fn write_to(engine: &mut dyn Engine, write: &Write, data: &[u8]) -> Result<(), E
             head: HeadId(0),
             lbn: Lbn(lbn),
             content: match write.nodedup {
+                _ if *content == ZEROS => ChunkContent::Zero,
                 true => ChunkContent::NoDedup(bytes),
                 false => ChunkContent::Fingerprinted(fingerprint(*content), bytes),
             },
@@ -373,8 +382,13 @@ fn fingerprints(chunks: &[&[u8]]) -> Vec<Fingerprint> {
 
 type Backend = (Box<dyn MetadataBackend>, u64);
 
-fn backend(setup: Setup, chunks: u64, flash: &FlashDir) -> Result<Backend, Error> {
-    let bytes = |cache: f64| cache_bytes(chunks, cache);
+fn backend(
+    setup: Setup,
+    chunks: u64,
+    flash: &FlashDir,
+    metadata: MetadataDevice<'_>,
+) -> Result<Backend, Error> {
+    let bytes = |cache: f64| cache_bytes(chunks, metadata.cache(cache));
     Ok(match setup {
         Setup::Dtb { cache } => {
             Dtb::create(flash, chunks)?;
@@ -383,7 +397,8 @@ fn backend(setup: Setup, chunks: u64, flash: &FlashDir) -> Result<Backend, Error
         Setup::Cbt { cache, transaction } => {
             Cbt::create(flash, chunks)?;
             let options = CbtOptions::new(bytes(cache));
-            (Box::new(Cbt::open(flash, chunks, options)?), transaction)
+            let cbt = Box::new(Cbt::open(flash, chunks, options)?);
+            (metadata.nodes(cbt), transaction)
         }
         _ => (Box::new(InRam::unsaved(chunks)?), 0),
     })

@@ -7,9 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use onefold_io::Random;
+use onefold_io::{FlashModel, Random};
 
 use crate::findings::{Findings, Measured, parallel};
+use crate::likeness::MetadataDevice;
 use crate::loads::{QUEUE, write};
 use crate::micro::{found_times, range};
 use crate::paper::{self, TRACES_OF_TABLE, Trace};
@@ -192,7 +193,12 @@ fn measure(trace: &Synthesised, setup: Setup) -> Result<Measured, Error> {
     let chunks = (REPORT_CHUNKS * trace.scale) as u64;
     let is_moved = trace.of.ranges > DEVICE_GB;
     let mut device = Device {
-        made: Modelled::over(setup, chunks, trace.lbns, onefold_io::FlashModel::x25_m)?,
+        made: Modelled::over(
+            setup,
+            chunks,
+            trace.lbns,
+            MetadataDevice::new(FlashModel::x25_m),
+        )?,
         moved: (is_moved && setup == Setup::Raw).then(HashMap::new),
     };
     // Contents that the trace does not have.

@@ -26,6 +26,11 @@ impl TrimmedDisk {
         }
     }
 
+    /// Shows each page that was written, without its last zeros, in any order.
+    pub fn visit(&self, see: &mut dyn FnMut(&[u8])) {
+        self.pages().values().for_each(|page| see(page));
+    }
+
     fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
