@@ -22,6 +22,11 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
+    /// Its name, as `mount -t` takes it.
+    pub fn name(self) -> &'static str {
+        self.commands().0
+    }
+
     /// Its name, and the commands that make and check it.
     fn commands(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -89,7 +94,7 @@ pub fn run(program: &Path, file_systems: &[FileSystem], is_long: bool) -> Result
             file_system: *file_system,
         };
         run.all(&mut steps, &fsx, &Loads::new(is_long));
-        let (name, work) = (file_system.commands().0, folder.path().display());
+        let (name, work) = (file_system.name(), folder.path().display());
         drop(run);
         steps.shell(
             &format!("{name}: nothing is left"),

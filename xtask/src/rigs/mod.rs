@@ -27,9 +27,11 @@ pub struct VolumeRig {
     /// dbench. Some 15 minutes a file system.
     #[arg(long)]
     long: bool,
-    /// File systems of fuse (default: ext4, xfs and btrfs).
+    /// File systems of fuse and kernel (default: ext4, xfs and btrfs).
     #[arg(long, value_name = "NAME")]
     file_system: Vec<fuse::FileSystem>,
+    #[command(flatten)]
+    kernel: kernel::Choice,
     /// The program; otherwise it is built.
     #[arg(long)]
     onefold: Option<PathBuf>,
@@ -75,7 +77,7 @@ impl VolumeRig {
                 Rig::Power => power::run(&program, self.rounds.unwrap_or(3))?,
                 Rig::Full => full::run(&program, self.rounds.unwrap_or(10))?,
                 Rig::FullHost => full_host::run(&program, self.rounds.unwrap_or(10))?,
-                Rig::Kernel => kernel::run(&program)?,
+                Rig::Kernel => kernel::run(&program, &self.kernel, &self.file_system)?,
                 Rig::KernelPower => kernel::run_power(&program, self.rounds.unwrap_or(3))?,
             };
         }

@@ -22,24 +22,9 @@ impl Steps {
     /// Runs a shell command that must succeed within the time given.
     pub fn shell_within(&mut self, seconds: u32, name: &str, script: &str) {
         let started = Instant::now();
-        let output = Command::new("timeout")
-            .arg(seconds.to_string())
-            .args(["bash", "-euo", "pipefail", "-c", script])
-            .output();
+        let done = within(seconds, script).map(drop);
         let name = format!("{:6.1} s  {name}", started.elapsed().as_secs_f64());
-        self.tell(
-            &name,
-            match output {
-                Ok(output) if output.status.success() => Ok(()),
-                Ok(output) => {
-                    let said = [output.stdout, output.stderr].concat();
-                    let said = String::from_utf8_lossy(&said).trim().to_owned();
-                    let last: Vec<_> = said.lines().rev().take(4).collect();
-                    Err(format!("{}: {}", output.status, last.join(" | ")))
-                }
-                Err(error) => Err(error.to_string()),
-            },
-        );
+        self.tell(&name, done);
     }
 
     /// Reports a step whose result is known.
@@ -52,4 +37,28 @@ impl Steps {
             }
         }
     }
+}
+
+/// Runs a shell command that must succeed within so many seconds, and returns what it prints.
+///
+/// # Errors
+/// The command failed or took too long: its last lines.
+pub fn within(seconds: u32, script: &str) -> Result<String, String> {
+    let output = Command::new("timeout")
+        .arg(seconds.to_string())
+        .args(["bash", "-euo", "pipefail", "-c", script])
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    let last: Vec<_> = said.lines().rev().take(4).collect();
+    let why = match output.status.code() {
+        // The exit code of `timeout`.
+        Some(124) => format!("not done within {seconds} s"),
+        _ => output.status.to_string(),
+    };
+    Err(format!("{why}: {}", last.join(" | ")))
 }

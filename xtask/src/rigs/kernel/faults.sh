@@ -1,26 +1,27 @@
-# Faults and changes of a device, by each way to the kernel.
+# faults WAYS: faults and changes of a device, by each way to the kernel.
 run_faults() {
   step "a disk of the guest" host
   mkdir -p /mnt
   head -c 1000000 /dev/urandom >/tmp/content
   step "auto takes ublk, and says why" auto_ ublk "the first way"
-  for way in "$@"; do
+  for way in $(echo "$1" | tr + ' '); do
     step "$way: a second volume of the depot is refused, and told where the first one is" second_
     step "$way: a killed daemon fails its device; detach cleans up, flushed files are there" killed_
     step "$way: grow; a snapshot stays as it was" grown_
     step "$way: memory of the process below 4 writers" memory_
-    clean_up_
+    step "$way: detached, or cleaned up" clean_up_
   done
-  rmmod ublk_drv
+  step "a kernel without ublk" rmmod ublk_drv
   step "auto takes nbd where there is no ublk, and says why" auto_ nbd "ublk: this kernel has no ublk"
   mv /bin/nbd-client /tmp/nbd-client
   step "without nbd-client, nbd is refused by name" no_client_
   step "auto takes FUSE where there is no nbd-client, and says why" auto_ fuse "nbd-client (package nbd-client) is not installed"
   mv /tmp/nbd-client /bin/nbd-client
 }
+# Takes away what a step before has left. A depot that is still in use would be found by the next step.
 clean_up_() {
   umount -l /mnt 2>/dev/null || true
-  $onefold volume detach /host/depot >/dev/null 2>&1 || true
+  [ ! -e /host/depot ] || $onefold volume detach /host/depot || [ "$($onefold volume list | wc -l)" = 0 ]
   rm -rf /host/depot
 }
 # attach_ WAY [VOLUME]: sets $device and $process.
@@ -41,7 +42,7 @@ ends() {
 auto_() {
   clean_up_; $onefold -q volume create /host/depot --size 64M
   $onefold -v volume attach /host/depot >/tmp/out 2>&1
-  $onefold volume list | grep -q . ; has "$2" /tmp/out
+  $onefold volume list >/tmp/list; has /dev/ /tmp/list; has "$2" /tmp/out
   case $1 in fuse) has /dev/loop /tmp/out ;; *) has "/dev/$1" /tmp/out ;; esac
   $onefold volume detach /host/depot
 }
@@ -84,15 +85,18 @@ grown_() {
   fi
   dd if=/tmp/content of="$device" bs=1M seek=400 conv=notrunc 2>/dev/null
   head -c 1000000 /dev/zero >"$device"; sync; echo 3 >/proc/sys/vm/drop_caches
-  dd if="$device" bs=1M skip=400 count=1 2>/dev/null | head -c 1000000 | cmp - /tmp/content
-  head -c 1000000 "$device" | cmp - /tmp/content && return 1
+  dd if="$device" of=/tmp/grown bs=1M skip=400 count=1 2>/dev/null; truncate -s 1000000 /tmp/grown; cmp /tmp/grown /tmp/content
+  head -c 1000000 "$device" >/tmp/zeros
+  if cmp -s /tmp/zeros /tmp/content; then echo "zeros were not written"; return 1; fi
   $onefold volume detach /host/depot; attach_ "$way" @before
-  head -c 1000000 "$device" | cmp - /tmp/content
+  head -c 1000000 "$device" >/tmp/before; cmp /tmp/before /tmp/content
 }
 # 4 writers at once leave requests to the kernel as fast as it takes them.
 memory_() {
   new_; head -c 48000000 /dev/urandom >/tmp/much
-  for writer in 0 1 2 3; do dd if=/tmp/much of="$device" bs=1M seek=$((writer * 60)) conv=notrunc,fsync 2>/dev/null & done; wait
+  writers=
+  for writer in 0 1 2 3; do dd if=/tmp/much of="$device" bs=1M seek=$((writer * 60)) conv=notrunc,fsync 2>/dev/null & writers="$writers $!"; done
+  for writer in $writers; do wait "$writer"; done
   peak=$(sed -n 's/^VmHWM:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$process/status")
   echo "MEMORY $way $peak" >/dev/console
   [ "$peak" -lt $((160 * 1024)) ] || { echo "$peak KiB"; return 1; }

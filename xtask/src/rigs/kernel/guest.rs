@@ -1,17 +1,17 @@
 //! A guest with a kernel of its own: an initramfs of busybox, modules, the program under test and scripts, which QEMU
-//! boots without hardware support. What the guest says for the host stands on its console, one line each.
+//! boots without hardware support. A guest that has booted can be saved, and restored with other disks.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use xtask::cache;
 use xtask::program::step;
 
+use super::running::{Running, Said};
 use crate::ci::install;
-use crate::rigs::steps::Steps;
 use crate::tidy;
 
 /// Packages of the host, each with a program that shows that it is installed.
@@ -51,6 +51,14 @@ const FILES: &[(&str, &[&str])] = &[
         ],
     ),
 ];
+
+/// RAM of a guest, and of one that is saved: what it uses is written to a file.
+const RAM: &str = "3G";
+const SAVED_RAM: &str = "1G";
+/// Longest time of a boot, and of saving the guest.
+const BOOT_MAX: Duration = Duration::from_secs(300);
+/// Word of a guest that waits for a line of the host.
+pub const WAITING: &str = "WAITING";
 
 /// Parts of the workspace that the guest stores.
 const TREE: &[&str] = &["docs", "crates/onefold/src", "crates/volume/src"];
@@ -98,18 +106,65 @@ impl Guest {
         Ok(tar)
     }
 
-    /// A new sparse file for a disk.
-    pub fn disk(&self, name: &str, gib: u64) -> Result<String, String> {
+    /// A new sparse file for a disk of `bytes` bytes.
+    pub fn disk(&self, name: &str, bytes: u64) -> Result<String, String> {
         let path = self.folder.join(name);
         std::fs::File::create(&path)
-            .and_then(|file| file.set_len(gib << 30))
+            .and_then(|file| file.set_len(bytes))
             .map_err(|error| error.to_string())?;
         Ok(path.display().to_string())
     }
 
     /// Boots the guest with disks, files or QEMU's names of servers, to run a case: a script and its words, with commas
-    /// between.
-    pub fn boot(&self, case: &str, disks: &[String]) -> Result<Running, String> {
+    /// between. It is killed after `limit`.
+    pub fn boot(&self, case: &str, disks: &[String], limit: Duration) -> Result<Running, String> {
+        Running::start(self.machine(case, disks, RAM)?, limit)
+    }
+
+    /// Boots the guest to run `case`, and saves it to the file `state` once it waits for a word of the host.
+    pub fn save(&self, case: &str, disks: &[String], state: &Path) -> Result<(), String> {
+        let monitor = self.folder.join("monitor.sock");
+        let mut machine = self.machine(case, disks, SAVED_RAM)?;
+        machine.arg("-monitor");
+        machine.arg(format!("unix:{},server=on,wait=off", monitor.display()));
+        let mut running = Running::start(machine, BOOT_MAX)?;
+        loop {
+            match running.next() {
+                Some(Said::Word(word, _)) if word == WAITING => break,
+                Some(Said::Step(name, Err(why))) => return Err(format!("{name}: {why}")),
+                Some(_) => {}
+                None => return Err(format!("no guest to save: {}", running.last_words())),
+            }
+        }
+        let said = ask_monitor(
+            &monitor,
+            &format!(
+                "migrate \"exec:cat >{}\"\ninfo migrate\nquit\n",
+                state.display()
+            ),
+        )
+        .map_err(|error| format!("QEMU's monitor: {error}"))?;
+        match said.contains("completed") {
+            true => Ok(()),
+            false => Err(format!("the guest is not saved: {said}")),
+        }
+    }
+
+    /// Restores a saved guest, with disks of the same sizes. It is killed after `limit`.
+    pub fn restore(
+        &self,
+        case: &str,
+        disks: &[String],
+        state: &Path,
+        limit: Duration,
+    ) -> Result<Running, String> {
+        let mut machine = self.machine(case, disks, SAVED_RAM)?;
+        machine.arg("-incoming");
+        machine.arg(format!("exec:cat {}", state.display()));
+        Running::start(machine, limit)
+    }
+
+    fn machine(&self, case: &str, disks: &[String], ram: &str) -> Result<Command, String> {
         let vmlinuz = format!("{}/unpacked/boot", self.kernel.display());
         let vmlinuz = std::fs::read_dir(vmlinuz)
             .map_err(|error| error.to_string())?
@@ -118,22 +173,12 @@ impl Guest {
             .find(|path| path.to_string_lossy().contains("vmlinuz"))
             .ok_or("the package of the kernel has no vmlinuz")?;
         let mut command = Command::new("nice");
+        command.args(["-n", "10", "qemu-system-x86_64"]);
         // Stock kernels do not boot on every /dev/kvm there is.
-        command.args([
-            "-n",
-            "10",
-            "qemu-system-x86_64",
-            "-accel",
-            "tcg,thread=multi,tb-size=256",
-        ]);
-        command.args(["-cpu", "max", "-M", "q35", "-m", "3G", "-smp", "2"]);
-        command.args([
-            "-nographic",
-            "-no-reboot",
-            "-nodefaults",
-            "-serial",
-            "stdio",
-        ]);
+        command.args(["-accel", "tcg,thread=multi,tb-size=256"]);
+        command.args(["-cpu", "max", "-M", "q35", "-m", ram, "-smp", "2"]);
+        command.args(["-nographic", "-no-reboot", "-nodefaults"]);
+        command.args(["-serial", "stdio"]);
         for (number, disk) in disks.iter().enumerate() {
             command.arg("-drive");
             command.arg(format!(
@@ -148,132 +193,18 @@ impl Guest {
         command.arg(format!(
             "console=ttyS0 panic=-1 quiet mitigations=off nokaslr no_timer_check nowatchdog case={case}"
         ));
-        Running::start(command)
+        Ok(command)
     }
 }
 
-/// A line of the guest for the host.
-pub enum Said {
-    /// A step, and whether it was well.
-    Step(String, Result<(), String>),
-    /// A word in capitals, and what follows it.
-    Word(String, String),
-    /// The guest is done, and powers off.
-    End,
-}
-
-/// A guest that runs. It is killed when it is dropped.
-pub struct Running {
-    qemu: Arc<Mutex<Child>>,
-    console: Lines<BufReader<ChildStdout>>,
-    others: Vec<String>,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Result<Self, String> {
-        let mut qemu = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("qemu-system-x86_64: {error}"))?;
-        let console = qemu.stdout.take().ok_or("QEMU has no console")?;
-        let qemu = Arc::new(Mutex::new(qemu));
-        watch(qemu.clone());
-        Ok(Self {
-            qemu,
-            console: BufReader::new(console).lines(),
-            others: Vec::new(),
-        })
-    }
-
-    /// The next line for the host; `None` once the console is closed.
-    pub fn next(&mut self) -> Option<Said> {
-        loop {
-            // A line that is no text is the firmware's.
-            let line = match self.console.next()? {
-                Ok(line) => line,
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => continue,
-                Err(_) => return None,
-            };
-            if let Some(said) = understood(line.trim_end()) {
-                return Some(said);
-            }
-            self.others.push(line);
-        }
-    }
-
-    /// Runs the guest to its end: tells its steps, and returns its other words.
-    pub fn tell(mut self, steps: &mut Steps) -> Vec<(String, String)> {
-        let mut words = Vec::new();
-        let mut has_ended = false;
-        while let Some(said) = self.next() {
-            match said {
-                Said::Step(name, done) => steps.tell(&name, done),
-                Said::Word(word, rest) => words.push((word, rest)),
-                Said::End => has_ended = true,
-            }
-        }
-        if !has_ended {
-            steps.tell("the guest runs to its end", Err(self.last_words()));
-        }
-        words
-    }
-
-    /// The last lines of the console that were not for the host.
-    pub fn last_words(&self) -> String {
-        let last: Vec<_> = self.others.iter().rev().take(8).rev().cloned().collect();
-        last.join(" | ")
-    }
-
-    /// Stops the guest as a power cut does.
-    pub fn kill(&mut self) {
-        if let Ok(mut qemu) = self.qemu.lock() {
-            let _ = qemu.kill();
-            let _ = qemu.wait();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// Longest time of one guest.
-const GUEST_MAX: Duration = Duration::from_secs(1800);
-
-/// Kills a guest that hangs, so that its console ends.
-fn watch(qemu: Arc<Mutex<Child>>) {
-    let started = Instant::now();
-    std::thread::spawn(move || {
-        loop {
-            std::thread::sleep(Duration::from_secs(1));
-            let Ok(mut qemu) = qemu.lock() else { return };
-            match qemu.try_wait() {
-                Ok(None) if started.elapsed() < GUEST_MAX => {}
-                Ok(None) => drop(qemu.kill()),
-                _ => return,
-            }
-        }
-    });
-}
-
-/// The words of a line for the host, which may stand behind the firmware's own.
-fn understood(line: &str) -> Option<Said> {
-    if let Some((_, step)) = line.split_once("STEP ") {
-        return Some(match step.split_once(' ') {
-            Some(("ok", name)) => Said::Step(name.to_owned(), Ok(())),
-            Some(("FAIL", name)) => {
-                let (name, why) = name.split_once(" ## ").unwrap_or((name, "failed"));
-                Said::Step(name.to_owned(), Err(why.to_owned()))
-            }
-            _ => Said::End,
-        });
-    }
-    let (word, rest) = line.split_once(' ')?;
-    let is_word = word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase());
-    is_word.then(|| Said::Word(word.to_owned(), rest.to_owned()))
+/// Gives QEMU's monitor commands, the last of which ends it, and returns all that it says.
+fn ask_monitor(path: &Path, commands: &str) -> std::io::Result<String> {
+    let mut monitor = UnixStream::connect(path)?;
+    monitor.set_read_timeout(Some(BOOT_MAX))?;
+    monitor.write_all(commands.as_bytes())?;
+    let mut said = Vec::new();
+    monitor.read_to_end(&mut said)?;
+    Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
 fn script(script: &str, args: &[&str]) -> Result<(), String> {
@@ -282,22 +213,4 @@ fn script(script: &str, args: &[&str]) -> Result<(), String> {
         .args(["-euo", "pipefail", "-c", script, "bash"])
         .args(args);
     step("kernel and initramfs of the guest", &mut command)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_for_the_host_are_told_from_others() {
-        let step = understood("\u{1b}[2JSTEP FAIL ublk, xfs: create ## no device|");
-        assert!(matches!(step, Some(Said::Step(name, Err(_))) if name == "ublk, xfs: create"));
-        assert!(matches!(
-            understood("STEP ok 3 s  x: y"),
-            Some(Said::Step(_, Ok(())))
-        ));
-        assert!(matches!(understood("STEP end 9.1"), Some(Said::End)));
-        assert!(matches!(understood("SYNCED 7"), Some(Said::Word(_, n)) if n == "7"));
-        assert!(understood("insmod nbd.ko failed").is_none());
-    }
 }

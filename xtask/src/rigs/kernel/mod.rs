@@ -8,50 +8,96 @@
 //!
 //! Debian alone: the kernel comes from its backports, some 100 MB that are kept in the user's cache folder.
 
+mod acknowledged;
 mod guest;
 mod power;
+mod running;
 
 use std::path::Path;
+use std::time::Duration;
 
+use clap::ValueEnum;
 use serde_json::Value;
 
 use self::guest::Guest;
+use super::fuse::FileSystem;
 use super::steps::Steps;
 
 /// Ways to the kernel, as `attach --via` names them.
 const WAYS: [&str; 3] = ["ublk", "nbd", "fuse"];
+/// File systems above a depot.
+const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+/// Longest time of one guest. Each of its steps has a limit of its own.
+const GUEST_MAX: Duration = Duration::from_secs(2400);
 
-/// Runs all ways to the kernel, and dm-vdo: the number of failed steps.
-pub fn run(program: &Path) -> Result<usize, String> {
+/// Parts of the rig `kernel`, a guest each.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Faults and changes of a device, by each way to the kernel.
+    Faults,
+    /// ext4, xfs and btrfs, by each way to the kernel.
+    Transports,
+    /// dm-vdo beside a depot.
+    Vdo,
+}
+
+/// Ways and file systems of the rig `kernel`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Choice {
+    /// Parts of kernel (default: all)
+    #[arg(long, value_name = "NAME")]
+    part: Vec<Part>,
+    /// Ways to the kernel in kernel (default: ublk, nbd and fuse).
+    #[arg(long, value_name = "WAY", value_parser = WAYS)]
+    via: Vec<String>,
+}
+
+impl Choice {
+    fn has(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
+}
+
+/// Runs the chosen parts: the number of failed steps.
+pub fn run(program: &Path, choice: &Choice, kinds: &[FileSystem]) -> Result<usize, String> {
     let mut steps = Steps::default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;
     println!("   {}", guest.version());
-    let case = format!("faults,{}", WAYS.join(","));
-    let disk = guest.disk("disk.img", 4)?;
-    let words = guest.boot(&case, &[disk])?.tell(&mut steps);
-    print_faults(&words);
-    let disk = guest.disk("disk.img", 4)?;
-    let case = format!("transports,{}", WAYS.join(","));
-    let words = guest.boot(&case, &[disk])?.tell(&mut steps);
-    print_transports(&words);
-    let disks = [
-        guest.disk("disk.img", 4)?,
-        guest.disk("vdo.img", 8)?,
-        guest.tree(TREE_MIB)?,
-    ];
-    let words = guest.boot("vdo,fuse", &disks)?.tell(&mut steps);
-    print_vdo(&words);
+    let ways = match choice.via.is_empty() {
+        true => WAYS.join("+"),
+        false => choice.via.join("+"),
+    };
+    let mut run = |case: &str, more: &[String]| {
+        let disks = [&[guest.disk("disk.img", 4 << 30)?][..], more].concat();
+        let running = guest.boot(case, &disks, GUEST_MAX)?;
+        Ok::<_, String>(running.tell(&mut steps))
+    };
+    if choice.has(Part::Faults) {
+        print_faults(&run(&format!("faults,{ways}"), &[])?);
+    }
+    if choice.has(Part::Transports) {
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
+        let kinds = match kinds.is_empty() {
+            true => FILE_SYSTEMS.join("+"),
+            false => kinds.join("+"),
+        };
+        print_transports(&run(&format!("transports,{ways},{kinds}"), &[])?);
+    }
+    if choice.has(Part::Vdo) {
+        let more = [guest.disk("vdo.img", 8 << 30)?, guest.tree(TREE_MIB)?];
+        print_vdo(&run("vdo,fuse", &more)?);
+    }
     Ok(steps.failed)
 }
 
-/// Cuts the guest's power `rounds` times: the number of failed steps.
+/// Cuts the guest's power `rounds` times: the number of failed rounds.
 pub fn run_power(program: &Path, rounds: u32) -> Result<usize, String> {
     let mut steps = Steps::default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;
     println!("   {}", guest.version());
-    power::run(&guest, folder.path(), rounds, &mut steps)?;
+    power::run(&guest, program, folder.path(), rounds, &mut steps)?;
     Ok(steps.failed)
 }
 
@@ -107,27 +153,57 @@ fn print_faults(words: &[(String, String)]) {
     }
 }
 
-/// Blocks of 4 KiB that dm-vdo and a depot have stored of one tree.
+/// Blocks of 4 KiB that dm-vdo and a depot take for one tree: like beside like.
 fn print_vdo(words: &[(String, String)]) {
     for row in values(words, "VDO") {
-        let number = |value: &Value| value.as_f64().unwrap_or_default();
-        let tree = number(&row["tree_bytes"]);
-        let depot = number(&row["stats"]["stored_bytes"]) / BLOCK;
+        let number = |place: &str| {
+            let found = row.pointer(place).and_then(Value::as_f64);
+            found.unwrap_or(f64::NAN)
+        };
+        let tree = number("/tree_bytes");
+        let counted = |name: &str| number(&format!("/depot/counted/{name}"));
+        let (vdo, overhead) = (number("/vdo/data"), number("/vdo/overhead_before"));
+        let zones = |when: &str| {
+            number(&format!("/depot/{when}/zones_in_use"))
+                * number(&format!("/depot/{when}/zone_bytes"))
+        };
+        let folder = number("/depot/folder_bytes");
+        let rows = [
+            ("dm-vdo: data blocks", vdo),
+            (
+                "onefold: pages of chunks that were written",
+                counted("unique_writes") - counted("counters/packed_chunks")
+                    + counted("counters/packed_pages"),
+            ),
+            (
+                "dm-vdo: and of the block map, as it grew",
+                vdo + number("/vdo/overhead") - overhead,
+            ),
+            (
+                "onefold: whole zones, and files of the folder",
+                (zones("manifest") + folder) / BLOCK,
+            ),
+            (
+                "the same, after `volume collect`",
+                (zones("collected") + folder) / BLOCK,
+            ),
+            (
+                "onefold: stored_bytes",
+                number("/depot/stats/stored_bytes") / BLOCK,
+            ),
+        ];
         println!(
-            "\n   a tree of {:.1} MiB on ext4    blocks of 4 KiB  ratio",
+            "\n   a tree of {:.1} MiB on ext4                  blocks of 4 KiB  ratio",
             tree / MIB
         );
-        let rows = [
-            ("dm-vdo, compression on", number(&row["blocks"])),
-            ("onefold, packing auto", depot),
-        ];
         for (name, blocks) in rows {
             println!(
-                "   {name:30} {blocks:15.0}  {:5.2}",
+                "   {name:46} {blocks:13.0}  {:5.2}",
                 tree / (blocks * BLOCK)
             );
         }
-        println!();
+        println!("   dm-vdo's blocks before anything was stored: {overhead:.0}");
+        println!("   files of the depot's folder, in bytes: {folder:.0}\n   {row}\n");
     }
 }
 

@@ -1,9 +1,9 @@
-# Three file systems on a depot that is attached by each way to the kernel.
+# transports WAYS KINDS: file systems on a depot that is attached by each way to the kernel.
 run_transports() {
   step "a disk of the guest" host
   mkdir -p /tree /mnt; tar xf /tree.tar -C /tree
-  for way in "$@"; do
-    for kind in ext4 xfs btrfs; do file_system "$way" "$kind"; done
+  for way in $(echo "$1" | tr + ' '); do
+    for kind in $(echo "$2" | tr + ' '); do file_system "$way" "$kind"; done
   done
 }
 file_system() {
@@ -13,10 +13,9 @@ file_system() {
   device=$(cat /tmp/device); queue=/sys/block/${device#/dev/}/queue
   step "$way, $kind: a tree twice, compared after the page cache was dropped" twice_
   step "$way, $kind: rm, fstrim, unmount, fsck" end_
-  echo "TABLE {\"way\":\"$way\",\"file_system\":\"$kind\",\"device\":\"$device\",\"fua\":$(cat "$queue/fua"),\"discard_max\":$(cat "$queue/discard_max_bytes"),\"zeroes_max\":$(cat "$queue/write_zeroes_max_bytes"),\"stats\":$($onefold volume stats /host/depot --json)}"
+  step "$way, $kind: counted" count_
   step "$way, $kind: detach, attach, the tree is there, check" again_
-  umount -l /mnt 2>/dev/null; $onefold volume detach /host/depot >/dev/null 2>&1
-  rm -rf /host/depot /tmp/device
+  step "$way, $kind: cleaned up" leave_
 }
 begin_() {
   $onefold -q volume create /host/depot --size 512M
@@ -30,6 +29,21 @@ twice_() {
   diff -r /tree /mnt/one; diff -r /tree /mnt/two
 }
 end_() { rm -r /mnt/two; sync; fstrim -v /mnt; umount /mnt; check "$kind" "$device"; }
+count_() {
+  stats=$($onefold volume stats /host/depot --json)
+  echo "TABLE {\"way\":\"$way\",\"file_system\":\"$kind\",\"device\":\"$device\",\"fua\":$(cat "$queue/fua"),\"discard_max\":$(cat "$queue/discard_max_bytes"),\"zeroes_max\":$(cat "$queue/write_zeroes_max_bytes"),\"stats\":$stats}" >/dev/console
+  # Of the three ways, only ublk tells which writes are metadata.
+  metadata=$(echo "$stats" | sed 's/.*"nodedup_writes":{\([^}]*\)}.*/\1/; s/.*"metadata":\([0-9]*\).*/\1/')
+  case $way in
+  ublk) [ "$metadata" -gt 0 ] || { echo "no write was seen as metadata: $stats"; return 1; } ;;
+  esac
+}
+# Where a step before has failed, a mount and a device are left.
+leave_() {
+  umount -l /mnt 2>/dev/null || true
+  $onefold volume detach /host/depot 2>/dev/null || [ "$($onefold volume list | wc -l)" = 0 ]
+  rm -rf /host/depot /tmp/device
+}
 again_() {
   $onefold volume detach /host/depot; [ ! -e "/sys/block/${device#/dev/}/pid" ]
   $onefold volume attach /host/depot --via "$way" >/tmp/attached
