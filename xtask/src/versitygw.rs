@@ -23,7 +23,7 @@ pub fn found() -> Option<PathBuf> {
 /// Builds it where it is missing: two minutes on two cores. `None` where there is no Go.
 ///
 /// # Errors
-/// It cannot be built.
+/// The program cannot be built.
 pub fn install() -> Result<Option<PathBuf>, String> {
     if let Some(program) = found() {
         return Ok(Some(program));

@@ -5,7 +5,7 @@
 
 use crate::{Finding, Pbn, Result};
 
-/// What the engine `dmdedup` stands on. One thread calls it.
+/// Metadata store below the engine `dmdedup`. One thread calls it.
 ///
 /// A backend that was opened again holds the stores of before: the n-th store that is created then is the n-th that was
 /// created before, with all that is in it, where shape and size are the same.
@@ -130,13 +130,13 @@ pub enum Key<'a> {
 /// Whether a backend has an optional method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Supported {
-    /// It did what was asked.
+    /// The backend did what was asked.
     Yes,
-    /// It has no such method.
+    /// The backend has no such method.
     No,
 }
 
-/// What a flush has done.
+/// Result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
     /// Everything before survives a crash.
@@ -145,7 +145,7 @@ pub enum Durability {
     None,
 }
 
-/// What a backend did and holds.
+/// Counters of a backend, and sizes of what it holds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BackendStats {
     /// Blocks of the data device.

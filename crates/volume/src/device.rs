@@ -30,7 +30,7 @@ pub trait BlockDevice: Send + Sync {
 /// Is called for each stretch in bytes, in order; `false` ends the walk early.
 pub type Visit<'a> = &'a mut dyn FnMut(Range<u64>, ExtentKind) -> bool;
 
-/// What a transport tells its clients of a device.
+/// Properties of a device that a transport tells its clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Size of the device, in bytes.
@@ -45,7 +45,7 @@ pub struct Geometry {
     pub name: String,
 }
 
-/// What a stretch of a device holds.
+/// Content of a stretch of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentKind {
     /// Bytes that were written.
@@ -54,7 +54,7 @@ pub enum ExtentKind {
     Hole,
 }
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Fill the buffer from the device.
@@ -69,8 +69,8 @@ pub enum Op {
     Flush,
 }
 
-/// What the sender knows of a request's data (report chapter 5, and what a transport can tell). Advice: a wrong hint
-/// costs space or time, never data.
+/// Advice of the sender about a request's data (report chapter 5, and what a transport can tell): a wrong hint costs
+/// space or time, never data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hints {
     /// NODEDUP: the data is not worth deduplicating.
@@ -85,7 +85,7 @@ pub struct Hints {
 
 /// One request to a device.
 pub struct Request {
-    /// What is asked for.
+    /// The operation.
     pub op: Op,
     /// First byte on the device. 0 for a flush.
     pub offset: u64,
@@ -95,7 +95,7 @@ pub struct Request {
     pub buffer: Buffer,
     /// Force unit access: the answer comes when this very request survives a crash.
     pub fua: bool,
-    /// What the sender knows.
+    /// Advice of the sender.
     pub hints: Hints,
     /// Takes the answer.
     pub completion: Completion,

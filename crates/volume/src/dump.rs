@@ -1,4 +1,4 @@
-//! What structures of a depot say, as a tree of names and values that a program prints as it likes.
+//! Structures of a depot as a tree of names and values that a program prints as it likes.
 
 /// A value, and what it is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]

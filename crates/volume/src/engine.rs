@@ -239,7 +239,7 @@ pub struct HashedChunk<'a> {
     pub head: HeadId,
     /// The chunk's place on it.
     pub lbn: Lbn,
-    /// What it holds.
+    /// The chunk's content.
     pub content: ChunkContent<'a>,
     /// Whether a page was set aside for it. Without one it is stored only where no page is needed: it is known already,
     /// or zeros.
@@ -250,7 +250,7 @@ pub struct HashedChunk<'a> {
     pub is_incompressible: bool,
 }
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Clone, Copy)]
 pub enum ChunkContent<'a> {
     /// Zeros alone: no page is needed.
@@ -270,7 +270,7 @@ pub enum Effort {
     Step,
 }
 
-/// What a collection did.
+/// Result of a collection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Collected {
     /// Pages that can be written again.
@@ -294,7 +294,7 @@ pub struct FreeSpace {
     pub fresh: u64,
     /// Other reclaimable pages that nobody has looked at since the depot was opened: they may be mapped.
     pub unseen: u64,
-    /// Of the free ones, kept for collection, journal and file systems' metadata.
+    /// Free pages that are kept for collection, journal and file systems' metadata.
     pub reserved: u64,
     /// Pages that may be promised to writes of data before they are stored: at most the free ones less the reserved
     /// ones, and fewer where an engine may need more than a page for a chunk.

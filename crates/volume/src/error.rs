@@ -46,7 +46,7 @@ pub enum Error {
     Exists {
         /// The folder, or the data device.
         place: String,
-        /// What is there.
+        /// Description of the thing that is there.
         what: String,
     },
     /// Another process has the depot or its data device, or the device is mounted.

@@ -30,7 +30,7 @@ pub struct Fullness {
     samples: VecDeque<(u64, u64)>,
 }
 
-/// What is to be told.
+/// Message about how full a depot is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filling {
     /// The device has reached this percentage, one of [`THRESHOLDS`].
@@ -161,7 +161,7 @@ mod tests {
         }
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(matches!(told[0], Filling::Soon(left) if left < 86_400));
-        // It stands still for an hour, and fills again.
+        // The depot stands still for an hour, and fills again.
         for minute in 200..270 {
             told.extend(fullness.look(minute * 60, &space(6460)));
         }

@@ -60,7 +60,7 @@ pub fn backend(trial: BackendTrial, open: OpenBackend<'_>) {
     suite.check_stats();
 }
 
-/// What the backend should hold.
+/// Naive twin: the content that the backend should have.
 #[derive(Default)]
 struct Twin {
     linear: BTreeMap<u64, Pbn>,
@@ -156,7 +156,7 @@ impl Suite {
     }
 
     fn compare(&mut self, store: StoreId, keys: &[Key<'_>], expected: &[Option<Pbn>]) {
-        // What stood there before must not be left.
+        // Earlier answers in this buffer must be overwritten.
         let mut found = vec![Some(Pbn(u64::MAX)); keys.len()];
         self.backend
             .lookup(store, keys, &mut found)

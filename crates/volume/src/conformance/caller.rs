@@ -16,7 +16,7 @@ impl Waiting {
     /// The answer.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn wait(self) -> Result<Buffer> {
         self.0.recv().unwrap_or(Err(Error::Closing))
     }
@@ -26,7 +26,7 @@ impl Waiting {
 pub fn request(op: Op, offset: u64, bytes: u64, buffer: Buffer, fua: bool) -> (Request, Waiting) {
     let (sender, receiver) = channel();
     let completion = Completion::new(move |result| {
-        // Who does not wait any more does not care.
+        // A caller that waits no longer needs no answer.
         let _ = sender.send(result);
     });
     let request = Request {
@@ -62,7 +62,7 @@ impl Caller {
     /// The bytes at `offset`.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn read(&self, offset: u64, bytes: u64) -> Result<Buffer> {
         self.call(
             Op::Read,
@@ -76,7 +76,7 @@ impl Caller {
     /// Writes `bytes` at `offset`.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let buffer = Buffer::copy_of(bytes);
         self.call(Op::Write, offset, bytes.len() as u64, buffer, false)
@@ -86,7 +86,7 @@ impl Caller {
     /// Writes `bytes` at `offset`; they survive a crash when it returns.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn write_through(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let buffer = Buffer::copy_of(bytes);
         self.call(Op::Write, offset, bytes.len() as u64, buffer, true)
@@ -96,7 +96,7 @@ impl Caller {
     /// Discards a range.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn discard(&self, offset: u64, bytes: u64) -> Result<()> {
         self.call(Op::Discard, offset, bytes, Buffer::zeroed(0), false)
             .map(drop)
@@ -105,7 +105,7 @@ impl Caller {
     /// Zeroes a range.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn write_zeroes(&self, offset: u64, bytes: u64) -> Result<()> {
         self.call(Op::WriteZeroes, offset, bytes, Buffer::zeroed(0), false)
             .map(drop)
@@ -114,7 +114,7 @@ impl Caller {
     /// Everything that was answered before survives a crash when it returns.
     ///
     /// # Errors
-    /// What the request failed with.
+    /// The error of the request.
     pub fn flush(&self) -> Result<()> {
         self.call(Op::Flush, 0, 0, Buffer::zeroed(0), false)
             .map(drop)

@@ -198,7 +198,7 @@ impl Suite {
         assert_eq!(at, range.end, "{trial:?}: extents of {range:?}");
     }
 
-    /// What lies beyond the end is refused, and changes nothing.
+    /// Requests beyond the end are refused, and change nothing.
     fn refuse(&mut self) {
         let bytes = self.twin.len() as u64;
         assert!(self.caller.write(bytes - 1, &[1, 2]).is_err());

@@ -310,7 +310,7 @@ impl Suite {
         assert_eq!(at, end);
     }
 
-    /// What is stored and what is free is not more than there is.
+    /// Stored and free pages together are at most all pages.
     fn check_space(&mut self) {
         self.engine.write_out().expect("the device takes it");
         let (space, stats) = (self.engine.free_space(), self.engine.stats());

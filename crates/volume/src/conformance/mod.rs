@@ -1,5 +1,5 @@
-//! What every device, engine and metadata backend must do, as suites that anyone can run on their own: each does random
-//! operations and compares with a naive twin in RAM. A suite panics where the two differ; the message holds the seed.
+//! Suites for every device, engine and metadata backend, which anyone can run on their own: each does random operations
+//! and compares with a naive twin in RAM. A suite panics where the two differ; the message holds the seed.
 
 mod backend;
 mod caller;

@@ -20,10 +20,10 @@ const STRUCTURES_SHARE: u64 = 100;
 /// Damaged stretches that are listed; what lies behind is counted.
 const LISTED_MAX: usize = 1000;
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CheckReport {
-    /// What is amiss with the engine's own structures, or with stored chunks as such.
+    /// Faults of the engine's own structures, or of stored chunks as such.
     pub findings: Vec<Finding>,
     /// Chunks that were read.
     pub chunks_read: u64,
@@ -40,7 +40,7 @@ pub struct DamagedStretch {
     pub volume: String,
     /// The chunks.
     pub lbns: Range<u64>,
-    /// What is wrong with the first one.
+    /// Description of the first one's fault.
     pub what: String,
 }
 

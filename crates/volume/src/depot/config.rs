@@ -45,7 +45,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// No path of a data device is longer.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What stands behind the front.
+/// Engine behind the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineKind {
     /// The report's engine over a metadata backend.
@@ -112,12 +112,12 @@ const ALL_KINDS: [EngineKind; 5] = [
     EngineKind::Log,
 ];
 
-/// What never changes after the depot was created.
+/// Properties of a depot that never change after it was created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The depot's name, random.
     pub depot: [u8; 16],
-    /// What stands behind the front.
+    /// Engine behind the front.
     pub engine: EngineKind,
     /// Parameters of its backend, where it has any.
     pub parameters: Parameters,
@@ -161,7 +161,7 @@ impl Config {
         self.capacity_bytes / u64::from(self.chunk_bytes)
     }
 
-    /// That a depot can be like this.
+    /// Checks that a depot can have these properties.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the limit that is broken.

@@ -38,7 +38,7 @@ impl Depot {
     /// [`Error::NoDepot`]; [`Error::Held`], also where another depot has the data device; a device failed.
     pub fn delete(folder: &dyn Dir, devices: &OpenDevice) -> Result<Vec<String>> {
         let config = match read_config(folder) {
-            // What a depot was like is not needed to delete it.
+            // A depot can be deleted without its configuration.
             Err(Error::Damaged { .. } | Error::Unsupported { .. }) => None,
             other => Some(other?),
         };

@@ -14,9 +14,9 @@ use crate::{Error, Result};
 /// A structure to look at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Structure {
-    /// What never changes.
+    /// The properties that never change.
     Config,
-    /// What recovery begins with (engine `log`).
+    /// The manifest, with which recovery begins (engine `log`).
     Manifest,
     /// The zones that hold something (engine `log`).
     Zones,

@@ -260,7 +260,7 @@ impl Depot {
         })
     }
 
-    /// What never changes.
+    /// Returns the properties that never change.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -379,7 +379,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// What a depot did and holds.
+/// Counters of a depot, and sizes of what it holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DepotStats {
     /// The front's counters.

@@ -70,7 +70,7 @@ impl WriteBehind {
                 std::thread::spawn(move || {
                     for (job, done) in todo {
                         let result = job.run(&data);
-                        // Who is gone does not care.
+                        // A writer that is gone needs no answer.
                         let _ = done.send((job.memory, result));
                     }
                 })

@@ -57,7 +57,7 @@ impl Dmdedup {
     }
 }
 
-/// What is known of the blocks of a depot that is opened.
+/// Knowledge about the blocks of a depot that is opened.
 pub(super) struct KnownBlocks {
     /// Blocks that only a hash names; 0 where the backend cannot tell.
     pub garbage: u64,

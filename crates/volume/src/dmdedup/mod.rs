@@ -4,7 +4,7 @@
 //! that only a hash names (garbage, unless the content comes again), 0 a free one. A block without deduplication has no
 //! hash and the count 1.
 //!
-//! What always holds:
+//! Invariants:
 //! 1. A hash or an LBN names a block only after its data was written. A failed write names nothing.
 //! 2. Data is synced before the metadata that names it is flushed.
 //! 3. A block's new references are counted before old ones are dropped, so no count falls to 0 in between.
@@ -68,7 +68,7 @@ pub struct Dmdedup {
     is_changed: bool,
 }
 
-/// What the writer and its readers share.
+/// State that the writer and its readers share.
 struct Shared {
     /// `None` once the engine is closed.
     backend: Mutex<Option<Box<dyn MetadataBackend>>>,

@@ -23,7 +23,7 @@ const PASSED_MAX: usize = 1 << 20;
 /// The key of a content in the hash index.
 pub(super) type HashKey = [u8; HASH_KEY_BYTES];
 
-/// What becomes of one chunk of a batch.
+/// Fate of one chunk of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// Zeros: the LBN is unmapped.
@@ -57,7 +57,7 @@ struct Plan<'a> {
     chunks: Vec<(u64, Target)>,
     refused: Vec<usize>,
     new_blocks: Vec<(Pbn, Option<HashKey>)>,
-    /// What the new blocks hold.
+    /// Contents of the new blocks.
     contents: Vec<&'a [u8]>,
 }
 

@@ -43,7 +43,7 @@ impl WriteAck {
         }
     }
 
-    /// So many parts are done. The answer, if they were the last ones.
+    /// Notes that `parts` parts are done. Returns the answer, if they were the last ones.
     pub fn done(&self, parts: usize, result: Result<()>) -> Option<Answer> {
         let mut inner = self.inner.lock();
         let pending = inner.as_mut()?;

@@ -16,12 +16,12 @@ use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
 /// cache.
 const BATCH_CHUNKS_MAX: usize = 256;
 
-/// So many chunks are hashed although the engine has enough to do.
+/// Number of chunks that are hashed although the engine has enough to do.
 const WORTHWHILE_CHUNKS: usize = 64;
 /// Batches on their way to the engine with which it has enough to do.
 const BATCHES_ENOUGH: u64 = 2;
 
-/// What waits for its turn.
+/// Work that waits for its turn.
 pub(super) enum Task {
     /// Chunks of a run, the first with this sequence number.
     Write {
@@ -43,7 +43,7 @@ pub(super) struct Discard {
     pub ack: Arc<WriteAck>,
 }
 
-/// What the engine does in one go.
+/// Work that the engine does in one go.
 pub(super) enum Batch {
     Write(Vec<BatchChunk>),
     Discard(Discard),

@@ -65,7 +65,8 @@ impl BlockDevice for Device {
         }
     }
 
-    /// What needs no waiting is begun first, then all reads go to the engine together, then the rest waits its turn.
+    /// Requests that need no waiting are begun first, then all reads go to the engine together, then the rest waits its
+    /// turn.
     fn submit(&self, requests: &mut Vec<Request>) {
         let geometry = self.geometry();
         if self.size.is_gone() {

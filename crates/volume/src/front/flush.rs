@@ -7,7 +7,7 @@ use super::settle::Served;
 use super::state::{Shared, State, give};
 use crate::{Buffer, Completion, Error, Result};
 
-/// Who waits for a commit.
+/// Flushes that wait for a commit.
 #[derive(Default)]
 pub(super) struct Flushes {
     waiting: Vec<Waiter>,
@@ -16,7 +16,7 @@ pub(super) struct Flushes {
 }
 
 struct Waiter {
-    /// What must be with the engine before the commit begins.
+    /// Sequence number of the last chunk that must be with the engine before the commit begins.
     after: u64,
     completion: Completion,
     buffer: Buffer,

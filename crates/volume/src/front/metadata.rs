@@ -17,7 +17,7 @@ const ASKED_MAX: u64 = 16_384;
 /// The same after a superblock was written: what it tells of is written about then.
 const ASKED_AFTER_SUPERBLOCK: u64 = 256;
 
-/// What is known of each volume.
+/// Knowledge about each volume.
 #[derive(Default)]
 pub(super) struct Metadata(Mutex<HashMap<HeadId, Known>>);
 

@@ -4,7 +4,7 @@
 //! request ─▶ split ─▶ partial (read, merge) ─▶ staging: acknowledged ─▶ batcher: hash ─▶ engine, in sequence ─▶ flush
 //! ```
 //!
-//! What always holds:
+//! Invariants:
 //! 1. A write gets its sequence number when it is staged, and reaches the engine in that order. Of two writes to one LBN
 //!    the later staged one wins, for ever.
 //! 2. A read looks into staging first. What has left staging can be read from the engine.
@@ -166,12 +166,12 @@ impl Front {
         Arc::clone(&self.shared.reader)
     }
 
-    /// What the front did and holds.
+    /// Returns the front's counters, and sizes of what it holds.
     pub fn stats(&self) -> FrontStats {
         self.shared.stats()
     }
 
-    /// What the engine did and holds, and its pages.
+    /// Returns the engine's counters, sizes of what it holds, and its pages.
     ///
     /// # Errors
     /// The front is closed.

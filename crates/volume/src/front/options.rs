@@ -13,13 +13,13 @@ pub enum Ack {
     Written,
 }
 
-/// What happens to a write that needs a page when none is left.
+/// Fate of a write that needs a page when none is left.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WhenFull {
-    /// It fails at once.
+    /// The write fails at once.
     #[default]
     Fail,
-    /// It waits for a page for this long, without holding up anything else, and then fails. Needs
+    /// The write waits for a page for this long, without holding up anything else, and then fails. Needs
     /// [`Options::clock`].
     Wait(Duration),
 }
@@ -36,7 +36,7 @@ pub struct Options {
     pub staging_bytes: usize,
     /// When a write is answered.
     pub ack: Ack,
-    /// What happens to a write that needs a page when none is left.
+    /// Fate of a write that needs a page when none is left.
     pub when_full: WhenFull,
     /// Chunks that are metadata of the volume's file system for certain are not deduplicated.
     pub infer: bool,

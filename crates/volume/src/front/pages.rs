@@ -8,9 +8,9 @@ use crate::FreeSpace;
 const PACED_PERCENT: u64 = 20;
 /// Below this share garbage is collected while nothing else is to be done: percent.
 const IDLE_PERCENT: u64 = 30;
-/// What is owed is collected in steps of a share of the device,
+/// Owed pages are collected in steps of the device's pages divided by this number.
 const STEP_SHARE: u64 = 256;
-/// within these, in pages: a step reads the map, and holds up the writes that wait for it.
+/// Bounds of a step, in pages: a step reads the map, and holds up the writes that wait for it.
 const STEP_PAGES_MIN: u64 = 64;
 const STEP_PAGES_MAX: u64 = 16_384;
 /// After a collection that freed nothing, this many more pages of garbage make another worth it.
@@ -30,7 +30,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// What the engine says now.
+    /// Notes the engine's pages as it tells them now.
     pub fn update(&mut self, space: FreeSpace) {
         let used = self.space.free.saturating_sub(space.free);
         self.owed_hundredths += used * pace_hundredths(&space);
@@ -38,7 +38,7 @@ impl Pages {
         self.space = space;
     }
 
-    /// What the engine said last.
+    /// Returns the engine's pages as it told them last.
     pub fn space(&self) -> FreeSpace {
         self.space
     }
@@ -57,7 +57,7 @@ impl Pages {
         is_there
     }
 
-    /// So many pages are used by the engine, or not needed.
+    /// Gives `count` pages back: the engine has used them, or they are not needed.
     pub fn give_back(&mut self, count: u64) {
         self.claimed -= count;
     }

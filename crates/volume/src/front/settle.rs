@@ -63,7 +63,7 @@ impl Shared {
                         answers.extend(ack.done(1, Err(no_page())));
                     }
                 }
-                // It was acknowledged, and a page was promised.
+                // The chunk was acknowledged, and a page was promised.
                 None => broken = Some(no_page()),
             }
         }
@@ -93,7 +93,7 @@ impl Shared {
             }
         }
         if served.unsettled.is_empty() {
-            // What was refused at the end counts, too.
+            // Chunks that were refused at the end count, too.
             state.written = state.given;
         }
         answers

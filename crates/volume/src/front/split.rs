@@ -56,7 +56,7 @@ impl Span {
     }
 }
 
-/// That the request is one that the device can carry out.
+/// Checks that the device can carry out the request.
 ///
 /// # Errors
 /// [`Error::Invalid`] with the limit that it breaks; [`Error::ReadOnly`].

@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub hints: Hints,
     /// Whether a page was set aside for each chunk.
     pub has_pages: bool,
-    /// Who waits for the chunks to be written; `None` where the write is acknowledged already.
+    /// Answer that waits for the chunks to be written; `None` where the write is acknowledged already.
     pub ack: Option<Arc<WriteAck>>,
 }
 
@@ -55,7 +55,7 @@ impl Staged {
 #[derive(Default)]
 pub(super) struct Staging {
     chunks: HashMap<(HeadId, u64), Staged, BuildHasherDefault<LbnHasher>>,
-    /// Of all chunks on their way to the engine, those that a newer one hides included.
+    /// Bytes of all chunks on their way to the engine, those that a newer one hides included.
     bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What all threads of a front share.
+//! State that all threads of a front share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct Shared {
 /// Without work for so long, a front is idle.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// What the state's lock guards.
+/// Part of the front that a lock guards.
 pub(super) struct State {
     pub staging: Staging,
     /// In sequence, not yet taken by the batcher.
@@ -240,7 +240,7 @@ impl Shared {
 
 impl State {
     /// # Errors
-    /// What the front failed with.
+    /// The error that the front failed with.
     pub fn check(&self) -> Result<()> {
         match &self.failure {
             Some(error) => Err(error.clone()),

@@ -1,4 +1,4 @@
-//! What a front counts. Counters are since it was made.
+//! Counters of a front, since it was made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::state::Shared;
 use crate::{Completion, Op};
 
-/// What a front did and holds.
+/// Counters of a front, and sizes of what it holds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FrontStats {
     /// Read requests, and their bytes.
@@ -43,7 +43,7 @@ pub struct FrontStats {
     pub staged_bytes: u64,
     /// Chunks and discards on their way to the engine.
     pub queued: u64,
-    /// What the front failed with, if it did: it takes no writes.
+    /// Error that the front failed with, if it did: then it takes no writes.
     pub failure: Option<String>,
 }
 
@@ -61,13 +61,13 @@ pub struct NodedupCounts {
 /// How long requests took, by kind.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Latencies {
-    /// Of reads.
+    /// Times of reads.
     pub read: Histogram,
-    /// Of writes and zeroing.
+    /// Times of writes and zeroing.
     pub write: Histogram,
-    /// Of discards.
+    /// Times of discards.
     pub discard: Histogram,
-    /// Of flushes.
+    /// Times of flushes.
     pub flush: Histogram,
 }
 

@@ -150,7 +150,7 @@ impl Shared {
         if count > 0 {
             return Ok(count);
         }
-        // What the chunks before overwrote is known to be garbage once they are written.
+        // Pages that earlier chunks overwrote are known to be garbage once these chunks are written.
         served.engine.write_out()?;
         self.lock().pages.update(served.engine.free_space());
         let is_metadata = chunks.first().is_some_and(|chunk| self.is_metadata(chunk));

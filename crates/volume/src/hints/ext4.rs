@@ -18,7 +18,7 @@ const RO_COMPAT_SPARSE_SUPER: u64 = 0x1;
 /// Descriptors are read for this many groups at most: 16 TiB of blocks of 4 KiB.
 const GROUPS_MAX: u64 = 1 << 17;
 
-/// What a superblock says.
+/// Fields of a superblock.
 struct Superblock {
     block_bytes: u64,
     first_block: u64,

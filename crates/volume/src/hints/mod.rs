@@ -1,5 +1,5 @@
-//! What the bytes and places of a write tell of it (design: hints, "inferred"): a file system that fills its device must
-//! still be able to write its journal, inodes and bitmaps, or it cannot delete anything.
+//! Hints that follow from the bytes and places of a write (design: hints, "inferred"): a file system that fills its
+//! device must still be able to write its journal, inodes and bitmaps, or it cannot delete anything.
 //!
 //! Superblocks are parsed for the places of metadata; other metadata is known by its magic. Everything here is advice: a
 //! wrong guess costs some pages of the reserve, never data. A guest writes these bytes, so nothing is trusted.

@@ -1,8 +1,8 @@
 //! The backend `inram`: all metadata in RAM, no metadata I/O (report §3.6.1). It can be saved as a whole and loaded
 //! again; a crash loses what was not saved.
 //!
-//! Always holds: a block that the saved file refers to is not allocated before the next save, even if it was freed since.
-//! So what a crash leaves is the state of the last save, whole.
+//! Invariant: a block that the saved file refers to is not allocated before the next save, even if it was freed since.
+//! A crash therefore leaves the whole state of the last save.
 
 mod counts;
 pub(crate) mod dump;
@@ -58,7 +58,7 @@ pub struct InRam {
     calls: Calls,
 }
 
-/// What is saved and loaded.
+/// Content of a saved file.
 struct Content {
     stores: Vec<Store>,
     counts: Counts,

@@ -59,7 +59,7 @@ impl File {
         save(&*self.folder, content)
     }
 
-    /// What was saved; `None` where nothing was.
+    /// Returns the saved content; `None` where nothing was saved.
     ///
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Unsupported`] where it is of another number of blocks.
@@ -226,7 +226,7 @@ fn put_near(out: &mut Vec<u8>, before: Option<Pbn>, pbn: Pbn) {
     put_varint(out, zigzag(pbn.0.wrapping_sub(expected) as i64));
 }
 
-/// What a saved file may be of.
+/// Limits that the content of a saved file must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Blocks of the data device, which the file must be of.

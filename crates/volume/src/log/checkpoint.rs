@@ -283,7 +283,7 @@ impl LogEngine {
         Ok(())
     }
 
-    /// What cannot be removed now is removed at the next opening.
+    /// Removes files that the manifest does not name. Those that cannot be removed now are removed at the next opening.
     fn remove_unnamed(&mut self, manifest: &Manifest) {
         self.map_folder.keep(&self.named_runs).ok();
         if self.zone_list != manifest.zone_list {

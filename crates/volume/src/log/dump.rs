@@ -1,4 +1,4 @@
-//! What the structures of engine `log` say: each decoded from bytes alone, so that damaged depots can be looked at, too.
+//! Structures of engine `log` in words: each decoded from bytes alone, so that damaged depots can be looked at, too.
 
 use onefold_io::{Dir, Disk, PageBuffer};
 

@@ -87,7 +87,7 @@ impl GroupHeader {
     }
 }
 
-/// What a group is made of before it is written.
+/// Content of a group before it is written.
 pub struct GroupContent<'a> {
     /// The zone that it is written to.
     pub zone: ZoneId,

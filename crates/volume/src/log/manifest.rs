@@ -12,7 +12,7 @@
 //!             extents:varint pages:varint
 //! ```
 //!
-//! It names files and holds no map, so it stays small: some 15 bytes for each 4 MiB of map. `zone_list` and
+//! The manifest names files and holds no map, so it is small: some 15 bytes for each 4 MiB of map. `zone_list` and
 //! `relocations` are the generations in the names of `zones-<g>` and `relocations-<g>`, or 0 where there is no such file.
 //! Version 2 has neither `next_head` nor what lies between a head's number and its levels.
 
@@ -115,7 +115,7 @@ impl Manifest {
     /// The manifest in `dir`.
     ///
     /// # Errors
-    /// It is missing, or not what was written: [`Damaged`](crate::Error::Damaged).
+    /// [`Damaged`](crate::Error::Damaged): the manifest is missing, or not what was written.
     pub fn read(dir: &dyn Dir, seals: &Seals) -> Result<Self> {
         let bytes = seals.open_file(NAME, read_file(dir, NAME)?)?;
         let mut manifest = Self::decode(&bytes)?;
@@ -208,7 +208,7 @@ impl Manifest {
 /// All bytes of a file in the depot's folder.
 ///
 /// # Errors
-/// It is missing, or the device failed.
+/// The file is missing, or the device failed.
 pub fn read_file(dir: &dyn Dir, name: &str) -> Result<Vec<u8>> {
     let disk = dir.open(name)?;
     let mut bytes = vec![0; usize::try_from(disk.len()?).unwrap_or(usize::MAX)];

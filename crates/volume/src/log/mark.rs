@@ -29,10 +29,10 @@ pub fn mark_bytes(layout: &Layout) -> u64 {
     (tracked * (words(layout) * 8 + 64)) as u64
 }
 
-/// What a mark found.
+/// Result of a mark.
 pub struct Marks {
     layout: Layout,
-    /// Of each tracked zone a bit for each page at which a mapped chunk begins.
+    /// Bits of each tracked zone: one for each page at which a mapped chunk begins.
     bits: HashMap<ZoneId, Vec<u64>>,
     /// Zones that are gone and that maps name: their relocations are needed.
     pub named: HashSet<ZoneId>,

@@ -92,7 +92,7 @@ pub type Fingerprinter = Arc<dyn Fn(&[&[u8]]) -> Vec<Fingerprint> + Send + Sync>
 /// Nanoseconds from any start.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What an engine `log` is opened with.
+/// Settings that an engine `log` is opened with.
 pub struct LogOptions {
     /// The depot's id: zones of another one are not taken for ours.
     pub depot: [u8; 16],

@@ -23,16 +23,16 @@ const TRIES: u32 = 4;
 /// Reads chunks of a depot.
 pub struct LogReader(pub Arc<Shared>);
 
-/// What became of one chunk in one try.
+/// Outcome of one try to read one chunk.
 #[derive(Clone, PartialEq, Debug)]
 enum Outcome {
     /// The buffer holds it.
     Whole,
     /// A map says that it lies there.
     Mapped(Address),
-    /// It is to be read from this place.
+    /// The chunk is to be read from this place.
     At(Address, ZoneNo),
-    /// It was moved meanwhile, or is damaged: the words say what was found.
+    /// The chunk was moved meanwhile, or is damaged: the words say what was found.
     Again(String),
 }
 
@@ -140,14 +140,14 @@ impl ChunkReader for LogReader {
     }
 }
 
-/// What the memtable says of neighbouring LBNs, or that it says nothing.
+/// Neighbouring LBNs, each range with its extent in the memtable, or `None` where the memtable says nothing.
 type Window = Vec<(Range<u64>, Option<Extent>)>;
 
 /// Parts of a window at most: the maps are locked while it is taken.
 const WINDOW_PARTS_MAX: usize = 1024;
 
 impl LogReader {
-    /// What the memtable says of the first LBNs of `lbns`, and the levels below it at that moment.
+    /// Returns the memtable's extents of the first LBNs of `lbns`, and the levels below it at that moment.
     fn window(&self, head: HeadId, lbns: Range<u64>) -> (Window, Arc<Levels>) {
         let maps = self.0.maps.read();
         let Some(map) = maps.get(&head) else {

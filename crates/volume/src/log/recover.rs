@@ -193,7 +193,7 @@ fn open_maps(
     Ok((folder, maps))
 }
 
-/// What a depot holds.
+/// Content of a depot after recovery.
 struct RecoveredDepot {
     zones: Zones,
     map_folder: MapFolder,
@@ -306,7 +306,7 @@ struct Replay<'a> {
     depot: [u8; 16],
     seals: &'a Seals,
     fingerprint: Fingerprinter,
-    /// Of the last group that counts.
+    /// Sequence number of the last group that counts.
     sequence: u64,
     /// Zones that the journal went through, with tables as they should be.
     zones: Vec<(ZoneNo, ZoneTable)>,

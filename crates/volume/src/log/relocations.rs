@@ -119,7 +119,7 @@ impl Relocations {
         encode_frame(KIND, &out)
     }
 
-    /// What `bytes` of the file `name` say.
+    /// Decodes the bytes of the file `name`.
     ///
     /// # Errors
     /// [`Damaged`](crate::Error::Damaged): they are not what was written, or say what cannot be.

@@ -33,7 +33,7 @@ const KEPT_TURNS: u64 = 4;
 /// own journal (ext4 frees what it can and tries three times).
 const ASKED_AGAIN_NANOSECONDS: u64 = 1_000_000_000;
 
-/// What is known of the host.
+/// Knowledge about the host's room.
 pub(super) struct HostRoom {
     pub ballast: Ballast,
     /// The file system had no room for another zone when it was asked last.
@@ -213,7 +213,7 @@ fn keep_stretch(shared: &Shared, stretch: Range<u32>) -> Result<bool> {
             Ok(true)
         }
         Err(Error::NoSpace { .. }) => {
-            // What was found of it would lack elsewhere.
+            // The part that the host found would be missing elsewhere: give it back.
             shared.data.discard(offset, bytes)?;
             Ok(false)
         }

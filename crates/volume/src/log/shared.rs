@@ -1,4 +1,4 @@
-//! What the engine's writer and its readers share.
+//! State that the engine's writer and its readers share.
 //!
 //! Lock order: `open_group` → `maps` → `zones` → `open_checks`. No lock is held over I/O.
 

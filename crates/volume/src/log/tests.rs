@@ -122,8 +122,8 @@ fn read_from(engine: &LogEngine, head: HeadId, lbn: u64) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// What each LBN may hold: the last element is the newest; those before it back to the last commit may come back after
-/// a crash.
+/// Contents that each LBN may have: the last element is the newest; those before it back to the last commit may come
+/// back after a crash.
 #[derive(Clone)]
 struct Twin {
     head: HeadId,

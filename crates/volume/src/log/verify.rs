@@ -12,7 +12,7 @@ use super::zone_list::ListedZone;
 use crate::{Error, FINDINGS_MAX, Finding, Result};
 
 impl Shared {
-    /// What is amiss with the zones that are full: [`FINDINGS_MAX`] findings at most.
+    /// Returns the faults of the zones that are full: [`FINDINGS_MAX`] findings at most.
     ///
     /// # Errors
     /// The device failed; those of `goes_on`.

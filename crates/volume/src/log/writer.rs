@@ -92,7 +92,7 @@ pub(super) struct OpenZone {
     pub sealer: PageSealer,
 }
 
-/// What a write wants room for.
+/// Purpose for which a write wants room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A change of the map.
@@ -101,7 +101,7 @@ pub(super) enum Need {
     Data,
 }
 
-/// What a writer begins with.
+/// Parts that a writer begins with.
 pub(super) struct Beginning {
     pub shared: Arc<Shared>,
     pub dir: Arc<dyn Dir>,
@@ -216,7 +216,7 @@ impl LogEngine {
         Ok(refused)
     }
 
-    /// What the index says of each chunk that is not known otherwise. An index that fails knows nothing.
+    /// Asks the index for each chunk that is not known otherwise. An index that fails knows nothing.
     fn ask_index(&mut self, chunks: &[HashedChunk<'_>]) -> Vec<Option<ZoneId>> {
         let mut answers = vec![None; chunks.len()];
         let asked: Vec<(usize, ChunkHash)> = (chunks.iter().enumerate())

@@ -53,7 +53,7 @@ pub struct ZoneHeader {
     pub depot: [u8; 16],
     /// This filling.
     pub zone: ZoneId,
-    /// Who fills it.
+    /// Stream that fills the zone.
     pub stream: Stream,
     /// The zone before it in the log; `None` where the log begins here, and for copied zones.
     pub previous: Option<ZoneId>,

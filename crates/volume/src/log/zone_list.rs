@@ -25,18 +25,18 @@ pub struct ListedZone {
     pub no: ZoneNo,
     /// The filling.
     pub id: ZoneId,
-    /// Who filled it.
+    /// Stream that filled the zone.
     pub stream: Stream,
     /// Pages behind the last one written.
     pub pages_used: u32,
 }
 
-/// What became of a place.
+/// New state of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZoneChange {
-    /// It holds nothing.
+    /// The place has no zone.
     Free(ZoneNo),
-    /// It holds a filling.
+    /// The place has a filled zone.
     Filled(ListedZone),
 }
 

@@ -17,7 +17,7 @@ pub struct Zones {
     by_id: HashMap<ZoneId, ZoneInfo>,
     by_no: Vec<Option<ZoneId>>,
     free: u32,
-    /// What is known of the device's room for each place, as long as nothing fills it.
+    /// Knowledge about the device's room for each place, as long as nothing fills it.
     room: Vec<Room>,
     /// Free places for which the device keeps room.
     ready: u32,
@@ -52,7 +52,7 @@ pub enum Room {
 pub struct ZoneInfo {
     /// Its place.
     pub no: ZoneNo,
-    /// Who fills it.
+    /// Stream that fills the zone.
     pub stream: Stream,
     /// Pages behind the last one written, once it is full.
     pub pages_used: u32,

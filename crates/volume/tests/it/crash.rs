@@ -58,7 +58,7 @@ fn contents_of(caller: &Caller) -> Vec<Vec<u8>> {
     all.chunks(CHUNK).map(<[u8]>::to_vec).collect()
 }
 
-/// What may be found after a crash at or behind a point.
+/// Contents that may be found after a crash at or behind a point.
 struct Moment {
     point: u64,
     model: CrashModel,
@@ -189,7 +189,7 @@ fn check(image: &SimDir, model: &CrashModel, which: (u64, u64, u64)) {
             "seed, point, luck {which:?}: chunk {lbn}"
         );
     }
-    // It goes on: what is new can be written, and all else stays.
+    // The depot goes on: new data can be written, and all else stays.
     let before = contents_of(&caller);
     caller
         .write(5 * CHUNK as u64, &[9; CHUNK])
@@ -211,11 +211,11 @@ fn check(image: &SimDir, model: &CrashModel, which: (u64, u64, u64)) {
 fn a_crash_leaves_the_last_save_whole() {
     for seed in 0..6 {
         let device = SimDir::new(seed);
-        // So much room that nothing is collected, which would save.
+        // There is so much room that nothing is collected: a collection would save.
         let folder = create(&device, Backend::InRam, 20);
         let (depot, caller) = open(&folder, Ack::Staged);
         device.keep_history();
-        // What each save holds, with the points where it began and ended. Before the first there is nothing.
+        // Contents of each save, with the points where it began and ended. Before the first there is nothing.
         let mut saves = vec![(0, 0, vec![vec![0; CHUNK]; CHUNKS as usize])];
         for round in 0..6 {
             work(
@@ -262,7 +262,7 @@ fn a_crash_leaves_the_last_save_whole() {
     }
 }
 
-/// What was freed since the last save is not overwritten before the next one: the file still names it.
+/// Blocks that were freed since the last save are not overwritten before the next one: the file still names them.
 #[test]
 fn blocks_of_the_last_save_stay() {
     let device = SimDir::new(3);

@@ -84,7 +84,7 @@ fn depot(engine: EngineKind, compression: Compression) -> (SimDir, Vec<u64>) {
     (device, twin)
 }
 
-/// What happens to a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Flip(u64),
@@ -188,7 +188,7 @@ fn read_all(depot: &Depot, twin: &[u64], why: &str) -> (u64, Option<String>) {
     (damaged, first)
 }
 
-/// What was noticed of one damage.
+/// Signs of one damage.
 enum Noticed {
     /// The depot does not open: what it said.
     Opening(String),
@@ -336,7 +336,7 @@ fn log(compression: Compression) {
         let counts = seen.get(kind).copied().unwrap_or_default();
         (counts[0] + counts[1], counts[2])
     };
-    // What nothing else can make good is always told.
+    // Damage that nothing else can make good is always told.
     for kind in ["manifest", "map"] {
         let (told, harmless) = told(kind);
         assert!(told > 0 && harmless == 0, "{kind}: {seen:?}");

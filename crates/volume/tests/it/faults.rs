@@ -58,7 +58,7 @@ pub fn inline() -> Options {
     }
 }
 
-/// It discarded PBN 0, or what lay behind the LBN's number, on the data device.
+/// A discard once went to PBN 0, or to the block with the LBN's number, on the data device.
 #[test]
 fn discard_of_an_unmapped_lbn_stays_above() {
     let recorder = Arc::new(Recorder::default());
@@ -71,7 +71,7 @@ fn discard_of_an_unmapped_lbn_stays_above() {
     assert_eq!(read(&engine, 3), bytes(1));
 }
 
-/// It discarded a block on the data device that the hash index still named: the next duplicate read zeros.
+/// A discard once took a block on the data device that the hash index still named: the next duplicate read zeros.
 #[test]
 fn discard_keeps_what_the_hash_names() {
     let recorder = Arc::new(Recorder::default());
@@ -259,7 +259,7 @@ fn failed_superblock_fails_the_flush() {
     );
 }
 
-/// What was acknowledged and could not be written stays readable, and so does what lies below.
+/// Acknowledged data that could not be written stays readable, and so does the data below.
 #[test]
 fn staged_and_old_data_is_readable_after_a_failed_write() {
     let recorder = Arc::new(Recorder::default());
@@ -399,7 +399,7 @@ fn full_is_reported_before_the_acknowledgement() {
             }
         }
         assert_eq!(taken, (0..20).collect::<Vec<_>>());
-        // What is known, zeros, discards and flushes go on.
+        // Known data, zeros, discards and flushes go on.
         caller
             .write(50 * CHUNK as u64, &bytes(7))
             .expect("a duplicate");

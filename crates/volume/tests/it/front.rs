@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::faults::{CHUNK, bytes, device, inline};
 use crate::recorder::{Event, Recorder};
 
-/// Of two writes to one LBN in flight the later staged one wins, for ever: what is read once is read always.
+/// The later staged one of two writes to one LBN in flight wins, for ever: data that is read once is read always.
 #[test]
 fn writes_in_flight_have_one_winner_for_ever() {
     let recorder = Arc::new(Recorder::default());

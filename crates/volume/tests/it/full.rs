@@ -67,7 +67,7 @@ fn check(device: &Caller, first: u64, seed: u64, taken: u64) {
     }
 }
 
-/// What was acknowledged is there, whatever was refused; known chunks, zeros, discards and flushes go on for ever.
+/// Acknowledged data is there, whatever was refused; known chunks, zeros, discards and flushes go on for ever.
 #[test]
 fn full_is_reported_before_the_acknowledgement() {
     for engine in ENGINES {
@@ -130,7 +130,7 @@ fn full_file_system_deletes_and_trims() {
     for round in 0..10 {
         let taken = fill(&device, 1000, 100_000 * (round + 1));
         assert!(taken > 1500, "round {round}: {taken}");
-        // What deleting costs: the journal goes round and round, inodes and bitmaps are written.
+        // Deleting costs metadata: the journal goes round and round, inodes and bitmaps are written.
         for n in 0..400 {
             let block = 2 + random.below(38);
             device

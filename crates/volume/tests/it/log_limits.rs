@@ -1,4 +1,4 @@
-//! What the engine `log` takes: RAM within its budget, and the smallest depot.
+//! Needs of the engine `log`: RAM within its budget, and the smallest depot.
 
 use std::sync::Arc;
 

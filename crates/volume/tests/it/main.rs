@@ -1,4 +1,4 @@
-//! What a user of the block device notices: what is written is read, whatever happens in between.
+//! Promises to a user of the block device: written data is read, whatever happens in between.
 
 mod cbt;
 mod check;

@@ -11,7 +11,7 @@ use onefold_volume::{
 };
 use parking_lot::Mutex;
 
-/// What was asked of data device or backend.
+/// Call of the data device or the backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     DataWrite,

@@ -136,7 +136,7 @@ fn a_full_host_is_told_before_the_acknowledgement() {
             let found = device.read(n * CHUNK, CHUNK).expect("a read");
             assert!(found[..] == content(n)[..], "chunk {n}");
         }
-        // What is deleted makes room, and once the host has some, all goes on.
+        // Deleted data makes room, and once the host has some, all goes on.
         device.discard(0, 10 * CHUNK).expect("a discard");
         device
             .write(3000 * CHUNK, &content(3000))
@@ -280,7 +280,7 @@ fn a_full_host_is_asked_once_a_second() {
     depot.close().expect("all is well");
 }
 
-/// What was deleted goes back to the host, but for what is about to be filled again.
+/// Room of deleted data goes back to the host, but for zones that are about to be filled again.
 #[test]
 fn a_host_has_its_room_back_when_files_were_deleted() {
     let disk = SparseFile::new(1025, 1025);

@@ -97,7 +97,7 @@ impl MapFolder {
     /// A new file, open.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub fn create(&self) -> Result<(RunId, Arc<RunFile>, Arc<dyn Disk>)> {
         let id = RunId(self.files.next.fetch_add(1, Ordering::Relaxed));
         let file = self.file(id);

@@ -21,7 +21,7 @@ pub type Level = Vec<Arc<Run>>;
 pub struct Levels {
     /// Former memtables, newest first; their pages stay in RAM.
     pub recent: Vec<Level>,
-    /// What was recent once, cut where the base is cut.
+    /// Runs that were recent once, cut where the base is cut.
     pub middle: Level,
     /// The oldest level: it has no holes.
     pub base: Level,
@@ -187,7 +187,8 @@ pub fn overlapping(level: &[Arc<Run>], span: &Range<u64>) -> Range<usize> {
     start..end.max(start)
 }
 
-/// What the first level says, and where it says nothing, what the others say. Returns whether `visit` never ended it.
+/// Visits the extents of the first level, and where it has none, those of the others. Returns whether `visit` never
+/// ended it.
 fn visit_levels(
     levels: &[&Level],
     lbns: Range<u64>,

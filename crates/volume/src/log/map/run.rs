@@ -36,7 +36,7 @@ const KIND: FrameKind = FrameKind {
 /// The frame of a sealed footer.
 const SEALED: FrameKind = FrameKind { version: 2, ..KIND };
 
-/// What a manifest says of a run.
+/// Entry of a manifest for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListedRun {
     /// Its number.
@@ -69,7 +69,7 @@ impl ListedRun {
 
 /// An open run.
 pub struct Run {
-    /// What a manifest says of it.
+    /// The manifest's entry for it.
     pub listed: ListedRun,
     layout: Layout,
     file: Arc<RunFile>,

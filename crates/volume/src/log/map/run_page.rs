@@ -206,7 +206,7 @@ impl RunPage {
         }
     }
 
-    /// What cannot be, if there is any.
+    /// Describes a value that cannot be, if there is any.
     fn problem(&self, layout: &Layout) -> Option<String> {
         let is_wide = self.widths.iter().any(|width| *width > 8);
         let fits = !is_wide && HEADER_BYTES + self.count * stride(&self.widths) <= PAGE_BYTES;

@@ -73,7 +73,7 @@ pub struct Merger<'a> {
     pub discarded: u64,
 }
 
-/// What becomes of holes.
+/// Fate of holes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holes {
     /// Older levels may map the LBNs.

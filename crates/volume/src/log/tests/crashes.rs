@@ -11,7 +11,7 @@ use crate::log::faults::tests::leave_out;
 struct Run {
     dir: SimDir,
     said: EverSaid,
-    /// Of each act the point behind its last one, and what may be found before that.
+    /// Each act's end as a crash point, and the contents that may be found before it.
     moments: Vec<(u64, Twin)>,
 }
 

@@ -8,7 +8,7 @@ use onefold_index::{ChunkIndex, ContainerId, IndexStats, Location};
 use onefold_io::Random;
 use parking_lot::Mutex;
 
-/// What was ever said of each key: it never forgets, survives every crash, and answers with any of it.
+/// All answers that were ever given for each key: the index never forgets, survives every crash, and gives any of them.
 pub type EverSaid = Arc<Mutex<(HashMap<Fingerprint, Vec<ContainerId>>, Random)>>;
 
 /// An index that answers with anything it was ever told, or with nothing.

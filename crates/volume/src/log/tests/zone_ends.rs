@@ -1,4 +1,4 @@
-//! What happens where a zone is full.
+//! Writes and crashes where a zone is full.
 
 use super::*;
 

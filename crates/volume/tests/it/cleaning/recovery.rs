@@ -40,7 +40,7 @@ impl World {
         Ok(())
     }
 
-    /// What survives of a place.
+    /// Leaves the part of a place that survives.
     fn tear(&mut self, no: usize) {
         let Some(mut written) = self.device[no].take() else {
             return;

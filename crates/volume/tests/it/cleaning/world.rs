@@ -20,9 +20,9 @@ pub type Content = u8;
 pub type Address = (ZoneId, usize, usize);
 /// Chunks of a page: one that is not packed has its page's first slot.
 pub type Page = [Option<Content>; SLOTS];
-/// What a head holds, by LBN.
+/// Contents of a head, by LBN.
 pub type Contents = [Option<Content>; LBNS];
-/// What a memtable or run says of an LBN: nothing, a hole, or an address.
+/// Entries of a memtable or run by LBN: nothing, a hole, or an address.
 pub type Entries = [Option<Target>; LBNS];
 pub type HeadNo = u32;
 
@@ -133,7 +133,7 @@ pub struct Reader {
     pub head: HeadNo,
     pub lbn: usize,
     pub place: Option<(Address, usize)>,
-    /// What the LBN has held since the read began.
+    /// Contents of the LBN since the read began.
     pub possible: Vec<Option<Content>>,
 }
 
@@ -170,7 +170,7 @@ pub struct World {
     pub next_id: ZoneId,
     pub sequence: u64,
     pub model: BTreeMap<HeadNo, Contents>,
-    /// What may be there after a crash: the model at the last flush, and after each group since.
+    /// Contents that may be there after a crash: the model at the last flush, and after each group since.
     pub possible: Vec<BTreeMap<HeadNo, Contents>>,
     pub readers: Vec<Reader>,
     pub counts: Counts,
@@ -410,7 +410,7 @@ impl World {
         true
     }
 
-    /// What the index says, if the zone is there, is not condemned, and its rows have the content.
+    /// Returns the index's answer, if the zone is there, is not condemned, and its rows have the content.
     fn look_up(&mut self, content: Content) -> Option<Address> {
         let said = self.said.get(&content)?.clone();
         let from = self.pick(said.len());
