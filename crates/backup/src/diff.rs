@@ -105,8 +105,8 @@ pub fn diff(
     let may_skip = first.is_complete() && second.is_complete();
     let (mut blind_a, mut blind_b) = (Blind::default(), Blind::default());
     let mut chunks = match below.is_empty() {
-        true => Chunks::of(first, second),
-        false => Chunks::default(),
+        true => DifferingChunks::of(first, second),
+        false => DifferingChunks::default(),
     };
     loop {
         if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())
@@ -187,7 +187,7 @@ impl Blind {
 
 /// Chunks of entries that differ, for data and metadata, with the sides that have them.
 #[derive(Default)]
-struct Chunks {
+struct DifferingChunks {
     data: Sample<Sides>,
     tree: Sample<Sides>,
 }
@@ -210,7 +210,7 @@ impl Sides {
     }
 }
 
-impl Chunks {
+impl DifferingChunks {
     fn of(first: &Tree, second: &Tree) -> Self {
         let mut chunks = Self::default();
         for (side, tree) in [first, second].into_iter().enumerate() {

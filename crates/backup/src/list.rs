@@ -109,12 +109,12 @@ pub struct Adder {
     /// Chunks of data, with their lengths in bytes.
     chunks: Sample<u64>,
     recipes: Sample<()>,
-    versions: Option<Versions>,
+    versions: Option<FileVersions>,
 }
 
 /// Contents and versions of files, with their bytes.
 #[derive(Default)]
-struct Versions {
+struct FileVersions {
     contents: Sample<u64>,
     files: Sample<()>,
     /// Chunks by path and fingerprint, with their lengths in bytes.
@@ -123,7 +123,7 @@ struct Versions {
     names: Sample<u64>,
 }
 
-impl Versions {
+impl FileVersions {
     /// Returns the name of a content; recipe chunks are read only where the content is new.
     fn name(&mut self, content: &Content, reader: &mut ChunkReader) -> Result<u64> {
         if content.depth == 0 {
@@ -143,7 +143,7 @@ impl Adder {
     /// Makes an adder that also counts contents and versions.
     pub fn of_versions() -> Self {
         Self {
-            versions: Some(Versions::default()),
+            versions: Some(FileVersions::default()),
             ..Self::default()
         }
     }
@@ -232,7 +232,7 @@ impl Adder {
         let Some(versions) = &self.versions else {
             return sizes;
         };
-        let Versions {
+        let FileVersions {
             contents,
             files,
             chunks,

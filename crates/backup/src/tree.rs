@@ -263,7 +263,7 @@ pub fn visit_items_from(
     reader: &mut ChunkReader,
     visit: VisitItem<'_>,
 ) -> Result<()> {
-    let mut walk = Walk {
+    let mut walk = ItemVisit {
         offset: 0,
         from,
         expansion: Expansion::default(),
@@ -273,14 +273,14 @@ pub fn visit_items_from(
 }
 
 /// State of a visit of items.
-struct Walk {
+struct ItemVisit {
     offset: u64,
     /// Offset in the file: items that end at or before it are skipped.
     from: u64,
     expansion: Expansion,
 }
 
-impl Walk {
+impl ItemVisit {
     /// Visits the items of one recipe chunk, or of the entry. Returns false where the visit ends.
     fn level(
         &mut self,

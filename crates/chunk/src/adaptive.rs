@@ -93,7 +93,7 @@ pub struct Adaptive {
 }
 
 /// Result of a look at the data where a chunk begins.
-enum Look {
+enum DataLook {
     /// The samples are random as far as the longest long chunk.
     Long,
     /// The samples are random as far as the longest deep chunk, behind [`DEEP_BYTES`] of random data.
@@ -133,25 +133,25 @@ impl Adaptive {
     }
 
     /// Looks at `data` at the beginning of a chunk; `ends`: the stream ends with `data`.
-    fn look(&self, data: &[u8], ends: bool) -> Look {
+    fn look(&self, data: &[u8], ends: bool) -> DataLook {
         if self.long_bytes < DEEP_BYTES {
             return self.look_within(LONG_BYTES_MAX, data, ends);
         }
         if data.len() < DEEP_BYTES_MAX && !ends {
-            return Look::More;
+            return DataLook::More;
         }
         match self.look_within(DEEP_BYTES_MAX, data, ends) {
-            Look::Long => Look::Deep,
+            DataLook::Long => DataLook::Deep,
             _ => self.look_within(LONG_BYTES_MAX, data, ends),
         }
     }
 
-    /// Looks at the first `reach` bytes: [`Look::Long`] where all samples are even.
-    fn look_within(&self, reach: usize, data: &[u8], ends: bool) -> Look {
+    /// Looks at the first `reach` bytes: [`DataLook::Long`] where all samples are even.
+    fn look_within(&self, reach: usize, data: &[u8], ends: bool) -> DataLook {
         let window = &data[..data.len().min(reach)];
         let is_cut_off = window.len() < reach;
         if is_cut_off && ends && window.len() < LONG_BYTES_MIN && self.long_bytes == 0 {
-            return Look::Short(window.len());
+            return DataLook::Short(window.len());
         }
         let mut all = [0; 256];
         for (at, piece) in window.chunks(PIECE_BYTES).enumerate() {
@@ -161,32 +161,32 @@ impl Adaptive {
             }
             let counts = counts(&piece[..piece.len().min(SAMPLE_BYTES)]);
             if chi_squared(&counts) > CHI_SQUARED_MAX {
-                return Look::Short(at * PIECE_BYTES + PLAIN_BYTES);
+                return DataLook::Short(at * PIECE_BYTES + PLAIN_BYTES);
             }
             all.iter_mut()
                 .zip(counts)
                 .for_each(|(sum, count)| *sum += count);
         }
         if is_cut_off && !ends {
-            return Look::More;
+            return DataLook::More;
         }
         match chi_squared(&all) > CHI_SQUARED_MAX {
-            true => Look::Short(window.len()),
-            false => Look::Long,
+            true => DataLook::Short(window.len()),
+            false => DataLook::Long,
         }
     }
 
     /// The length of the long chunk at the beginning of `data`, by the result of a look; `None`: cut finely, or look
     /// again with more data.
-    fn cut_long(&mut self, look: &Look, data: &[u8]) -> Option<usize> {
+    fn cut_long(&mut self, look: &DataLook, data: &[u8]) -> Option<usize> {
         let length = match look {
-            Look::Long => self.long.cut(data),
-            Look::Deep => self.deep.cut(data),
-            Look::Short(bytes) => {
+            DataLook::Long => self.long.cut(data),
+            DataLook::Deep => self.deep.cut(data),
+            DataLook::Short(bytes) => {
                 (self.plain_bytes, self.long_bytes) = (*bytes, 0);
                 return None;
             }
-            Look::More => return None,
+            DataLook::More => return None,
         };
         self.long_bytes += length;
         Some(length)
@@ -264,7 +264,7 @@ impl Chunker for Adaptive {
                     at += length;
                     continue;
                 }
-                if matches!(look, Look::More) {
+                if matches!(look, DataLook::More) {
                     break;
                 }
             }

@@ -68,7 +68,7 @@ impl core::fmt::Display for Values {
 
 /// A value that was set.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Value {
+enum KnobValue {
     Whole(u64),
     Real(f64),
     Word(&'static str),
@@ -85,7 +85,7 @@ enum Value {
 /// # Ok::<(), onefold_chunk::knobs::BadKnob>(())
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Knobs(Vec<(&'static str, Value)>);
+pub struct Knobs(Vec<(&'static str, KnobValue)>);
 
 /// A parameter that does not exist, or a value out of range; the message lists the allowed ones.
 ///
@@ -147,25 +147,25 @@ impl Knobs {
     /// The whole number that `key` was set to.
     pub fn whole(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
-            Value::Whole(number) => Some(number),
-            Value::Real(_) | Value::Word(_) => None,
+            KnobValue::Whole(number) => Some(number),
+            KnobValue::Real(_) | KnobValue::Word(_) => None,
         }
     }
 
     /// The number that `key` was set to.
     pub fn real(&self, key: &str) -> Option<f64> {
         match self.value(key)? {
-            Value::Whole(number) => Some(number as f64),
-            Value::Real(number) => Some(number),
-            Value::Word(_) => None,
+            KnobValue::Whole(number) => Some(number as f64),
+            KnobValue::Real(number) => Some(number),
+            KnobValue::Word(_) => None,
         }
     }
 
     /// The word that `key` was set to.
     pub fn word(&self, key: &str) -> Option<&'static str> {
         match self.value(key)? {
-            Value::Word(word) => Some(word),
-            Value::Whole(_) | Value::Real(_) => None,
+            KnobValue::Word(word) => Some(word),
+            KnobValue::Whole(_) | KnobValue::Real(_) => None,
         }
     }
 
@@ -174,41 +174,41 @@ impl Knobs {
         self.0.is_empty()
     }
 
-    fn value(&self, key: &str) -> Option<Value> {
+    fn value(&self, key: &str) -> Option<KnobValue> {
         let found = self.0.iter().find(|(other, _)| *other == key);
         found.map(|(_, value)| *value)
     }
 }
 
 impl Values {
-    fn parse(&self, text: &str) -> Option<Value> {
+    fn parse(&self, text: &str) -> Option<KnobValue> {
         match self {
             Values::Whole(least, most) => {
                 let number = text.parse().ok()?;
                 (*least..=*most)
                     .contains(&number)
-                    .then_some(Value::Whole(number))
+                    .then_some(KnobValue::Whole(number))
             }
             Values::PowerOfTwo(least, most) => {
                 let number: u64 = text.parse().ok()?;
                 let fits = number.is_power_of_two() && (*least..=*most).contains(&number);
-                fits.then_some(Value::Whole(number))
+                fits.then_some(KnobValue::Whole(number))
             }
             Values::Real(least, most) => {
                 let number = text.parse().ok()?;
                 (*least..=*most)
                     .contains(&number)
-                    .then_some(Value::Real(number))
+                    .then_some(KnobValue::Real(number))
             }
             Values::Bytes(least, most) => {
                 let number = parse_bytes(text)?;
                 (*least..=*most)
                     .contains(&number)
-                    .then_some(Value::Whole(number))
+                    .then_some(KnobValue::Whole(number))
             }
             Values::Word(words) => {
                 let word = words.iter().find(|word| **word == text)?;
-                Some(Value::Word(word))
+                Some(KnobValue::Word(word))
             }
         }
     }

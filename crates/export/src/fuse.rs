@@ -50,7 +50,7 @@ pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Res
     ];
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    let device = Device {
+    let device = FuseDevice {
         device,
         name: name.into(),
         memory: Memory::new(usize::MAX),
@@ -78,14 +78,14 @@ impl Mounted {
     }
 }
 
-struct Device {
+struct FuseDevice {
     device: Arc<dyn BlockDevice>,
     name: String,
     memory: Arc<Memory>,
     since: SystemTime,
 }
 
-impl Device {
+impl FuseDevice {
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
         let geometry = self.device.geometry();
         let (kind, size, perm) = match ino {
@@ -149,7 +149,7 @@ fn errno(error: &Error) -> Errno {
     }
 }
 
-impl Filesystem for Device {
+impl Filesystem for FuseDevice {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_readahead(REQUEST_BYTES_MAX);

@@ -10,7 +10,7 @@ use onefold_volume::{BlockDevice, Geometry, Hints, Request, Result, Visit};
 const HINTS_BEGIN: char = '#';
 
 /// A device, and hints for all that it is asked for.
-struct Hinted {
+struct HintedDevice {
     device: Arc<dyn BlockDevice>,
     hints: Hints,
 }
@@ -26,10 +26,10 @@ pub(crate) fn part(name: &str) -> Option<(&str, Hints)> {
 
 /// Returns `device` with hints that every request has besides its own.
 pub fn with_hints(device: Arc<dyn BlockDevice>, hints: Hints) -> Arc<dyn BlockDevice> {
-    Arc::new(Hinted { device, hints })
+    Arc::new(HintedDevice { device, hints })
 }
 
-impl BlockDevice for Hinted {
+impl BlockDevice for HintedDevice {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }

@@ -174,12 +174,12 @@ pub fn remove_left(device: &std::path::Path) -> io::Result<()> {
 
 /// Answers on their way to the thread of a queue.
 struct Answers {
-    state: Mutex<Waiting>,
+    state: Mutex<WaitingTag>,
     bell: Arc<QueueBell>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingTag {
     answers: Vec<Answer>,
     /// Whether the thread waits in the kernel, so that only the bell reaches it.
     is_asleep: bool,

@@ -109,13 +109,13 @@ fn tick() -> u64 {
 #[derive(Clone, Default)]
 pub struct MemDir {
     path: Arc<str>,
-    entries: Arc<Mutex<BTreeMap<String, Entry>>>,
+    entries: Arc<Mutex<BTreeMap<String, MemEntry>>>,
     /// Lock of the folder itself.
     lock: Arc<LockState>,
 }
 
 #[derive(Clone)]
-enum Entry {
+enum MemEntry {
     Disk {
         disk: MemDisk,
         lock: Arc<LockState>,
@@ -125,7 +125,7 @@ enum Entry {
     Dir(MemDir),
 }
 
-impl Entry {
+impl MemEntry {
     fn new_disk(path: String) -> (MemDisk, Self) {
         let disk = MemDisk {
             path: path.into(),
@@ -163,7 +163,7 @@ impl MemDir {
         self.fail(op, name, ErrorKind::NotFound, "no such disk or folder")
     }
 
-    fn find(&self, op: &'static str, name: &str) -> Result<Entry> {
+    fn find(&self, op: &'static str, name: &str) -> Result<MemEntry> {
         check_name(op, &self.path, name)?;
         self.entries
             .lock()
@@ -174,8 +174,8 @@ impl MemDir {
 
     fn find_disk(&self, op: &'static str, name: &str) -> Result<MemDisk> {
         match self.find(op, name)? {
-            Entry::Disk { disk, .. } => Ok(disk),
-            Entry::Dir(_) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
+            MemEntry::Disk { disk, .. } => Ok(disk),
+            MemEntry::Dir(_) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
         }
     }
 
@@ -221,7 +221,7 @@ impl Dir for MemDir {
         if entries.contains_key(name) {
             return Err(self.fail("create", name, ErrorKind::Exists, "the name is taken"));
         }
-        let (disk, entry) = Entry::new_disk(join(&self.path, name));
+        let (disk, entry) = MemEntry::new_disk(join(&self.path, name));
         entries.insert(name.to_owned(), entry);
         Ok(Arc::new(disk))
     }
@@ -242,7 +242,7 @@ impl Dir for MemDir {
 
     fn list(&self) -> Result<Vec<DirEntry>> {
         let entries = self.entries.lock();
-        let row = |(name, entry): (&String, &Entry)| DirEntry {
+        let row = |(name, entry): (&String, &MemEntry)| DirEntry {
             name: name.clone(),
             is_dir: entry.disk().is_none(),
         };
@@ -255,13 +255,13 @@ impl Dir for MemDir {
 
     fn used_ns(&self, name: &str) -> Result<u64> {
         match self.find("look at", name)? {
-            Entry::Disk { used, .. } => Ok(used),
-            Entry::Dir(_) => Ok(0),
+            MemEntry::Disk { used, .. } => Ok(used),
+            MemEntry::Dir(_) => Ok(0),
         }
     }
 
     fn mark_used(&self, name: &str) {
-        if let Some(Entry::Disk { used, .. }) = self.entries.lock().get_mut(name) {
+        if let Some(MemEntry::Disk { used, .. }) = self.entries.lock().get_mut(name) {
             *used = tick();
         }
     }
@@ -275,14 +275,14 @@ impl Dir for MemDir {
         let mut entries = self.entries.lock();
         let path = join(&self.path, name).into();
         let entry = entries.entry(name.to_owned()).or_insert_with(|| {
-            Entry::Dir(Self {
+            MemEntry::Dir(Self {
                 path,
                 ..Self::default()
             })
         });
         match entry {
-            Entry::Dir(dir) => Ok(Arc::new(dir.clone())),
-            Entry::Disk { .. } => {
+            MemEntry::Dir(dir) => Ok(Arc::new(dir.clone())),
+            MemEntry::Disk { .. } => {
                 Err(self.fail("create folder", name, ErrorKind::Device, "is a disk"))
             }
         }
@@ -290,8 +290,8 @@ impl Dir for MemDir {
 
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         match self.find("open folder", name)? {
-            Entry::Dir(dir) => Ok(Arc::new(dir)),
-            Entry::Disk { .. } => {
+            MemEntry::Dir(dir) => Ok(Arc::new(dir)),
+            MemEntry::Disk { .. } => {
                 Err(self.fail("open folder", name, ErrorKind::Device, "is a disk"))
             }
         }
@@ -302,7 +302,7 @@ impl Dir for MemDir {
         let mut entries = self.entries.lock();
         match entries.get(name) {
             None => return Err(self.not_found("remove folder", name)),
-            Some(Entry::Dir(dir)) if dir.entries.lock().is_empty() => {}
+            Some(MemEntry::Dir(dir)) if dir.entries.lock().is_empty() => {}
             Some(_) => {
                 return Err(self.fail(
                     "remove folder",
@@ -321,10 +321,10 @@ impl Dir for MemDir {
         let mut entries = self.entries.lock();
         let entry = entries
             .entry(name.to_owned())
-            .or_insert_with(|| Entry::new_disk(join(&self.path, name)).1);
+            .or_insert_with(|| MemEntry::new_disk(join(&self.path, name)).1);
         match entry {
-            Entry::Disk { lock, .. } => Ok(lock.try_lock(kind)),
-            Entry::Dir(dir) => Ok(dir.lock.try_lock(kind)),
+            MemEntry::Disk { lock, .. } => Ok(lock.try_lock(kind)),
+            MemEntry::Dir(dir) => Ok(dir.lock.try_lock(kind)),
         }
     }
 }

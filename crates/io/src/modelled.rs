@@ -30,12 +30,12 @@ pub trait Account: Send + 'static {
 /// A folder on a modelled device. Clones share the device.
 pub struct ModelledDir<A> {
     dir: Arc<dyn Dir>,
-    device: Arc<Device<A>>,
+    device: Arc<DeviceModel<A>>,
     /// Prefix of the names within, so that disks of two folders differ.
     path: String,
 }
 
-struct Device<A> {
+struct DeviceModel<A> {
     account: Arc<Mutex<A>>,
     numbers: Mutex<Numbers>,
 }
@@ -60,7 +60,7 @@ pub struct ModelledDisk<A> {
 impl<A: Account> ModelledDir<A> {
     /// A modelled folder that keeps bytes in `dir`, which must be empty, and has the account of `model`.
     pub fn new(dir: Arc<dyn Dir>, model: A::Model) -> Self {
-        let device = Arc::new(Device {
+        let device = Arc::new(DeviceModel {
             account: Arc::new(Mutex::new(A::new(model))),
             numbers: Mutex::default(),
         });

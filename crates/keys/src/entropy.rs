@@ -10,10 +10,10 @@ pub const NO_RANDOMNESS: &str = "the system gives no random numbers (getrandom, 
 
 /// The source of names, salts and keys. Clones share the stream.
 #[derive(Clone, Debug)]
-pub struct Entropy(Source);
+pub struct Entropy(EntropySource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum EntropySource {
     System,
     Seeded { seed: u64, drawn: Arc<AtomicU64> },
 }
@@ -21,12 +21,12 @@ enum Source {
 impl Entropy {
     /// The operating system's randomness.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(EntropySource::System)
     }
 
     /// A stream that depends on `seed` alone. For tests: it keeps no secret.
     pub fn seeded(seed: u64) -> Self {
-        Self(Source::Seeded {
+        Self(EntropySource::Seeded {
             seed,
             drawn: Arc::default(),
         })
@@ -38,9 +38,9 @@ impl Entropy {
     /// [`Error::Machine`]: the operating system has no randomness to give.
     pub fn try_fill(&self, out: &mut [u8]) -> Result<()> {
         match &self.0 {
-            Source::System => getrandom::fill(out)
+            EntropySource::System => getrandom::fill(out)
                 .map_err(|error| Error::Machine(format!("{NO_RANDOMNESS} ({error})"))),
-            Source::Seeded { seed, drawn } => {
+            EntropySource::Seeded { seed, drawn } => {
                 let n = drawn.fetch_add(1, Ordering::Relaxed);
                 let mut hasher = blake3::Hasher::new();
                 hasher.update(&seed.to_le_bytes()).update(&n.to_le_bytes());

@@ -35,7 +35,7 @@ const MACHINE_ENV: &str = "ONEFOLD_TEST_MACHINE";
 
 /// Content of a mark: the user of a repository that one machine uses alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Mark {
+struct OwnerMark {
     /// The machine's name, for people.
     host: String,
     /// The machine's identity, which it keeps.
@@ -47,7 +47,7 @@ struct Mark {
 }
 
 /// Identity of this machine.
-struct Own {
+struct MachineIdentity {
     host: String,
     machine: String,
     boot: String,
@@ -66,8 +66,8 @@ pub fn registry(
         Err(error) if error.is_not_found() => return Ok(None),
         bytes => bytes?,
     };
-    let mark = Mark::decode(&bytes)?;
-    let own = Own::here()?;
+    let mark = OwnerMark::decode(&bytes)?;
+    let own = MachineIdentity::here()?;
     let lock_folder = lock_folder()?;
     let folder = lock_folder.join(&mark.folder);
     let is_of_this_machine = (&mark.machine, &mark.host) == (&own.machine, &own.host);
@@ -79,7 +79,7 @@ pub fn registry(
         make(&folder)?;
         put(
             objects,
-            &Mark {
+            &OwnerMark {
                 boot: own.boot,
                 ..mark
             },
@@ -109,17 +109,21 @@ pub fn registry(
 /// # Errors
 /// [`Error::Option`]: it cannot; failures of the store.
 pub fn begin(objects: &Arc<dyn ObjectStore>) -> Result<Arc<dyn Registry>> {
-    take(objects, Own::here()?, &lock_folder()?)
+    take(objects, MachineIdentity::here()?, &lock_folder()?)
 }
 
-fn take(objects: &Arc<dyn ObjectStore>, own: Own, lock_folder: &Path) -> Result<Arc<dyn Registry>> {
+fn take(
+    objects: &Arc<dyn ObjectStore>,
+    own: MachineIdentity,
+    lock_folder: &Path,
+) -> Result<Arc<dyn Registry>> {
     let mut name = String::from("onefold-");
     for byte in Entropy::system().try_bytes::<16>()? {
         let _ = write!(name, "{byte:02x}");
     }
     let folder = lock_folder.join(&name);
     make(&folder)?;
-    let mark = Mark {
+    let mark = OwnerMark {
         host: own.host,
         machine: own.machine,
         boot: own.boot,
@@ -129,7 +133,7 @@ fn take(objects: &Arc<dyn ObjectStore>, own: Own, lock_folder: &Path) -> Result<
     at(&folder, objects)
 }
 
-fn put(objects: &Arc<dyn ObjectStore>, mark: &Mark) -> Result<()> {
+fn put(objects: &Arc<dyn ObjectStore>, mark: &OwnerMark) -> Result<()> {
     objects.put(SINGLE_WRITER_OBJECT, &[mark.encode().as_bytes()])
 }
 
@@ -193,7 +197,7 @@ fn lock_folder() -> Result<PathBuf> {
     })
 }
 
-impl Own {
+impl MachineIdentity {
     fn here() -> Result<Self> {
         let host = machine::host();
         if let Ok(given) = std::env::var(MACHINE_ENV) {
@@ -224,7 +228,7 @@ impl Own {
     }
 }
 
-impl Mark {
+impl OwnerMark {
     fn encode(&self) -> String {
         let Self {
             host,
@@ -267,23 +271,23 @@ mod tests {
 
     #[test]
     fn a_mark_says_what_it_was_told_and_names_no_other_path() {
-        let mark = Mark {
+        let mark = OwnerMark {
             host: "web01".into(),
             machine: "ab".into(),
             boot: "cd".into(),
             folder: format!("onefold-{}", "0f".repeat(16)),
         };
-        assert_eq!(Mark::decode(mark.encode().as_bytes()).unwrap(), mark);
+        assert_eq!(OwnerMark::decode(mark.encode().as_bytes()).unwrap(), mark);
         for folder in ["../x", "onefold-../../etc", "onefold-", ""] {
             let folder = folder.to_owned();
-            let wrong = Mark {
+            let wrong = OwnerMark {
                 folder,
                 ..mark.clone()
             };
-            assert!(Mark::decode(wrong.encode().as_bytes()).is_err());
+            assert!(OwnerMark::decode(wrong.encode().as_bytes()).is_err());
         }
         for bytes in [&b""[..], b"web01", b"\xff\xff"] {
-            assert!(Mark::decode(bytes).is_err());
+            assert!(OwnerMark::decode(bytes).is_err());
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::{json, progress};
 
 /// The verb that runs: set once, before anything that a signal could interrupt.
-static RUNNING: OnceLock<Running> = OnceLock::new();
+static RUNNING: OnceLock<RunningVerb> = OnceLock::new();
 
 /// Whether the message was printed; locked while a thread prints it.
 static IS_TOLD: Mutex<bool> = Mutex::new(false);
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Whether the user is being asked about a new repository, and nothing of it exists.
 static IS_UNMADE: AtomicBool = AtomicBool::new(false);
 
-struct Running {
+struct RunningVerb {
     verb: &'static str,
     aftermath: &'static str,
     json: bool,
@@ -36,7 +36,7 @@ struct Running {
 /// Notes that a signal interrupts `verb` from here on.
 pub fn begin(verb: &Verb, json: bool) {
     let (verb, aftermath) = describe(verb);
-    let _ = RUNNING.set(Running {
+    let _ = RUNNING.set(RunningVerb {
         verb,
         aftermath,
         json,
@@ -45,7 +45,7 @@ pub fn begin(verb: &Verb, json: bool) {
 
 /// Returns the state that is left behind, and what to do next.
 pub fn aftermath() -> Option<&'static str> {
-    RUNNING.get().map(Running::aftermath)
+    RUNNING.get().map(RunningVerb::aftermath)
 }
 
 /// Asks about a repository that does not exist yet. After an error, such as a signal during the question, it still does
@@ -55,7 +55,7 @@ pub fn before_making<T, E>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     ask().inspect(|_| IS_UNMADE.store(false, SeqCst))
 }
 
-impl Running {
+impl RunningVerb {
     fn aftermath(&self) -> &'static str {
         match IS_UNMADE.load(SeqCst) {
             true => "no repository was made, and nothing is stored; run it again",
@@ -87,7 +87,7 @@ pub fn tell() {
     }
 }
 
-fn say(running: &Running) {
+fn say(running: &RunningVerb) {
     progress::line::abandon();
     let said = if running.json {
         json::line(&json::ExitError::new(Exit::Interrupted, &headline()))

@@ -84,7 +84,7 @@ pub fn session(session: &PinInfo) -> Value {
 #[derive(Serialize)]
 pub struct PathError<'a> {
     message_type: &'static str,
-    error: Message<'a>,
+    error: JsonMessage<'a>,
     during: &'static str,
     #[serde(flatten)]
     item: Item<'a>,
@@ -115,7 +115,7 @@ impl<'a> Item<'a> {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct JsonMessage<'a> {
     message: &'a str,
 }
 
@@ -133,7 +133,7 @@ impl<'a> PathError<'a> {
     fn about(during: &'static str, item: Item<'a>, message: &'a str) -> Self {
         Self {
             message_type: "error",
-            error: Message { message },
+            error: JsonMessage { message },
             during,
             item,
         }

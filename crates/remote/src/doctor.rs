@@ -67,7 +67,7 @@ pub fn examine(
     let one = service::client(location, options)?;
     let other = service::client(location, options)?;
     let folder = format!("{DOCTOR_FOLDER}/{:016x}", options.entropy.u64());
-    let mut trials = Trials {
+    let mut trials = RunningTrials {
         connections: [&one, &other],
         folder,
         found: Vec::new(),
@@ -91,14 +91,14 @@ pub fn verdict(findings: &[Finding]) -> Verdict {
 }
 
 /// Trials under way.
-struct Trials<'a> {
+struct RunningTrials<'a> {
     connections: [&'a Client; 2],
     folder: String,
     found: Vec<Finding>,
     each: &'a mut dyn FnMut(&Finding),
 }
 
-impl Trials<'_> {
+impl RunningTrials<'_> {
     fn run(&mut self, extent: Extent) -> Result<()> {
         self.reach()?;
         readings::objects(self)?;

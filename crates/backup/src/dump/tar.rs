@@ -35,7 +35,7 @@ pub fn tar(
     told: &mut dyn Told,
 ) -> Result<()> {
     let links = Links::new(LINKS_BYTES);
-    let mut archive = Archive {
+    let mut archive = TarArchive {
         folder,
         out,
         links,
@@ -82,14 +82,14 @@ pub fn tar(
     }
 }
 
-struct Archive<'a> {
+struct TarArchive<'a> {
     folder: &'a [u8],
     out: &'a mut dyn Write,
     links: Links,
     told: &'a mut dyn Told,
 }
 
-impl Archive<'_> {
+impl TarArchive<'_> {
     /// Adds the entry at this path of the snapshot.
     fn add(&mut self, path: &[u8], entry: &Entry, reader: &mut ChunkReader) -> Result<()> {
         let mut name = path[self.folder.len() + 1..].to_vec();

@@ -44,7 +44,7 @@ pub fn zip(
     out: &mut dyn Write,
     told: &mut dyn Told,
 ) -> Result<()> {
-    let mut archive = Archive::new(out, told)?;
+    let mut archive = ZipArchive::new(out, told)?;
     let mut cursor = tree.cursor_at(folder, b"");
     while let Some((at, entry)) = cursor.next(reader)? {
         if !path::within(&at, folder) {
@@ -76,7 +76,7 @@ pub fn zip_of_file(
     out: &mut dyn Write,
     told: &mut dyn Told,
 ) -> Result<()> {
-    let mut archive = Archive::new(out, told)?;
+    let mut archive = ZipArchive::new(out, told)?;
     let (folder, _) = path::split(path);
     archive.add((path, folder), entry, reader)?;
     archive.finish()
@@ -137,13 +137,13 @@ fn deflate(
     Ok((summed.crc.sum(), summed.bytes))
 }
 
-struct Archive<'a> {
+struct ZipArchive<'a> {
     out: Counted<'a>,
     directory: Directory,
     told: &'a mut dyn Told,
 }
 
-impl<'a> Archive<'a> {
+impl<'a> ZipArchive<'a> {
     fn new(out: &'a mut dyn Write, told: &'a mut dyn Told) -> Result<Self> {
         Ok(Self {
             out: Counted { out, bytes: 0 },

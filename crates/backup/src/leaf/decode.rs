@@ -51,7 +51,7 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     let entries = reader.count()?;
     Limit::new("entries", ENTRIES_MAX).take(entries as u64, &reader)?;
     let runs = read_runs(&mut reader, entries)?;
-    let tables = Tables::read(&mut reader, entries)?;
+    let tables = LeafTables::read(&mut reader, entries)?;
     let recipes = read_recipes(&mut reader, &tables.containers)?;
     let mut columns = Vec::with_capacity(COLUMNS_MAX);
     for column in 0..COLUMNS_MAX {
@@ -61,12 +61,12 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
         });
     }
     reader.end()?;
-    let feed = Feed {
+    let feed = ItemFeed {
         recipes: recipes.clone().into(),
         items: VecDeque::new(),
         read,
     };
-    let mut rows = Rows {
+    let mut rows = LeafRows {
         tables,
         columns,
         feed,
@@ -130,7 +130,7 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
     }
 }
 
-struct Tables {
+struct LeafTables {
     /// Owners, each with a flag for damage: a damaged owner is kept without names.
     owners: Vec<(Arc<Owner>, bool)>,
     /// Sets of attributes by number; number 0 is the empty set.
@@ -138,7 +138,7 @@ struct Tables {
     containers: Vec<ContainerId>,
 }
 
-impl Tables {
+impl LeafTables {
     /// Reads the tables of a leaf with `entries` entries: more owners or sets of attributes than entries are an error.
     fn read(reader: &mut Reader<'_>, entries: usize) -> Result<Self> {
         let count = |what, reader: &mut Reader<'_>| {
@@ -223,13 +223,13 @@ fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<V
 }
 
 /// Gives the items of recipe chunks one after another, where contents are wanted.
-struct Feed<'r> {
+struct ItemFeed<'r> {
     recipes: VecDeque<RecipeRef>,
     items: VecDeque<Item>,
     read: Option<ReadRecipe<'r>>,
 }
 
-impl Feed<'_> {
+impl ItemFeed<'_> {
     /// Returns the next `count` items.
     fn take(&mut self, count: u64, reader: &Reader<'_>) -> Result<Vec<Item>> {
         let Some(read) = &mut self.read else {
@@ -260,10 +260,10 @@ impl Feed<'_> {
     }
 }
 
-struct Rows<'a, 'r> {
-    tables: Tables,
+struct LeafRows<'a, 'r> {
+    tables: LeafTables,
     columns: Vec<Reader<'a>>,
-    feed: Feed<'r>,
+    feed: ItemFeed<'r>,
     head: u8,
     /// Number of items from recipe chunks, for each entry.
     counts: Vec<u64>,
@@ -275,7 +275,7 @@ struct Rows<'a, 'r> {
     items: Limit,
 }
 
-impl<'a> Rows<'a, '_> {
+impl<'a> LeafRows<'a, '_> {
     fn column(&mut self, column: Column) -> &mut Reader<'a> {
         &mut self.columns[column as usize]
     }

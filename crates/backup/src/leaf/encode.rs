@@ -45,12 +45,12 @@ pub fn encode(leaf: &Leaf) -> Vec<u8> {
 }
 
 /// Values, numbered in order of first use.
-struct Table<'a, T: ?Sized> {
+struct ValueTable<'a, T: ?Sized> {
     numbers: HashMap<&'a T, u64>,
     values: Vec<&'a T>,
 }
 
-impl<T: ?Sized> Default for Table<'_, T> {
+impl<T: ?Sized> Default for ValueTable<'_, T> {
     fn default() -> Self {
         Self {
             numbers: HashMap::new(),
@@ -59,7 +59,7 @@ impl<T: ?Sized> Default for Table<'_, T> {
     }
 }
 
-impl<'a, T: Eq + Hash + ?Sized> Table<'a, T> {
+impl<'a, T: Eq + Hash + ?Sized> ValueTable<'a, T> {
     fn number(&mut self, value: &'a T) -> u64 {
         *self.numbers.entry(value).or_insert_with(|| {
             self.values.push(value);
@@ -71,8 +71,8 @@ impl<'a, T: Eq + Hash + ?Sized> Table<'a, T> {
 #[derive(Default)]
 struct Encoder<'a> {
     columns: [Vec<u8>; COLUMNS_MAX],
-    owners: Table<'a, Owner>,
-    xattrs: Table<'a, Xattrs>,
+    owners: ValueTable<'a, Owner>,
+    xattrs: ValueTable<'a, Xattrs>,
     containers: recipe::Containers,
     mtime: Time,
     ctime: Time,

@@ -22,8 +22,8 @@ const ANSWERS_MAX: usize = 64 << 10;
 
 /// Names of users and groups, and their numbers.
 pub struct Owners {
-    users: Names,
-    groups: Names,
+    users: OwnerNames,
+    groups: OwnerNames,
     known: Mutex<HashMap<(u32, u32), Arc<Owner>>>,
 }
 
@@ -41,8 +41,8 @@ impl Owners {
 
     fn with(users: (&[u8], Service), groups: (&[u8], Service)) -> Self {
         Self {
-            users: Names::new(users),
-            groups: Names::new(groups),
+            users: OwnerNames::new(users),
+            groups: OwnerNames::new(groups),
             known: Mutex::default(),
         }
     }
@@ -73,7 +73,7 @@ impl Owners {
 }
 
 /// Names and numbers of users, or of groups.
-struct Names {
+struct OwnerNames {
     /// Names in the file, by number.
     names: HashMap<u32, Box<str>>,
     ids: HashMap<Box<str>, u32>,
@@ -106,7 +106,7 @@ const NONE: Service = Service {
     id_of: |_| Ok(None),
 };
 
-impl Names {
+impl OwnerNames {
     fn new((file, service): (&[u8], Service)) -> Self {
         let names = names(file);
         Self {

@@ -25,7 +25,7 @@ pub fn count(
     is_over: &AtomicBool,
 ) -> Result<()> {
     let mut cursor = tree.cursor_at(top, b"");
-    let mut choices = Choices::new(options);
+    let mut choices = FolderChoices::new(options);
     let (mut files, mut bytes) = (0, 0);
     while !is_over.load(Relaxed) {
         let (folder, entry) = match cursor.next(reader) {
@@ -52,7 +52,7 @@ pub fn count(
 }
 
 /// Decisions of the patterns about the folder that the count is in, and about those above.
-struct Choices<'a> {
+struct FolderChoices<'a> {
     options: &'a Options,
     has_patterns: bool,
     /// Current folder, as a path in the target.
@@ -61,7 +61,7 @@ struct Choices<'a> {
     levels: Vec<(usize, Choice)>,
 }
 
-impl<'a> Choices<'a> {
+impl<'a> FolderChoices<'a> {
     fn new(options: &'a Options) -> Self {
         Self {
             options,

@@ -113,7 +113,7 @@ impl Tally {
 }
 
 /// One window that is being carried out.
-struct Run<'a> {
+struct WindowRun<'a> {
     all: &'a Writer<'a>,
     window: &'a Window,
     folders: Mutex<OpenFolders>,
@@ -163,7 +163,7 @@ impl<'a> Writer<'a> {
     pub fn carry_out(&self, window: &mut Window) -> Result<()> {
         let containers = window.by_container();
         let window = &*window;
-        let run = Run {
+        let run = WindowRun {
             all: self,
             window,
             folders: Mutex::new(OpenFolders::new(open_files::folders_max())),
@@ -314,7 +314,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Reads one container and hands out its chunks. Chunks that the container does not give are looked for elsewhere;
     /// a chunk that is found nowhere is reported for each file.
     fn read_container(

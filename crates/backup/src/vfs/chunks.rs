@@ -31,7 +31,7 @@ pub struct Chunks {
     kept: Mutex<ChunkCache>,
     arrived: Condvar,
     readers: Mutex<Vec<ChunkReader>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<RequestQueue>,
     asked: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -52,15 +52,15 @@ struct ChunkCache {
 }
 
 /// Chunks of one container that are wanted together.
-struct Request {
+struct ContainerRequest {
     container: ContainerId,
     chunks: Vec<Fingerprint>,
     bytes: usize,
 }
 
 #[derive(Default)]
-struct Queue {
-    requests: VecDeque<Request>,
+struct RequestQueue {
+    requests: VecDeque<ContainerRequest>,
     /// Bytes of requests that wait or are under way.
     bytes: usize,
     is_closed: bool,
@@ -163,7 +163,7 @@ impl Chunks {
         if queue.is_closed || queue.bytes >= COMING_BYTES_MAX {
             return false;
         }
-        let mut request = Request {
+        let mut request = ContainerRequest {
             container,
             chunks: Vec::with_capacity(wanted.len()),
             bytes: 0,
@@ -192,7 +192,7 @@ impl Chunks {
     }
 
     /// The next request; `None` at the end.
-    fn next(&self) -> Option<Request> {
+    fn next(&self) -> Option<ContainerRequest> {
         let mut queue = self.queue.lock();
         loop {
             if queue.is_closed {
@@ -205,7 +205,7 @@ impl Chunks {
         }
     }
 
-    fn carry_out(&self, request: &Request, reader: &mut Option<ChunkReader>) {
+    fn carry_out(&self, request: &ContainerRequest, reader: &mut Option<ChunkReader>) {
         if reader.is_none() {
             *reader = self.session.small_reader().ok();
         }

@@ -37,7 +37,7 @@ pub struct OpenFile {
 /// Where the file is read.
 #[derive(Default)]
 struct ReadPosition {
-    stretch: Arc<Stretch>,
+    stretch: Arc<PieceStretch>,
     /// Where the read before ended.
     read_to: u64,
     /// How far chunks were asked for ahead.
@@ -48,7 +48,7 @@ struct ReadPosition {
 
 /// Neighbouring pieces of a content.
 #[derive(Default)]
-struct Stretch {
+struct PieceStretch {
     pieces: Vec<ContentPiece>,
     start: u64,
     end: u64,
@@ -126,10 +126,10 @@ impl OpenFile {
         end: u64,
         chunks: &Chunks,
         recipes: &Mutex<ChunkReader>,
-    ) -> Result<Arc<Stretch>> {
+    ) -> Result<Arc<PieceStretch>> {
         let mut place = self.place.lock();
         if !place.stretch.contains(at) {
-            place.stretch = Arc::new(Stretch::read(&self.content, at, &mut recipes.lock())?);
+            place.stretch = Arc::new(PieceStretch::read(&self.content, at, &mut recipes.lock())?);
         }
         let stretch = Arc::clone(&place.stretch);
         let is_in_order = at <= place.read_to.saturating_add(ORDER_BYTES)
@@ -225,7 +225,7 @@ fn too_short(slice: &Slice) -> crate::Error {
     ))
 }
 
-impl Stretch {
+impl PieceStretch {
     /// The pieces from `at` on.
     fn read(content: &Content, at: u64, reader: &mut ChunkReader) -> Result<Self> {
         let mut pieces: Vec<ContentPiece> = Vec::new();

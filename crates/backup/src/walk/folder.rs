@@ -137,7 +137,7 @@ pub(super) fn empty(folder: Arc<[u8]>) -> FolderPart {
 }
 
 /// Result of looking at a name.
-struct Seen {
+struct SeenName {
     stat: Result<Stat, Errno>,
     opened: Option<Opened>,
     /// Whether the patterns are known to keep the name.
@@ -324,7 +324,7 @@ impl FolderVisit<'_> {
     }
 
     /// Calls `stat` on a name. If `opens`, files are opened for it, except those whose names are left out.
-    fn look_at(&self, dir: &OwnedFd, listed: &FolderName, opens: bool) -> Seen {
+    fn look_at(&self, dir: &OwnedFd, listed: &FolderName, opens: bool) -> SeenName {
         let name = &listed.name;
         if opens
             && listed.listed_as == ListedAs::File
@@ -333,7 +333,7 @@ impl FolderVisit<'_> {
             && let Some((stat, opened)) = place.open(dir, name)
         {
             let is_kept = stat.kind != Kind::Dir;
-            return Seen {
+            return SeenName {
                 stat: Ok(stat),
                 opened,
                 is_kept,
@@ -346,16 +346,16 @@ impl FolderVisit<'_> {
             Ok(link) if link.kind == Kind::Symlink && leads_on() => Stat::at(dir, name, true),
             other => other,
         };
-        Seen {
+        SeenName {
             stat,
             opened: None,
             is_kept: false,
         }
     }
 
-    fn found(&mut self, dir: &Arc<OwnedFd>, listed: FolderName, seen: Seen) {
+    fn found(&mut self, dir: &Arc<OwnedFd>, listed: FolderName, seen: SeenName) {
         let name = listed.name;
-        let Seen {
+        let SeenName {
             stat,
             opened,
             is_kept,

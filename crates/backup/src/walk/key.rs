@@ -27,10 +27,10 @@ impl PartialOrd for Key {
 
 /// A folder: its name in the one above it; `None` is the root.
 #[derive(Clone, Default, Debug)]
-pub(super) struct FolderPath(Option<Arc<Node>>);
+pub(super) struct FolderPath(Option<Arc<KeyNode>>);
 
 #[derive(Debug)]
-struct Node {
+struct KeyNode {
     above: FolderPath,
     name: Box<[u8]>,
     /// Number of folders above it.
@@ -40,7 +40,7 @@ struct Node {
 impl FolderPath {
     /// Returns the folder `name` in this one.
     pub fn child(&self, name: &[u8]) -> Self {
-        Self(Some(Arc::new(Node {
+        Self(Some(Arc::new(KeyNode {
             above: self.clone(),
             name: name.into(),
             depth: self.depth(),
@@ -114,7 +114,7 @@ impl PartialEq for FolderPath {
 impl Eq for FolderPath {}
 
 /// Nodes are dropped one after another, without recursion: a tree may be deeper than the stack.
-impl Drop for Node {
+impl Drop for KeyNode {
     fn drop(&mut self) {
         let mut above = self.above.0.take();
         while let Some(mut node) = above.and_then(Arc::into_inner) {

@@ -15,10 +15,10 @@ pub(super) type Subfolder = (Vec<u8>, bool);
 
 /// Store of names that were put off, in RAM or in a file.
 #[derive(Default)]
-pub(super) struct PutOff(Mutex<State>);
+pub(super) struct PutOff(Mutex<PutOffSpace>);
 
 #[derive(Default)]
-struct State {
+struct PutOffSpace {
     ram_bytes: usize,
     file: Option<Scratch>,
     /// Bytes of the file that are in use.
@@ -61,7 +61,7 @@ impl PutOff {
     }
 }
 
-impl State {
+impl PutOffSpace {
     /// Writes to the file; `None` where there is no room for it.
     fn write(&mut self, bytes: &[u8]) -> Option<PutOffNames> {
         if self.file.is_none() {

@@ -43,13 +43,13 @@ enum TaskSlot {
     Ready(Box<FolderPart>, usize),
 }
 
-struct State {
+struct TaskQueue {
     slots: BTreeMap<Key, TaskSlot>,
     waiting: BTreeSet<Key>,
     ahead: usize,
 }
 
-impl State {
+impl TaskQueue {
     /// Whether the next piece is ready.
     fn is_ready(&self) -> bool {
         let first = self.slots.first_key_value();
@@ -82,7 +82,7 @@ pub(super) struct Shared {
 }
 
 pub(super) struct Schedule {
-    state: Mutex<State>,
+    state: Mutex<TaskQueue>,
     shared: Shared,
     work: Condvar,
     ready: Condvar,
@@ -90,7 +90,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub fn new((key, task): (Key, Task), open_files: OpenFiles) -> Self {
-        let state = State {
+        let state = TaskQueue {
             slots: BTreeMap::from([(key.clone(), TaskSlot::Waiting(Box::new(task)))]),
             waiting: BTreeSet::from([key]),
             ahead: 0,

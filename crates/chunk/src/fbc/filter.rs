@@ -61,7 +61,7 @@ impl ParallelFilter {
 
     /// Whether the candidate was in all filters; if not, one of them holds it now.
     pub fn passes(&mut self, signature: u64) -> bool {
-        let places = Places::of(signature, self.filters[0].len());
+        let places = FilterPlaces::of(signature, self.filters[0].len());
         if self.filters.iter().all(|filter| places.are_set(filter)) {
             return true;
         }
@@ -76,9 +76,9 @@ impl ParallelFilter {
     }
 }
 
-struct Places([(usize, u64); HASHES as usize]);
+struct FilterPlaces([(usize, u64); HASHES as usize]);
 
-impl Places {
+impl FilterPlaces {
     /// The places of a signature by double hashing over `words` words.
     fn of(signature: u64, words: usize) -> Self {
         let (first, step) = (mix(signature), mix(signature ^ !0) | 1);

@@ -83,7 +83,7 @@ pub struct Fbc {
     segments: Segments,
     stage: Stage,
     /// State of the stream, in a chunker of one stream.
-    stream: Stream,
+    stream: StreamState,
     bytes_done: u64,
     /// The counter of candidates, where they are counted while chunks are cut.
     frequency: Option<Frequency>,
@@ -101,7 +101,7 @@ const AHEAD_SEGMENT_MIN: usize = 1024;
 
 /// The state of a stream between two chunks.
 #[derive(Clone, Copy, Default)]
-struct Stream {
+struct StreamState {
     /// Bytes to the end of the coarse chunk that is being split.
     coarse_left: usize,
     /// Whether this coarse chunk is not split, because of the escape frequency.
@@ -188,7 +188,7 @@ impl Fbc {
             window: Window::new(segments.window_bytes()),
             segments,
             stage,
-            stream: Stream::default(),
+            stream: StreamState::default(),
             bytes_done: 0,
             frequency: None,
         }
@@ -206,7 +206,7 @@ impl Fbc {
     }
 
     /// Bytes of the stretch to search for segments: up to the end of the coarse chunk, or the longest chunk.
-    fn stretch(&self, stream: &mut Stream, data: &[u8]) -> usize {
+    fn stretch(&self, stream: &mut StreamState, data: &[u8]) -> usize {
         let Stage::Coarse(coarse) = &self.stage else {
             return data.len().min(self.limits.max);
         };
@@ -223,7 +223,7 @@ impl Fbc {
     }
 
     /// The next chunk that ends in a segment, if there is one.
-    fn choose(&self, data: &[u8]) -> Option<Choice> {
+    fn choose(&self, data: &[u8]) -> Option<ChosenChunk> {
         let length = self.window.bytes;
         if data.len() < length {
             return None;
@@ -237,7 +237,7 @@ impl Fbc {
             Stage::Fresh { to, .. } => to,
         };
         let mut sum = self.window.of(&data[..length]);
-        let mut new: Option<Choice> = None;
+        let mut new: Option<ChosenChunk> = None;
         let mut end = length;
         loop {
             if passes(sum, self.segments.modulo) {
@@ -246,25 +246,25 @@ impl Fbc {
                     Some(known) if known.chunk_bytes > 0 => {
                         let begin = end.saturating_sub(known.chunk_bytes as usize);
                         let is_other = begin < length / 8 && self.is_other(known, &data[..end]);
-                        let old = Choice {
+                        let old = ChosenChunk {
                             signature: sum,
                             begin,
                             end,
                             is_other,
-                            ..Choice::default()
+                            ..ChosenChunk::default()
                         };
                         // A segment that ended a chunk wins over any new one that it overlaps; with another chunk
                         // before it, not over a segment seen before.
-                        let wins = |new: &Choice| new.end <= begin || is_other && new.is_known;
+                        let wins = |new: &ChosenChunk| new.end <= begin || is_other && new.is_known;
                         return new.filter(wins).or(Some(old));
                     }
                     Some(_) if new.as_ref().is_none_or(|new| !new.is_known) => {
-                        new = Some(Choice {
+                        new = Some(ChosenChunk {
                             signature: sum,
                             begin: end - length,
                             end,
                             is_known: true,
-                            ..Choice::default()
+                            ..ChosenChunk::default()
                         });
                     }
                     None => self.consider(&mut new, sum, end),
@@ -281,17 +281,17 @@ impl Fbc {
 
     /// In one pass, lets an unseen candidate end a new chunk if its signature is the lowest so far.
     #[inline]
-    fn consider(&self, new: &mut Option<Choice>, signature: u64, end: usize) {
+    fn consider(&self, new: &mut Option<ChosenChunk>, signature: u64, end: usize) {
         if let Stage::Fresh { from, to } = self.stage {
             let is_lower = new
                 .as_ref()
                 .is_none_or(|new| !new.is_known && signature < new.signature);
             if (from..=to).contains(&end) && is_lower {
-                *new = Some(Choice {
+                *new = Some(ChosenChunk {
                     signature,
                     end,
                     is_new: true,
-                    ..Choice::default()
+                    ..ChosenChunk::default()
                 });
             }
         }
@@ -322,7 +322,7 @@ impl Fbc {
     }
 
     /// The next chunk of a stream.
-    fn look(&self, stream: &mut Stream, data: &[u8]) -> Cut {
+    fn look(&self, stream: &mut StreamState, data: &[u8]) -> NextChunk {
         let stretch = self.stretch(stream, data);
         let mut cut = self.chunk(&data[..stretch], stream.stays_whole);
         stream.coarse_left = stream.coarse_left.saturating_sub(cut.length);
@@ -335,7 +335,7 @@ impl Fbc {
     }
 
     /// The end of the chunk at the beginning of `stretch`, and what to remember of it.
-    fn chunk(&self, stretch: &[u8], stays_whole: bool) -> Cut {
+    fn chunk(&self, stretch: &[u8], stays_whole: bool) -> NextChunk {
         let choice = match stays_whole {
             true => None,
             false => self.choose(stretch),
@@ -344,7 +344,7 @@ impl Fbc {
             // The part in front of the segment is too short for a chunk of its own.
             Some(choice) if choice.begin < self.window.bytes / 8 => {
                 let chunk = &stretch[..choice.end];
-                Cut {
+                NextChunk {
                     length: choice.end,
                     ends_in: Some(choice.signature),
                     content: match self.stage {
@@ -359,15 +359,15 @@ impl Fbc {
                     occurrences: Vec::new(),
                 }
             }
-            choice => Cut {
+            choice => NextChunk {
                 length: choice.map_or(stretch.len(), |choice| choice.begin),
-                ..Cut::default()
+                ..NextChunk::default()
             },
         }
     }
 
     /// Remembers the cut, and returns its length.
-    fn settle(&mut self, cut: Cut) -> usize {
+    fn settle(&mut self, cut: NextChunk) -> usize {
         let epoch = (self.bytes_done >> 20) as u32;
         if let Some(signature) = cut.ends_in {
             self.track(signature, &cut);
@@ -388,7 +388,7 @@ impl Fbc {
     }
 
     /// Remembers that the segment ends this chunk.
-    fn track(&mut self, signature: u64, cut: &Cut) {
+    fn track(&mut self, signature: u64, cut: &NextChunk) {
         let epoch = (self.bytes_done >> 20) as u32;
         let segment = self.segments.entries.entry(signature).or_default();
         // Counting includes this occurrence already.
@@ -405,7 +405,7 @@ impl Fbc {
 
 /// The next chunk, and what to remember of it.
 #[derive(Default)]
-struct Cut {
+struct NextChunk {
     length: usize,
     /// Signature of the segment that the chunk ends in.
     ends_in: Option<u64>,
@@ -419,7 +419,7 @@ struct Cut {
 
 /// A chunk that ends in a segment.
 #[derive(Default)]
-struct Choice {
+struct ChosenChunk {
     signature: u64,
     begin: usize,
     end: usize,
@@ -448,7 +448,7 @@ impl Chunker for Fbc {
     }
 
     fn begin(&mut self, _hints: &Hints<'_>) {
-        self.stream = Stream::default();
+        self.stream = StreamState::default();
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {

@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::segments::{HEAD_BYTES, ITEM_BYTES};
-use super::{Fbc, Params, Segments, SketchError, Stream};
+use super::{Fbc, Params, Segments, SketchError, StreamState};
 use crate::{Chunker, Hints, Limits};
 
 /// A one-pass [`Fbc`] that all clones of it share.
@@ -27,7 +27,7 @@ pub struct Shared {
     fbc: Arc<RwLock<Fbc>>,
     limits: Limits,
     /// The stream that this clone cuts.
-    stream: Stream,
+    stream: StreamState,
 }
 
 impl Shared {
@@ -74,7 +74,7 @@ impl Shared {
         Self {
             limits: fbc.limits(),
             fbc: Arc::new(RwLock::new(fbc)),
-            stream: Stream::default(),
+            stream: StreamState::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Chunker for Shared {
     }
 
     fn begin(&mut self, _hints: &Hints<'_>) {
-        self.stream = Stream::default();
+        self.stream = StreamState::default();
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {

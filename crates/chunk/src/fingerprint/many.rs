@@ -62,13 +62,13 @@ impl Message<'_> {
 }
 
 /// Parameters for computing the nodes of the tree.
-struct Node {
+struct NodeParams {
     platform: Platform,
     key: [u32; 8],
     mode: u8,
 }
 
-impl Node {
+impl NodeParams {
     /// Computes the parents of pairs of chaining values.
     fn join(&self, root: u8, pairs: &[&[u8; BLOCK_LEN]], out: &mut [u8]) {
         let flags = self.mode | PARENT | root;
@@ -85,8 +85,8 @@ impl Node {
     }
 }
 
-struct Lanes {
-    node: Node,
+struct LeafLanes {
+    node: NodeParams,
     cvs: Vec<Cv>,
     out: Vec<u8>,
 }
@@ -144,7 +144,7 @@ fn on<'a>(
     }
     // Messages with a leaf number i stand in front.
     let mut messages = longest_first(&messages, Message::half_leaves);
-    let mut lanes = Lanes::new(platform, key, leaves, messages.len());
+    let mut lanes = LeafLanes::new(platform, key, leaves, messages.len());
     let left = lanes.whole_leaves(&messages);
     lanes.ragged_leaves(&messages, &short, left, &mut out);
     lanes.parents(&mut messages);
@@ -152,7 +152,7 @@ fn on<'a>(
     out
 }
 
-impl Lanes {
+impl LeafLanes {
     fn new(platform: Platform, key: Option<&[u8; 32]>, leaves: usize, messages: usize) -> Self {
         let words = |key: &[u8; 32]| {
             core::array::from_fn(|i| {
@@ -160,7 +160,7 @@ impl Lanes {
             })
         };
         Self {
-            node: Node {
+            node: NodeParams {
                 platform,
                 key: key.map_or(IV, words),
                 mode: if key.is_some() { KEYED } else { 0 },

@@ -19,7 +19,7 @@ pub enum At {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+enum MemberPart {
     /// The first header of the stream.
     First(Tars),
     /// A header, or zeros at the end of an archive.
@@ -38,7 +38,7 @@ enum Part {
 /// A position in a tar archive.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    part: Part,
+    part: MemberPart,
     /// Bytes seen so far of an incomplete header or of pax records.
     seen: Vec<u8>,
     /// Size of the next member, if pax records tell it.
@@ -49,7 +49,7 @@ impl Walk {
     /// The position before the first byte of a stream.
     pub fn new(tars: Tars) -> Self {
         Self {
-            part: Part::First(tars),
+            part: MemberPart::First(tars),
             seen: Vec::new(),
             size: None,
         }
@@ -64,25 +64,25 @@ impl Walk {
         };
         let mut walk = Self::new(tars);
         if !may_be_one {
-            walk.part = Part::Lost;
+            walk.part = MemberPart::Lost;
         }
         walk
     }
 
     pub fn at(&self) -> At {
         match self.part {
-            Part::Content(left, _) => At::Content(left),
-            Part::Lost => At::Lost,
+            MemberPart::Content(left, _) => At::Content(left),
+            MemberPart::Lost => At::Lost,
             _ => At::Between,
         }
     }
 
     /// Moves on by `length` bytes of the present content.
     pub fn skip_content(&mut self, length: u64) {
-        if let Part::Content(left, zeros) = self.part {
+        if let MemberPart::Content(left, zeros) = self.part {
             self.part = match left.saturating_sub(length) {
                 0 => skip(zeros),
-                left => Part::Content(left, zeros),
+                left => MemberPart::Content(left, zeros),
             };
         }
     }
@@ -101,12 +101,12 @@ impl Walk {
 
     fn step(&mut self, data: &[u8]) -> usize {
         match self.part {
-            Part::Skip(left) => {
+            MemberPart::Skip(left) => {
                 let length = shorter(data, left);
                 self.part = skip(left - length as u64);
                 length
             }
-            Part::PaxRecords(bytes) => self.pax_records(data, bytes),
+            MemberPart::PaxRecords(bytes) => self.pax_records(data, bytes),
             _ => self.block(data),
         }
     }
@@ -140,40 +140,40 @@ impl Walk {
     /// Moves on behind a block; `false` where the block is none of a tar: the walk is lost then.
     fn has_read(&mut self, block: &[u8; BLOCK]) -> bool {
         let follows = match self.part {
-            Part::First(tars) if !header::begins(block, tars) => None,
-            Part::SparseMap(size) if block[504] != 0 => Some(Follows::SparseMap(size)),
-            Part::SparseMap(size) => Some(Follows::Content(size)),
+            MemberPart::First(tars) if !header::begins(block, tars) => None,
+            MemberPart::SparseMap(size) if block[504] != 0 => Some(Follows::SparseMap(size)),
+            MemberPart::SparseMap(size) => Some(Follows::Content(size)),
             _ => header::read(block),
         };
         self.part = match follows {
             Some(follows) => self.part_of(follows),
-            None => Part::Lost,
+            None => MemberPart::Lost,
         };
         follows.is_some()
     }
 
-    fn part_of(&mut self, follows: Follows) -> Part {
+    fn part_of(&mut self, follows: Follows) -> MemberPart {
         match follows {
             Follows::PaxRecords(bytes) if (1..=PAX_BYTES_MAX).contains(&bytes) => {
-                Part::PaxRecords(bytes)
+                MemberPart::PaxRecords(bytes)
             }
             Follows::PaxRecords(bytes) | Follows::About(bytes) => {
                 match bytes.checked_add(padding(bytes)) {
                     Some(all) => skip(all),
-                    None => Part::Lost,
+                    None => MemberPart::Lost,
                 }
             }
-            Follows::SparseMap(size) => Part::SparseMap(size),
+            Follows::SparseMap(size) => MemberPart::SparseMap(size),
             Follows::Content(size) => {
                 let size = self.size.take().unwrap_or(size);
                 match size {
-                    0 => Part::Header,
-                    _ => Part::Content(size, padding(size)),
+                    0 => MemberPart::Header,
+                    _ => MemberPart::Content(size, padding(size)),
                 }
             }
             Follows::Nothing => {
                 self.size = None;
-                Part::Header
+                MemberPart::Header
             }
         }
     }
@@ -184,10 +184,10 @@ fn padding(bytes: u64) -> u64 {
     bytes.wrapping_neg() % BLOCK as u64
 }
 
-fn skip(bytes: u64) -> Part {
+fn skip(bytes: u64) -> MemberPart {
     match bytes {
-        0 => Part::Header,
-        _ => Part::Skip(bytes),
+        0 => MemberPart::Header,
+        _ => MemberPart::Skip(bytes),
     }
 }
 

@@ -261,7 +261,7 @@ pub fn confirm_unused_in(folder: &Path) -> Result<()> {
     }
 }
 
-struct Record {
+struct AttachRecord {
     process: u64,
     /// Name of the volume, or of the export of a raw file.
     volume: String,
@@ -269,11 +269,11 @@ struct Record {
     left: Left,
 }
 
-fn read_record(folder: &Path) -> Option<Record> {
+fn read_record(folder: &Path) -> Option<AttachRecord> {
     let text = std::fs::read(folder.join("attached")).ok()?;
     let record: Value = serde_json::from_slice(&text).ok()?;
     let process = record["process"].as_u64()?;
-    Some(Record {
+    Some(AttachRecord {
         process,
         // Records of earlier versions do not name it.
         volume: record["volume"].as_str().unwrap_or("a volume").into(),

@@ -41,22 +41,22 @@ pub struct Connection {
 /// Replies that came after the batch was sent.
 #[derive(Default)]
 struct Late {
-    replies: Vec<Answer>,
+    replies: Vec<HeldReply>,
     /// Requests that the device has and that are not answered.
     in_flight: usize,
     has_ended: bool,
 }
 
 /// A reply and the memory that it holds.
-struct Answer {
+struct HeldReply {
     reply: Reply,
     _permit: Option<Permit>,
 }
 
 /// Replies of one batch, collected while the device is being asked.
-struct Batch {
+struct ReplyBatch {
     connection: Arc<Connection>,
-    replies: Mutex<Option<Vec<Answer>>>,
+    replies: Mutex<Option<Vec<HeldReply>>>,
 }
 
 impl Connection {
@@ -123,7 +123,7 @@ impl Connection {
     }
 
     fn carry_out(self: &Arc<Self>, jobs: Vec<Job>) {
-        let batch = Arc::new(Batch {
+        let batch = Arc::new(ReplyBatch {
             connection: self.clone(),
             replies: Mutex::new(Some(Vec::with_capacity(jobs.len()))),
         });
@@ -186,14 +186,14 @@ impl Connection {
     }
 
     /// Sends `answers`. A client that does not take them is cut off.
-    fn send(&self, answers: &mut Vec<Answer>) {
+    fn send(&self, answers: &mut Vec<HeldReply>) {
         if answers.is_empty() {
             return;
         }
         let sending = self.sending.lock();
         for some in answers.chunks(REPLIES_AT_ONCE) {
             let mut parts = Vec::with_capacity(2 * some.len());
-            for Answer { reply, .. } in some {
+            for HeldReply { reply, .. } in some {
                 parts.push(IoSlice::new(reply.head.bytes()));
                 parts.extend(reply.data.as_deref().map(IoSlice::new));
             }
@@ -227,7 +227,7 @@ impl Connection {
     }
 }
 
-impl Batch {
+impl ReplyBatch {
     fn request(self: &Arc<Self>, wanted: Request, form: Form, permit: Option<Permit>) -> Request {
         let (batch, op) = (self.clone(), wanted.op);
         let completion = Completion::new(move |result| {
@@ -249,7 +249,7 @@ impl Batch {
     }
 
     fn add(&self, reply: Reply, permit: Option<Permit>) {
-        let answer = Answer {
+        let answer = HeldReply {
             reply,
             _permit: permit,
         };

@@ -22,7 +22,7 @@ pub struct Exports(Arc<dyn Catalog>);
 impl Exports {
     /// `devices`, each under the name in its geometry.
     pub fn new(devices: Vec<Arc<dyn BlockDevice>>) -> Self {
-        Self(Arc::new(Fixed(devices)))
+        Self(Arc::new(FixedExports(devices)))
     }
 
     /// The devices that a catalog has whenever a client asks.
@@ -53,9 +53,9 @@ impl Exports {
 }
 
 /// Devices that are always there.
-struct Fixed(Vec<Arc<dyn BlockDevice>>);
+struct FixedExports(Vec<Arc<dyn BlockDevice>>);
 
-impl Catalog for Fixed {
+impl Catalog for FixedExports {
     fn names(&self) -> Vec<String> {
         let names = self.0.iter().map(|device| device.geometry().name);
         names.collect()

@@ -11,7 +11,7 @@ const IDLE_BYTES_MAX: usize = 32 << 20;
 
 /// Memory of requests, shared by all connections.
 pub struct Memory {
-    state: Mutex<State>,
+    state: Mutex<LentMemory>,
     returned: Condvar,
     bytes_max: usize,
     connection_bytes_max: usize,
@@ -20,7 +20,7 @@ pub struct Memory {
 }
 
 #[derive(Default)]
-struct State {
+struct LentMemory {
     lent_bytes: usize,
     /// The part of these bytes that payloads may take which have not come whole.
     arriving_bytes: usize,
@@ -96,7 +96,7 @@ impl Memory {
 
     fn lend(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut LentMemory,
         share: &Arc<Share>,
         bytes: usize,
         how: Use,

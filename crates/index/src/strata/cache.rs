@@ -38,20 +38,20 @@ pub struct PageCache {
     files: Vec<FileId>,
     used: Vec<AtomicBool>,
     slots: HashMap<u32, u32>,
-    buckets: Vec<Bucket>,
+    buckets: Vec<CacheLine>,
     hand: usize,
 }
 
 /// One line of memory: tags of records' hashes and the places of the records, newest first.
 #[derive(Clone, Default)]
 #[repr(align(64))]
-struct Bucket {
+struct CacheLine {
     tags: [u32; BUCKET],
     /// Places of the records: slot of the page × 128, plus the record's position in the page.
     places: [u32; BUCKET],
 }
 
-impl Bucket {
+impl CacheLine {
     /// Whether all words of the bucket were written. The very first word of a cache may look unwritten.
     #[inline]
     fn is_full(&self) -> bool {
@@ -71,7 +71,7 @@ impl PageCache {
             files: Vec::new(),
             used: Vec::new(),
             slots: HashMap::new(),
-            buckets: vec![Bucket::default(); buckets],
+            buckets: vec![CacheLine::default(); buckets],
             hand: 0,
         }
     }
@@ -181,7 +181,7 @@ impl PageCache {
             + self.files.capacity() * size_of::<FileId>()
             + self.used.capacity()
             + self.slots.capacity() * 9
-            + self.buckets.len() * size_of::<Bucket>()
+            + self.buckets.len() * size_of::<CacheLine>()
     }
 
     /// Marks a slot as used, with a write only where it is not marked yet: callers on several cores would wait for each

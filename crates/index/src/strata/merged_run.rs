@@ -50,7 +50,7 @@ pub fn write_merged(
     inherited_dead(view, group.clone(), first_page)
         .filter(is_there)
         .for_each(|page| dead.push(page));
-    let mut sources = Sources::new(view, group, first_page, shared.plan.merge_pages)?;
+    let mut sources = RunSources::new(view, group, first_page, shared.plan.merge_pages)?;
     while sources.next()? {
         let stays = sources
             .same
@@ -128,11 +128,11 @@ fn inherited_dead(
 }
 
 /// The runs of a group, read side by side.
-struct Sources {
+struct RunSources {
     readers: Vec<RunReader>,
     /// Number to add to each reader's pages, because its run counts from another first page.
     shifts: Vec<u32>,
-    heads: BinaryHeap<Reverse<Head>>,
+    heads: BinaryHeap<Reverse<SourceHead>>,
     /// The records of one hash, newest first.
     same: Vec<RunRecord>,
     taken: u64,
@@ -140,15 +140,15 @@ struct Sources {
 
 /// The next record of a source. Records of one hash are ordered newest source first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Head {
+struct SourceHead {
     hash: u64,
     source: Reverse<usize>,
     record: RunRecord,
 }
 
-impl Sources {
+impl RunSources {
     /// Sources that buffer `pages` pages together.
-    fn new(view: &View, group: Range<usize>, first_page: u32, pages: usize) -> Result<Sources> {
+    fn new(view: &View, group: Range<usize>, first_page: u32, pages: usize) -> Result<RunSources> {
         // each reader also holds the decoded records of a page
         let each = (pages / group.len()).saturating_sub(2);
         let readers = view.runs[group.clone()]
@@ -159,7 +159,7 @@ impl Sources {
             .iter()
             .map(|run| run.first_page - first_page)
             .collect();
-        let mut sources = Sources {
+        let mut sources = RunSources {
             heads: BinaryHeap::with_capacity(readers.len()),
             readers,
             shifts,
@@ -193,7 +193,7 @@ impl Sources {
     fn pull(&mut self, source: usize) -> Result<()> {
         if let Some(mut record) = self.readers[source].next()? {
             record.page = record.page.saturating_add(self.shifts[source]);
-            self.heads.push(Reverse(Head {
+            self.heads.push(Reverse(SourceHead {
                 hash: record.hash,
                 source: Reverse(source),
                 record,

@@ -160,7 +160,7 @@ impl RibbonShape {
     #[inline]
     pub fn near(&self, blocks: &[u8], question: &Question, start: u32) -> bool {
         let question = self.seeded(question);
-        let (rows, print) = (Rows::new(&question, start), question.print());
+        let (rows, print) = (EquationRows::new(&question, start), question.print());
         if usize::from(self.bits) < NEAR {
             rows.agree(blocks, self.bits.into(), print)
         } else {
@@ -174,7 +174,11 @@ impl RibbonShape {
         let columns = usize::from(self.bits).saturating_sub(NEAR);
         let question = self.seeded(question);
         let near = self.blocks as usize * self.near_bytes();
-        Rows::new(&question, start).agree(&blocks[near..], columns, question.print() >> NEAR)
+        EquationRows::new(&question, start).agree(
+            &blocks[near..],
+            columns,
+            question.print() >> NEAR,
+        )
     }
 
     /// Bytes that the slots of this shape take; `None` for a shape that no builder makes.
@@ -222,7 +226,7 @@ impl RibbonShape {
 }
 
 /// The two neighbouring blocks that an equation covers, and its slots in them.
-struct Rows {
+struct EquationRows {
     first: usize,
     second: usize,
     /// The slots of the first block that are summed, a bit each.
@@ -231,11 +235,11 @@ struct Rows {
     high: u128,
 }
 
-impl Rows {
+impl EquationRows {
     #[inline]
-    fn new(question: &Question, start: u32) -> Rows {
+    fn new(question: &Question, start: u32) -> EquationRows {
         let (block, shift) = (start as usize / WIDTH, start as usize % WIDTH);
-        Rows {
+        EquationRows {
             first: block,
             // an equation that begins at the first slot of a block ends with it
             second: block + usize::from(shift > 0),

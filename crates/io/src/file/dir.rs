@@ -42,14 +42,14 @@ const NO_WAY_TO_RENAME: &str = "this file system has no rename that leaves a tak
 pub struct FileDir {
     fd: OwnedFd,
     path: String,
-    access: Access,
+    access: FolderAccess,
     /// Name of the one folder within that may be a symbolic link.
     linked: Option<&'static str>,
 }
 
 /// How a folder opens disks, and which users may access those it creates.
 #[derive(Clone, Copy, Default)]
-struct Access {
+struct FolderAccess {
     batching: Batching,
     direct: bool,
     group: GroupAccess,
@@ -67,7 +67,7 @@ impl FileDir {
             rustix::fs::CWD,
             path,
             path.display().to_string(),
-            Access::default(),
+            FolderAccess::default(),
             OFlags::empty(),
         )
     }
@@ -117,7 +117,7 @@ impl FileDir {
         parent: impl std::os::fd::AsFd,
         path: impl rustix::path::Arg + Copy,
         shown: String,
-        access: Access,
+        access: FolderAccess,
         follow: OFlags,
     ) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;

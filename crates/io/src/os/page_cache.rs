@@ -6,14 +6,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const SYS_CACHESTAT: libc::c_long = 451;
 
 #[repr(C)]
-struct Range {
+struct CacheRange {
     offset: u64,
     len: u64,
 }
 
 #[repr(C)]
 #[derive(Default)]
-struct Counts {
+struct CacheCounts {
     cached: u64,
     dirty: u64,
     writeback: u64,
@@ -24,8 +24,8 @@ struct Counts {
 /// About how many of `len` bytes from `offset` on are in the page cache, in whole pages; `None` where the kernel does
 /// not tell.
 pub fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> Option<u64> {
-    let range = Range { offset, len };
-    let mut counts = Counts::default();
+    let range = CacheRange { offset, len };
+    let mut counts = CacheCounts::default();
     // SAFETY: both are what the call expects (linux/mman.h), live across it, and nothing else is touched.
     let done = unsafe {
         libc::syscall(

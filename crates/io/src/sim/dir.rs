@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::{
-    Device, SimDir, SimDisk,
+    SharedDevice, SimDir, SimDisk,
     core::{Change, ChangeKind, Child, Ino, Names},
 };
 use crate::{
@@ -15,14 +15,14 @@ use crate::{
 
 impl SimDir {
     /// The locked device; fails if it has crashed or `name` is not valid.
-    fn alive(&self, op: &'static str, name: &str) -> Result<MutexGuard<'_, Device>> {
+    fn alive(&self, op: &'static str, name: &str) -> Result<MutexGuard<'_, SharedDevice>> {
         check_name(op, &self.path, name)?;
         let device = self.device.lock();
         device.alive(op, &join(&self.path, name))?;
         Ok(device)
     }
 
-    fn names<'a>(&self, op: &'static str, device: &'a Device) -> Result<&'a Names> {
+    fn names<'a>(&self, op: &'static str, device: &'a SharedDevice) -> Result<&'a Names> {
         let gone = || {
             Error::new(
                 op,
@@ -34,11 +34,11 @@ impl SimDir {
         device.core.live.names(self.ino).ok_or_else(gone)
     }
 
-    fn child(&self, op: &'static str, device: &Device, name: &str) -> Result<Option<Child>> {
+    fn child(&self, op: &'static str, device: &SharedDevice, name: &str) -> Result<Option<Child>> {
         Ok(self.names(op, device)?.get(name).copied())
     }
 
-    fn disk(&self, op: &'static str, device: &Device, name: &str) -> Result<Ino> {
+    fn disk(&self, op: &'static str, device: &SharedDevice, name: &str) -> Result<Ino> {
         match self.child(op, device, name)? {
             Some(Child::Disk(ino)) => Ok(ino),
             Some(Child::Dir(_)) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
@@ -62,7 +62,7 @@ impl SimDir {
     fn add(
         &self,
         op: &'static str,
-        device: &mut Device,
+        device: &mut SharedDevice,
         name: &str,
         child: fn(Ino) -> Child,
     ) -> Result<Ino> {
@@ -85,7 +85,7 @@ impl SimDir {
     fn remove_child(
         &self,
         op: &'static str,
-        device: &mut Device,
+        device: &mut SharedDevice,
         name: &str,
         child: Child,
     ) -> Result<()> {

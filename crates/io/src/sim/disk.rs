@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
-    Device,
+    SharedDevice,
     core::{FileOp, Ino},
     faults::count,
 };
@@ -14,7 +14,7 @@ use crate::{Disk, Error, ErrorKind, Result, mem::check_end, read_fully::read_ful
 
 /// A disk of a [`SimDir`](super::SimDir).
 pub struct SimDisk {
-    device: Arc<Mutex<Device>>,
+    device: Arc<Mutex<SharedDevice>>,
     ino: Ino,
     path: String,
     writable: bool,
@@ -23,8 +23,8 @@ pub struct SimDisk {
 impl SimDisk {
     /// Opens a handle. `device` is the locked content of `shared`.
     pub(super) fn open(
-        shared: &Arc<Mutex<Device>>,
-        device: &mut Device,
+        shared: &Arc<Mutex<SharedDevice>>,
+        device: &mut SharedDevice,
         ino: Ino,
         path: String,
         writable: bool,
@@ -38,13 +38,13 @@ impl SimDisk {
         })
     }
 
-    fn alive(&self, op: &'static str) -> Result<MutexGuard<'_, Device>> {
+    fn alive(&self, op: &'static str) -> Result<MutexGuard<'_, SharedDevice>> {
         let device = self.device.lock();
         device.alive(op, &self.path)?;
         Ok(device)
     }
 
-    fn alive_writable(&self, op: &'static str) -> Result<MutexGuard<'_, Device>> {
+    fn alive_writable(&self, op: &'static str) -> Result<MutexGuard<'_, SharedDevice>> {
         if !self.writable {
             return Err(Error::new(
                 op,
@@ -57,7 +57,12 @@ impl SimDisk {
     }
 
     /// Reads as the system would: possibly fewer bytes than requested, and 0 at the end.
-    fn raw_read(&self, device: &mut Device, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn raw_read(
+        &self,
+        device: &mut SharedDevice,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> io::Result<usize> {
         let Some(file) = device.core.file(self.ino) else {
             return Ok(0);
         };
@@ -74,7 +79,7 @@ impl SimDisk {
     }
 
     /// Writes a part of a failed write, from its start.
-    fn write_in_part(&self, device: &mut Device, data: &[u8], offset: u64) {
+    fn write_in_part(&self, device: &mut SharedDevice, data: &[u8], offset: u64) {
         let part = device.rng.below(data.len() as u64 + 1) as usize;
         if part > 0 {
             device.core.change_file(
@@ -87,7 +92,7 @@ impl SimDisk {
         }
     }
 
-    fn grows_by(&self, device: &Device, end: u64) -> u64 {
+    fn grows_by(&self, device: &SharedDevice, end: u64) -> u64 {
         end.saturating_sub(device.core.file(self.ino).map_or(0, |file| file.live.len()))
     }
 }

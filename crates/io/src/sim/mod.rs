@@ -42,7 +42,7 @@ use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages,
 /// A folder of a simulated device.
 #[derive(Clone)]
 pub struct SimDir {
-    device: Arc<Mutex<Device>>,
+    device: Arc<Mutex<SharedDevice>>,
     ino: Ino,
     path: Arc<str>,
 }
@@ -54,7 +54,7 @@ impl SimDir {
     }
 
     fn of(core: Core, bad: Bad, seed: u64) -> Self {
-        let device = Device {
+        let device = SharedDevice {
             core,
             rng: Random::of_stream(seed, 0),
             faults: Faults::default(),
@@ -208,7 +208,7 @@ impl SimDir {
     }
 
     /// The numbers of the folder and of the disk at `path`.
-    fn resolve(&self, op: &'static str, device: &Device, path: &str) -> Result<(Ino, Ino)> {
+    fn resolve(&self, op: &'static str, device: &SharedDevice, path: &str) -> Result<(Ino, Ino)> {
         let mut dir = self.ino;
         let mut names = path.split('/').peekable();
         while let Some(name) = names.next() {
@@ -226,7 +226,7 @@ impl SimDir {
 type Bad = BTreeMap<Ino, Vec<Range<u64>>>;
 
 /// State shared by all handles of a simulated device.
-struct Device {
+struct SharedDevice {
     core: Core,
     rng: Random,
     faults: Faults,
@@ -242,7 +242,7 @@ struct Device {
 /// Number of syncs of folders between two removals of unreachable content.
 const COLLECT_EVERY_SYNCS: u32 = 64;
 
-impl Device {
+impl SharedDevice {
     fn is_bad(&self, ino: Ino, bytes: Range<u64>) -> bool {
         let mut bad = self.bad.get(&ino).into_iter().flatten();
         bad.any(|bad| bad.start < bytes.end && bytes.start < bad.end)

@@ -176,7 +176,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let place = repository::place(global)?;
     let (input, mut command, volume) = sources::input(args, out)?;
     let (mut excludes, words) = args.leave_out.excludes(out)?;
-    let asked = Asked::of(args)?;
+    let asked = ParsedOptions::of(args)?;
     // A mistyped source makes no repository either, nor does the repository's own folder.
     let places = sources::places(&input);
     if !places.is_empty() {
@@ -271,13 +271,13 @@ fn open(args: &Args, global: &Global, place: &Site, out: &Out) -> Result<Reposit
 }
 
 /// Options that are parsed before anything is begun, so that a mistake is reported at once.
-struct Asked {
+struct ParsedOptions {
     time: Option<Time>,
     parent: Option<Spec>,
     chunk_rules: Option<Arc<Rules>>,
 }
 
-impl Asked {
+impl ParsedOptions {
     fn of(args: &Args) -> Result<Self> {
         Ok(Self {
             time: args
@@ -294,7 +294,7 @@ impl Asked {
 
 fn options(
     args: &Args,
-    asked: Asked,
+    asked: ParsedOptions,
     global: &Global,
     repository: &Repository,
     (excludes, words): (Excludes, Vec<Vec<u8>>),

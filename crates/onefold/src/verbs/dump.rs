@@ -81,7 +81,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             "this comes as an archive, which no terminal can show: redirect it, or give --target FILE".into(),
         ));
     }
-    let mut left_out = LeftOut::new(args, out);
+    let mut left_out = LeftOutCounts::new(args, out);
     let to_what = match &args.target {
         None => "standard output".into(),
         Some(target) => target.to_string_lossy(),
@@ -97,7 +97,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )
     };
     match &args.target {
-        None => match out.write_all_of(&mut |to| write(&mut Stream(to))) {
+        None => match out.write_all_of(&mut |to| write(&mut ZeroFilledOutput(to))) {
             // The reader has closed the pipe, after half of the output: that is no success, as for `cat`, and needs no
             // message.
             Err(Error::Closed) => return Ok(Exit::Failed),
@@ -110,7 +110,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 /// Numbers of paths that the archive or the file lacks, and of bytes that were replaced by zeros.
-struct LeftOut<'a> {
+struct LeftOutCounts<'a> {
     archive: Archive,
     salvage: bool,
     out: &'a Out,
@@ -134,7 +134,7 @@ struct Lost {
     why: String,
 }
 
-impl Told for LeftOut<'_> {
+impl Told for LeftOutCounts<'_> {
     fn incomplete(&mut self, path: &[u8], entry: &Entry) {
         let is_missing = entry.is_unreadable() || entry.is_unlisted();
         let is_unfit = self.archive == Archive::Zip || entry.kind == Kind::Socket;
@@ -189,7 +189,7 @@ impl Told for LeftOut<'_> {
     }
 }
 
-impl<'a> LeftOut<'a> {
+impl<'a> LeftOutCounts<'a> {
     fn new(args: &Args, out: &'a Out) -> Self {
         Self {
             archive: args.archive,
@@ -272,7 +272,7 @@ fn into_file(
         .mode(0o600)
         .open(target)
         .map_err(failed)?;
-    let mut file = Sparse(BufWriter::with_capacity(1 << 20, Stoppable(file)));
+    let mut file = FileWithHoles(BufWriter::with_capacity(1 << 20, Stoppable(file)));
     let written = fill(&mut file).and_then(|()| {
         let mut file = file.0.into_inner().map_err(|e| failed(e.into_error()))?.0;
         // A hole at the end was only skipped: it needs the file's length to be set.
@@ -314,16 +314,16 @@ impl Seek for Stoppable {
 }
 
 /// A file in which holes of the content become holes.
-struct Sparse(BufWriter<Stoppable>);
+struct FileWithHoles(BufWriter<Stoppable>);
 
-impl WriteHoles for Sparse {
+impl WriteHoles for FileWithHoles {
     fn hole(&mut self, bytes: u64) -> io::Result<()> {
         let bytes = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         self.0.seek(SeekFrom::Current(bytes)).map(drop)
     }
 }
 
-impl Write for Sparse {
+impl Write for FileWithHoles {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write(buf)
     }
@@ -334,15 +334,15 @@ impl Write for Sparse {
 }
 
 /// Standard output, in which holes become zeros: it may be a pipe, or a file that is appended to.
-struct Stream<'a>(&'a mut dyn Write);
+struct ZeroFilledOutput<'a>(&'a mut dyn Write);
 
-impl WriteHoles for Stream<'_> {
+impl WriteHoles for ZeroFilledOutput<'_> {
     fn hole(&mut self, bytes: u64) -> io::Result<()> {
         io::copy(&mut io::repeat(0).take(bytes), self.0).map(drop)
     }
 }
 
-impl Write for Stream<'_> {
+impl Write for ZeroFilledOutput<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write(buf)
     }

@@ -5,7 +5,7 @@
 //! at the head has no older record left to hide, so it is dropped. Pages before the head count for nothing at once, and
 //! their space is free after the checkpoint that makes the moved records durable.
 
-use super::{BloomStore, Search};
+use super::{BloomStore, PendingReads};
 use crate::flashlog::{At, Candidates, Kind, Locate};
 use onefold_chunk::Fingerprint;
 use onefold_index::Result;
@@ -36,7 +36,7 @@ impl BloomStore {
     fn is_on_flash(&mut self, number: usize, key: &Fingerprint) -> Result<bool> {
         let before = self.stats;
         let mut found = [None];
-        let mut search = Search {
+        let mut search = PendingReads {
             candidates: Candidates {
                 place: 0,
                 pages: self.held_candidates(number, key),

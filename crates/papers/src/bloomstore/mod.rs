@@ -107,7 +107,7 @@ pub struct BloomStore {
     units: Units,
     shape: Shape,
     options: BloomStoreOptions,
-    partitions: Vec<Partition>,
+    partitions: Vec<BloomPartition>,
     held_bytes: usize,
     prefilter: Option<BlockedBloom>,
     /// Estimated number of records that are superseded, removed or of retired containers.
@@ -119,7 +119,7 @@ pub struct BloomStore {
     stats: IndexStats,
 }
 
-struct Partition {
+struct BloomPartition {
     buffer: RecordPage,
     active: Box<[u8]>,
     /// Filters that are not yet on flash, oldest first, `filter_bytes` each.
@@ -135,7 +135,7 @@ struct Partition {
 }
 
 /// The reads that a key still needs.
-struct Search {
+struct PendingReads {
     candidates: Candidates,
     /// Number of units that are still to be asked.
     units: usize,
@@ -197,14 +197,15 @@ impl BloomStore {
 
     /// RAM of write buffers, of active filters and the pool, and of the pre-filter, in bytes.
     fn ram_parts(&self) -> (usize, usize, usize) {
-        let of = |part: fn(&Partition) -> usize| self.partitions.iter().map(part).sum::<usize>();
+        let of =
+            |part: fn(&BloomPartition) -> usize| self.partitions.iter().map(part).sum::<usize>();
         (
             of(|partition| partition.buffer.ram_bytes()),
             of(|partition| {
                 partition.active.len()
                     + partition.held.capacity()
                     + partition.units.capacity() * size_of::<Place>()
-            }) + self.partitions.capacity() * size_of::<Partition>(),
+            }) + self.partitions.capacity() * size_of::<BloomPartition>(),
             self.prefilter.as_ref().map_or(0, Filter::ram_bytes),
         )
     }
@@ -331,7 +332,7 @@ impl BloomStore {
         &mut self,
         keys: &[Fingerprint],
         found: &mut [Located],
-        mut searches: Vec<&mut Search>,
+        mut searches: Vec<&mut PendingReads>,
     ) -> Result<()> {
         loop {
             let candidates = searches.iter_mut().map(|search| &mut search.candidates);
@@ -345,7 +346,11 @@ impl BloomStore {
         }
     }
 
-    fn read_chains(&mut self, keys: &[Fingerprint], searches: &mut [&mut Search]) -> Result<()> {
+    fn read_chains(
+        &mut self,
+        keys: &[Fingerprint],
+        searches: &mut [&mut PendingReads],
+    ) -> Result<()> {
         let mut pages = Vec::with_capacity(searches.len());
         let mut beside = Vec::new();
         for search in searches.iter_mut() {
@@ -406,7 +411,7 @@ impl Locate for BloomStore {
             }
             let units = partition.units.len();
             let pages = self.held_candidates(self.partition_of(key), key);
-            searches.push(Search {
+            searches.push(PendingReads {
                 candidates: Candidates { place, pages },
                 units,
             });

@@ -8,7 +8,7 @@ use onefold_io::frame::FrameKind;
 
 use super::chain::{POINTER_BYTES, Shape};
 use super::units::{RecoveredUnit, Units};
-use super::{BloomStore, BloomStoreOptions, Partition};
+use super::{BloomPartition, BloomStore, BloomStoreOptions};
 use crate::filters::BlockedBloom;
 use crate::flashlog::{FlashLog, RECORDS, RecordPage, read_or_write_shape};
 use onefold_index::{Error, Filter, IndexStats, Result};
@@ -54,8 +54,8 @@ pub(super) fn open(dir: Arc<dyn Dir>, options: BloomStoreOptions) -> Result<Bloo
     Ok(store)
 }
 
-fn empty_partition(shape: &Shape) -> Partition {
-    Partition {
+fn empty_partition(shape: &Shape) -> BloomPartition {
+    BloomPartition {
         buffer: RecordPage::new(),
         active: vec![0; shape.filter_bytes as usize].into_boxed_slice(),
         held: Vec::new(),

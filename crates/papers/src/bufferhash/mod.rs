@@ -104,18 +104,18 @@ impl BufferHashOptions {
 pub struct BufferHash {
     log: FlashLog,
     options: BufferHashOptions,
-    partitions: Vec<Partition>,
+    partitions: Vec<BufferPartition>,
     entries: u64,
     stats: IndexStats,
 }
 
-struct Partition {
+struct BufferPartition {
     table: Table,
     /// First page and filter of each full table, oldest first.
     tables: Vec<(u32, BlockedBloom)>,
 }
 
-impl Partition {
+impl BufferPartition {
     fn filters_bytes(&self) -> usize {
         let filters = self.tables.iter().map(|(_, filter)| filter.ram_bytes());
         self.tables.capacity() * size_of::<(u32, BlockedBloom)>() + filters.sum::<usize>()
@@ -173,7 +173,7 @@ impl BufferHash {
             table_pages,
             ..options
         };
-        let empty = || Partition {
+        let empty = || BufferPartition {
             table: Table::new(table_pages as usize),
             tables: Vec::new(),
         };
@@ -253,8 +253,12 @@ impl BufferHash {
         let pages = Table::bytes_of(self.options.table_pages as usize);
         let fixed = size_of::<BufferHash>()
             + self.log.ram_bytes()
-            + self.partitions.len() * (size_of::<Partition>() + pages);
-        let filters: usize = self.partitions.iter().map(Partition::filters_bytes).sum();
+            + self.partitions.len() * (size_of::<BufferPartition>() + pages);
+        let filters: usize = self
+            .partitions
+            .iter()
+            .map(BufferPartition::filters_bytes)
+            .sum();
         let mut over = (fixed + filters).saturating_sub(self.options.ram_budget_bytes);
         while over > 0 {
             let Some(freed) = self.drop_oldest() else {
@@ -393,8 +397,8 @@ impl OneCaller for BufferHash {
     }
 
     fn ram_bytes(&self) -> usize {
-        let of = |partition: &Partition| {
-            size_of::<Partition>() + partition.table.ram_bytes() + partition.filters_bytes()
+        let of = |partition: &BufferPartition| {
+            size_of::<BufferPartition>() + partition.table.ram_bytes() + partition.filters_bytes()
         };
         size_of::<BufferHash>()
             + self.partitions.iter().map(of).sum::<usize>()

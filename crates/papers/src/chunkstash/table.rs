@@ -34,20 +34,20 @@ impl Table {
 
     /// The candidate slots of a key, and its signature in each. Both are parts of the hash hᵢ = g₁ + i·g₂: the slot is
     /// made from the high bits, the signature from the low ones.
-    fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = Candidate> + use<> {
+    fn candidates(&self, key: &Fingerprint) -> impl Iterator<Item = SlotCandidate> + use<> {
         let word =
             |at: usize| u64::from_le_bytes(key.0[at..at + 8].try_into().expect("eight bytes"));
         let (start, step, slots) = (word(8), word(16) | 1, self.pages.len() as u128);
         (0..CANDIDATES).map(move |i| {
             let hash = start.wrapping_add(i.wrapping_mul(step));
-            Candidate {
+            SlotCandidate {
                 slot: ((u128::from(hash) * slots) >> 64) as usize,
                 signature: hash as u16,
             }
         })
     }
 
-    fn is_at(&self, candidate: &Candidate) -> bool {
+    fn is_at(&self, candidate: &SlotCandidate) -> bool {
         self.pages[candidate.slot] > 0 && self.signatures[candidate.slot] == candidate.signature
     }
 
@@ -57,19 +57,19 @@ impl Table {
         at.map(|one| one.slot)
     }
 
-    fn put(&mut self, to: &Candidate, page: u32) {
+    fn put(&mut self, to: &SlotCandidate, page: u32) {
         self.signatures[to.slot] = to.signature;
         self.pages[to.slot] = page + 1;
     }
 
-    fn free(&self, key: &Fingerprint) -> Option<Candidate> {
+    fn free(&self, key: &Fingerprint) -> Option<SlotCandidate> {
         let mut candidates = self.candidates(key);
         candidates.find(|one| self.pages[one.slot] == 0)
     }
 }
 
 /// A possible slot of a key, and its signature there.
-struct Candidate {
+struct SlotCandidate {
     slot: usize,
     signature: u16,
 }

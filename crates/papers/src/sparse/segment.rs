@@ -12,20 +12,20 @@ use onefold_index::ContainerId;
 /// The open segment: the last chunks of the stream, each once.
 #[derive(Default)]
 pub struct Segment {
-    chunks: Vec<Chunk>,
+    chunks: Vec<SegmentChunk>,
     places: HashMap<Fingerprint, u32>,
     /// Number of inserted chunks.
     news: usize,
 }
 
-struct Chunk {
+struct SegmentChunk {
     key: Fingerprint,
     container: ContainerId,
-    state: State,
+    state: ChunkStatus,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkStatus {
     /// The chunk was found; an earlier manifest has it.
     Repeats,
     /// The chunk was inserted, and is not in the log yet.
@@ -44,7 +44,7 @@ impl Segment {
     /// Adds a chunk that was found.
     pub fn repeat(&mut self, key: &Fingerprint, container: ContainerId) {
         if !self.places.contains_key(key) {
-            self.push(key, container, State::Repeats);
+            self.push(key, container, ChunkStatus::Repeats);
         }
     }
 
@@ -53,17 +53,17 @@ impl Segment {
         match self.places.get(key) {
             Some(at) => {
                 let chunk = &mut self.chunks[*at as usize];
-                self.news += usize::from(chunk.state == State::Repeats);
-                (chunk.container, chunk.state) = (container, State::New);
+                self.news += usize::from(chunk.state == ChunkStatus::Repeats);
+                (chunk.container, chunk.state) = (container, ChunkStatus::New);
             }
-            None => self.push(key, container, State::New),
+            None => self.push(key, container, ChunkStatus::New),
         }
     }
 
-    fn push(&mut self, key: &Fingerprint, container: ContainerId, state: State) {
+    fn push(&mut self, key: &Fingerprint, container: ContainerId, state: ChunkStatus) {
         self.places.insert(*key, self.chunks.len() as u32);
-        self.news += usize::from(state != State::Repeats);
-        self.chunks.push(Chunk {
+        self.news += usize::from(state != ChunkStatus::Repeats);
+        self.chunks.push(SegmentChunk {
             key: *key,
             container,
             state,
@@ -77,15 +77,15 @@ impl Segment {
 
     /// Removes chunks that were only found.
     pub fn forget_repeats(&mut self) {
-        self.retain(|chunk| chunk.state != State::Repeats);
+        self.retain(|chunk| chunk.state != ChunkStatus::Repeats);
     }
 
-    fn retain(&mut self, stays: impl Fn(&Chunk) -> bool) {
+    fn retain(&mut self, stays: impl Fn(&SegmentChunk) -> bool) {
         self.chunks.retain(stays);
         self.places.clear();
         let keys = self.chunks.iter().map(|chunk| chunk.key);
         self.places.extend(keys.zip(0..));
-        let is_new = |chunk: &&Chunk| chunk.state != State::Repeats;
+        let is_new = |chunk: &&SegmentChunk| chunk.state != ChunkStatus::Repeats;
         self.news = self.chunks.iter().filter(is_new).count();
     }
 
@@ -93,8 +93,8 @@ impl Segment {
     pub fn unwritten(&self, with_repeats: bool) -> Vec<Record> {
         let mut records = Vec::new();
         for chunk in &self.chunks {
-            let is_new = chunk.state == State::New;
-            if is_new || (with_repeats && chunk.state == State::Repeats) {
+            let is_new = chunk.state == ChunkStatus::New;
+            if is_new || (with_repeats && chunk.state == ChunkStatus::Repeats) {
                 records.push(Record {
                     key: chunk.key,
                     container: chunk.container,
@@ -108,8 +108,8 @@ impl Segment {
     /// Notes that the log has all inserted chunks.
     pub fn written(&mut self) {
         let news = self.chunks.iter_mut();
-        news.filter(|chunk| chunk.state == State::New)
-            .for_each(|chunk| chunk.state = State::Said);
+        news.filter(|chunk| chunk.state == ChunkStatus::New)
+            .for_each(|chunk| chunk.state = ChunkStatus::Said);
     }
 
     /// The number of chunks.
@@ -136,7 +136,7 @@ impl Segment {
 
     /// RAM of the segment, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.chunks.capacity() * size_of::<Chunk>()
+        self.chunks.capacity() * size_of::<SegmentChunk>()
             + self.places.capacity() * 8 / 7 * (size_of::<(Fingerprint, u32)>() + 1)
     }
 }

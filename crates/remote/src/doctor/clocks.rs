@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use onefold_store::Result;
 use onefold_store::objects::ObjectStore;
 
-use super::{Trials, Verdict};
+use super::{RunningTrials, Verdict};
 
 /// Requests whose median is the round trip.
 const ROUND_TRIPS: usize = 9;
@@ -17,7 +17,7 @@ const SKEW_S_MAX: i64 = 15 * 60;
 /// More is worth a word, in seconds.
 const SKEW_S_WORD: i64 = 60;
 
-pub(super) fn clock(trials: &mut Trials<'_>) {
+pub(super) fn clock(trials: &mut RunningTrials<'_>) {
     const TRIAL: &str = "clock";
     let [one, _] = trials.connections;
     let now = Timestamp::now().as_second();
@@ -38,7 +38,7 @@ pub(super) fn clock(trials: &mut Trials<'_>) {
     }
 }
 
-pub(super) fn speed(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn speed(trials: &mut RunningTrials<'_>) -> Result<()> {
     let name = trials.name("speed");
     let [one, _] = trials.connections;
     let mut bytes = vec![0; BYTES];

@@ -8,7 +8,7 @@ use onefold_store::objects::ObjectStore;
 use onefold_store::registry::registers::Registers;
 use onefold_store::{Error, Result};
 
-use super::{Trials, Verdict};
+use super::{RunningTrials, Verdict};
 use crate::answer::{self, Failure};
 use crate::client::Client;
 
@@ -28,7 +28,7 @@ const SHARED: &str = "use another store. Known to let several win: SeaweedFS bef
      Garage has no conditional writes as far as is known";
 
 /// Tries that a write whose condition does not hold is refused, and one whose condition holds is not.
-pub(super) fn conditions(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn conditions(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "conditional writes";
     let name = trials.name("condition");
     let [one, other] = trials.connections;
@@ -80,7 +80,7 @@ fn swap(tag: &str) -> PutMode {
 }
 
 /// One replaces an object again and again while others read it: nobody may get a version with the bytes before it.
-pub(super) fn versions(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn versions(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "version and bytes";
     let name = trials.name("version");
     let [one, other] = trials.connections;
@@ -150,13 +150,13 @@ fn read_until(client: &Client, name: &str, is_done: &AtomicBool) -> Result<Vec<(
 }
 
 /// Many put one name at once.
-pub(super) fn create(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn create(trials: &mut RunningTrials<'_>) -> Result<()> {
     let mode = |_: &Client, _: &str| Ok(PutMode::Create);
     race(trials, "race for a free name", "create", &mode)
 }
 
 /// Many replace one version at once.
-pub(super) fn replace(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn replace(trials: &mut RunningTrials<'_>) -> Result<()> {
     let mode = |client: &Client, name: &str| {
         ObjectStore::put(client, name, &[b"before"])?;
         let found = Registers::read(client, name)?;
@@ -168,7 +168,7 @@ pub(super) fn replace(trials: &mut Trials<'_>) -> Result<()> {
 }
 
 fn race(
-    trials: &mut Trials<'_>,
+    trials: &mut RunningTrials<'_>,
     trial: &'static str,
     word: &str,
     mode: &dyn Fn(&Client, &str) -> Result<PutMode>,
@@ -178,9 +178,9 @@ fn race(
         let name = trials.name(&format!("{word}-{round}"));
         let mode = mode(trials.connections[0], &name)?;
         match run(trials.connections, &name, &mode) {
-            Ok(Outcome::One) => {}
-            Ok(Outcome::Undecided) => undecided += 1,
-            Ok(Outcome::Wrong(what)) => {
+            Ok(RaceOutcome::One) => {}
+            Ok(RaceOutcome::Undecided) => undecided += 1,
+            Ok(RaceOutcome::Wrong(what)) => {
                 trials.tell_with(trial, Verdict::Unshared, what, Some(SHARED));
                 return Ok(());
             }
@@ -197,14 +197,14 @@ fn race(
     Ok(())
 }
 
-enum Outcome {
+enum RaceOutcome {
     One,
     /// An answer did not come, so nobody knows how many won.
     Undecided,
     Wrong(String),
 }
 
-fn run(connections: [&Client; 2], name: &str, mode: &PutMode) -> Result<Outcome> {
+fn run(connections: [&Client; 2], name: &str, mode: &PutMode) -> Result<RaceOutcome> {
     let bytes = |racer: usize| Bytes::from(format!("racer {racer:02}"));
     let barrier = std::sync::Barrier::new(RACERS);
     let ended: Vec<Result<Option<bool>>> = std::thread::scope(|scope| {
@@ -233,14 +233,14 @@ fn run(connections: [&Client; 2], name: &str, mode: &PutMode) -> Result<Outcome>
     }
     let left = ObjectStore::get(connections[1], name);
     Ok(match (&winners[..], left) {
-        ([], Err(error)) if error.is_not_found() && is_unsure => Outcome::Undecided,
-        ([], Err(error)) if error.is_not_found() => Outcome::Wrong("nobody won".into()),
+        ([], Err(error)) if error.is_not_found() && is_unsure => RaceOutcome::Undecided,
+        ([], Err(error)) if error.is_not_found() => RaceOutcome::Wrong("nobody won".into()),
         (_, Err(error)) if !error.is_not_found() => return Err(error),
-        (_, Err(_)) => Outcome::Wrong("what the winner wrote is gone".into()),
-        ([], Ok(_)) if is_unsure => Outcome::Undecided,
-        ([], Ok(_)) => Outcome::Wrong("nobody won".into()),
-        ([winner], Ok(left)) if left == bytes(*winner) => Outcome::One,
-        ([_], Ok(_)) => Outcome::Wrong("one won, and another's bytes are left".into()),
-        (many, Ok(_)) => Outcome::Wrong(format!("{} of {RACERS} won", many.len())),
+        (_, Err(_)) => RaceOutcome::Wrong("what the winner wrote is gone".into()),
+        ([], Ok(_)) if is_unsure => RaceOutcome::Undecided,
+        ([], Ok(_)) => RaceOutcome::Wrong("nobody won".into()),
+        ([winner], Ok(left)) if left == bytes(*winner) => RaceOutcome::One,
+        ([_], Ok(_)) => RaceOutcome::Wrong("one won, and another's bytes are left".into()),
+        (many, Ok(_)) => RaceOutcome::Wrong(format!("{} of {RACERS} won", many.len())),
     })
 }

@@ -4,7 +4,7 @@ use onefold_io::ReadAt;
 use onefold_store::Result;
 use onefold_store::objects::ObjectStore;
 
-use super::{Trials, Verdict};
+use super::{RunningTrials, Verdict};
 use crate::client::Client;
 
 /// Times that each reading is tried.
@@ -18,7 +18,7 @@ const WEAK: &str = "a store whose readings and lists are late cannot be shared: 
      strong consistency";
 
 /// Reading after each kind of change.
-pub(super) fn objects(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn objects(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "reading after a change";
     let name = trials.name("object");
     let [one, other] = trials.connections;
@@ -46,7 +46,7 @@ pub(super) fn objects(trials: &mut Trials<'_>) -> Result<()> {
 }
 
 /// Parts of objects.
-pub(super) fn ranges(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn ranges(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "parts of an object";
     let name = trials.name("parts");
     let [one, other] = trials.connections;
@@ -86,7 +86,7 @@ pub(super) fn ranges(trials: &mut Trials<'_>) -> Result<()> {
 }
 
 /// Lists after each kind of change.
-pub(super) fn lists(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn lists(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "lists after a change";
     let folder = trials.name("list");
     let [one, other] = trials.connections;
@@ -117,7 +117,7 @@ pub(super) fn lists(trials: &mut Trials<'_>) -> Result<()> {
 }
 
 /// A list of more than one page.
-pub(super) fn pages(trials: &mut Trials<'_>) -> Result<()> {
+pub(super) fn pages(trials: &mut RunningTrials<'_>) -> Result<()> {
     const TRIAL: &str = "a long list";
     let folder = trials.name("pages");
     let [one, other] = trials.connections;

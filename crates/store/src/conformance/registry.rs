@@ -160,14 +160,14 @@ fn a_plan_is_carried_out((place, other): &(Place, Place)) {
 
 /// The naive twin: what lives, what is held, what roots there are.
 #[derive(Default)]
-struct Twin {
+struct RegistryTwin {
     sessions: BTreeMap<String, (Box<dyn Pin>, bool)>,
     locks: BTreeMap<&'static str, Box<dyn Held>>,
     roots: Vec<RootId>,
 }
 
 fn as_the_naive_twin_does((place, other): &(Place, Place), seed: u64) {
-    let (mut random, mut twin) = (Random(seed), Twin::default());
+    let (mut random, mut twin) = (Random(seed), RegistryTwin::default());
     for number in 0..OPERATIONS {
         let by = if random.one_in(2) { place } else { other };
         let point = format!("seed {seed}, operation {number}");
@@ -184,7 +184,7 @@ fn as_the_naive_twin_does((place, other): &(Place, Place), seed: u64) {
     }
 }
 
-fn act(twin: &mut Twin, registry: &dyn Registry, random: &mut Random, point: &str) {
+fn act(twin: &mut RegistryTwin, registry: &dyn Registry, random: &mut Random, point: &str) {
     let at = random.below(twin.sessions.len() as u64) as usize;
     let name = twin.sessions.keys().nth(at).cloned();
     match (random.below(7), name) {

@@ -23,11 +23,11 @@ pub struct Building {
     header: Header,
     sealer: Sealer,
     stored_bytes: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<UnfinishedContainer>,
 }
 
 #[derive(Default)]
-struct State {
+struct UnfinishedContainer {
     /// The header and all blocks that are in place.
     bytes: Vec<u8>,
     table: Table,
@@ -80,10 +80,10 @@ impl Building {
             header,
             sealer,
             stored_bytes: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(UnfinishedContainer {
                 bytes,
                 place: Some(place),
-                ..State::default()
+                ..UnfinishedContainer::default()
             }),
         })
     }
@@ -145,11 +145,11 @@ impl Building {
         self.finish_if_whole(&mut state)
     }
 
-    fn finish_if_whole(&self, state: &mut State) -> Option<Finished> {
+    fn finish_if_whole(&self, state: &mut UnfinishedContainer) -> Option<Finished> {
         if state.blocks != Some(state.next()) {
             return None;
         }
-        let State {
+        let UnfinishedContainer {
             bytes,
             table,
             place,
@@ -167,7 +167,7 @@ impl Building {
     }
 }
 
-impl State {
+impl UnfinishedContainer {
     /// The number of the block whose turn it is.
     fn next(&self) -> u32 {
         self.table.blocks.len() as u32

@@ -95,12 +95,12 @@ pub(crate) struct LocalCache {
     entropy: Entropy,
     /// Whether nothing is looked up any more: the store itself is to be read.
     is_passed_by: AtomicBool,
-    room: Mutex<Room>,
+    room: Mutex<FolderRoom>,
 }
 
 /// Knowledge of the folder's size.
 #[derive(Default)]
-struct Room {
+struct FolderRoom {
     /// Bytes of all copies when the folder was looked at, and those that were added since. `None`: nobody has looked.
     bytes: Option<u64>,
     /// Bytes that were added since that look.

@@ -79,13 +79,13 @@ impl Elsewhere {
 }
 
 /// A container that the device did not give, and why.
-struct Unread {
+struct UnreadContainer {
     id: ContainerId,
     kind: ErrorKind,
     why: String,
 }
 
-impl Unread {
+impl UnreadContainer {
     fn new(id: ContainerId, error: &Error) -> Self {
         let kind = match error {
             Error::Io(error) => error.kind,
@@ -110,9 +110,9 @@ struct Survey {
     /// Containers whose tables are damaged: nothing can be found in them. Sorted.
     damaged: Vec<ContainerId>,
     /// Containers that the device did not give.
-    unread: Vec<Unread>,
+    unread: Vec<UnreadContainer>,
     /// Containers of `listed` that the device did not give whole.
-    partial: Vec<Unread>,
+    partial: Vec<UnreadContainer>,
     chunks: BlockedBloom,
     /// Chunks of more than one container: few, as a rule.
     repeated: BlockedBloom,
@@ -127,7 +127,7 @@ struct Survey {
 
 /// Result of a search.
 #[derive(Default)]
-struct Search {
+struct SearchOutcome {
     found: Option<ContainerId>,
     /// A container is gone that was there.
     is_stale: bool,
@@ -168,7 +168,7 @@ impl Survey {
                         Ok(Some(left)) => {
                             self.take(*id, &left)?;
                             if error.is_unreadable() && left.loss().is_some() {
-                                self.partial.push(Unread::new(*id, &error));
+                                self.partial.push(UnreadContainer::new(*id, &error));
                             }
                         }
                         Ok(None) if error.is_damage() => self.damaged.push(*id),
@@ -204,7 +204,7 @@ impl Survey {
 
     fn pass_over(&mut self, id: ContainerId, error: &Error) {
         tracing::warn!("{error}: chunks of this container are not found for now");
-        self.unread.push(Unread::new(id, error));
+        self.unread.push(UnreadContainer::new(id, error));
     }
 
     /// Whether a chunk that was not found is reason to look again.
@@ -245,8 +245,8 @@ impl Survey {
         &mut self,
         (fingerprint, is_listed): (&Fingerprint, bool),
         holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
-    ) -> Result<Search> {
-        let mut search = Search::default();
+    ) -> Result<SearchOutcome> {
+        let mut search = SearchOutcome::default();
         let mut maybe = [false];
         let filter = match is_listed {
             true => &mut self.repeated,

@@ -48,10 +48,10 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Sessions and locks as registers.
 pub struct LeaseRegistry {
-    core: Arc<Core>,
+    core: Arc<LeaseCore>,
 }
 
-struct Core {
+struct LeaseCore {
     registers: Arc<dyn Registers>,
     objects: Arc<dyn ObjectStore>,
     entropy: Entropy,
@@ -75,7 +75,7 @@ impl LeaseRegistry {
         entropy: Entropy,
         clock: Clock,
     ) -> Self {
-        let core = Core {
+        let core = LeaseCore {
             registers,
             objects,
             entropy,
@@ -96,7 +96,7 @@ impl LeaseRegistry {
     pub fn stale_after_ms(self, stale_ms: u64) -> Self {
         let core = Arc::into_inner(self.core).expect("nobody shares it yet");
         Self {
-            core: Arc::new(Core { stale_ms, ..core }),
+            core: Arc::new(LeaseCore { stale_ms, ..core }),
         }
     }
 
@@ -265,7 +265,7 @@ impl Registry for LeaseRegistry {
     }
 }
 
-impl Core {
+impl LeaseCore {
     /// Begins a register of this process, which beats from then on. `None`: it was not as expected.
     ///
     /// The register is known before it is written: a process that ends meanwhile takes back what it finds there.
@@ -384,7 +384,7 @@ fn is_exists(error: &Error) -> bool {
 }
 
 struct LeasePin {
-    core: Arc<Core>,
+    core: Arc<LeaseCore>,
     name: String,
     own: Arc<Mutex<Own>>,
 }
@@ -443,7 +443,7 @@ impl Drop for LeasePin {
 }
 
 struct LeaseHeld {
-    core: Arc<Core>,
+    core: Arc<LeaseCore>,
     own: Arc<Mutex<Own>>,
 }
 

@@ -90,7 +90,7 @@ pub fn sync(
         held => Some(held?),
     };
     let _lock = to.registry.lock(Lock::Sweep)?;
-    let mut sync = Copying {
+    let mut sync = ReplicaCopy {
         from: &*from.objects,
         to: &*to.objects,
         observer,
@@ -155,14 +155,14 @@ pub(crate) fn refuse(objects: &dyn ObjectStore) -> Result<()> {
     }
 }
 
-struct Copying<'a> {
+struct ReplicaCopy<'a> {
     from: &'a dyn ObjectStore,
     to: &'a dyn ObjectStore,
     observer: &'a dyn SyncObserver,
     report: SyncReport,
 }
 
-impl Copying<'_> {
+impl ReplicaCopy<'_> {
     /// The source's roots.
     fn roots(&self) -> Result<Vec<RootId>> {
         for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {

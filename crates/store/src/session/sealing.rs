@@ -19,7 +19,7 @@ use crate::session::SessionState;
 use crate::{Error, Result};
 
 #[derive(Default)]
-enum Failure {
+enum SealingFailure {
     #[default]
     None,
     Fresh(Error),
@@ -128,7 +128,7 @@ pub struct Sealing {
     /// Bytes stored so far, and containers.
     pub stored: Arc<Mutex<(u64, u64)>>,
     pub spares: Spares,
-    failure: Arc<Mutex<Failure>>,
+    failure: Arc<Mutex<SealingFailure>>,
     inline: Option<Compressor>,
     /// For raw bytes of blocks, in units of a usual block.
     raw_blocks: Arc<Gate>,
@@ -247,13 +247,13 @@ impl Sealing {
     /// Once anything has failed, everything fails; the first caller hears why.
     pub fn failed(&self) -> Result<()> {
         let mut failure = self.failure.lock();
-        match std::mem::replace(&mut *failure, Failure::Told) {
-            Failure::None => {
-                *failure = Failure::None;
+        match std::mem::replace(&mut *failure, SealingFailure::Told) {
+            SealingFailure::None => {
+                *failure = SealingFailure::None;
                 Ok(())
             }
-            Failure::Fresh(error) => Err(error),
-            Failure::Told => Err(Error::Machine("an earlier write failed".into())),
+            SealingFailure::Fresh(error) => Err(error),
+            SealingFailure::Told => Err(Error::Machine("an earlier write failed".into())),
         }
     }
 
@@ -307,10 +307,10 @@ fn store_containers(
     session: &SessionState,
     spares: &Spares,
     stored: &Mutex<(u64, u64)>,
-    failure: &Mutex<Failure>,
+    failure: &Mutex<SealingFailure>,
 ) {
     for whole in finished {
-        if !matches!(*failure.lock(), Failure::None) {
+        if !matches!(*failure.lock(), SealingFailure::None) {
             continue;
         }
         match store_container(session, &whole, stored) {
@@ -318,8 +318,8 @@ fn store_containers(
             Ok(()) => spares.keep_container(whole.bytes),
             Err(error) => {
                 let mut failure = failure.lock();
-                if matches!(*failure, Failure::None) {
-                    *failure = Failure::Fresh(error);
+                if matches!(*failure, SealingFailure::None) {
+                    *failure = SealingFailure::Fresh(error);
                 }
             }
         }

@@ -35,14 +35,14 @@ const SUSPECTS: usize = 1 << 17;
 
 /// Numbers of chunks and references that are looked for together.
 #[derive(Clone, Copy)]
-struct Limits {
+struct LookLimits {
     /// Chunks of what goes.
     chunks_at_once: u64,
     /// Most references that are looked for in all containers that go, without a filter.
     few: u64,
 }
 
-const LIMITS: Limits = Limits {
+const LIMITS: LookLimits = LookLimits {
     chunks_at_once: CHUNKS_AT_ONCE,
     few: SUSPECTS as u64,
 };
@@ -97,7 +97,7 @@ fn find(
     reader: &mut ChunkReader,
     going: &[Going<'_>],
     marks: &mut Marks,
-    limits: Limits,
+    limits: LookLimits,
     look: &mut dyn FnMut(),
 ) -> Result<HashSet<ContainerId>> {
     let counts: Vec<u64> = going.iter().map(|(id, _)| reader.chunks_in(*id)).collect();
@@ -402,7 +402,7 @@ mod tests {
         let mut marks = many_marks(&device, &kept);
         let reader = &mut reader;
         let mut look_within = |chunks_at_once, few| {
-            let limits = Limits {
+            let limits = LookLimits {
                 chunks_at_once,
                 few,
             };

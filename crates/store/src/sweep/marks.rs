@@ -172,15 +172,15 @@ impl Marks {
     /// Gives all marks, a container at a time, in order of container.
     pub fn for_each(&mut self, visit: &mut dyn FnMut(ContainerMarks) -> Result<()>) -> Result<()> {
         self.settle();
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<MarkSource> = Vec::new();
         if let Some(spilled) = &self.spilled {
-            sources.extend(self.runs.iter().map(|run| Source {
+            sources.extend(self.runs.iter().map(|run| MarkSource {
                 run: Some((spilled, run.clone())),
                 ready: Cow::default(),
                 at: 0,
             }));
         }
-        sources.push(Source {
+        sources.push(MarkSource {
             run: None,
             ready: Cow::Borrowed(&self.buffer),
             at: 0,
@@ -199,7 +199,7 @@ impl Drop for Marks {
 }
 
 fn merge(
-    sources: &mut [Source<'_>],
+    sources: &mut [MarkSource<'_>],
     visit: &mut dyn FnMut(ContainerMarks) -> Result<()>,
 ) -> Result<()> {
     let mut heap = BinaryHeap::new();
@@ -229,7 +229,7 @@ fn merge(
 }
 
 /// A sorted run, read a piece at a time; or the marks in RAM.
-struct Source<'a> {
+struct MarkSource<'a> {
     /// The run and the part of it that is not read yet; `None` for marks in RAM.
     run: Option<(&'a Spilled, Range<u64>)>,
     ready: Cow<'a, [Mark]>,
@@ -237,7 +237,7 @@ struct Source<'a> {
     at: usize,
 }
 
-impl Source<'_> {
+impl MarkSource<'_> {
     fn next(&mut self) -> Result<Option<Mark>> {
         if let Some(mark) = self.ready.get(self.at) {
             self.at += 1;

@@ -58,9 +58,9 @@ fn sift_into(
     references: Each<'_, ContainerMarks>,
 ) -> Result<Sifted> {
     let count = chunks.div_ceil(at_once.max(1)).clamp(1, SHELVES_MAX) as usize;
-    let mut of_going: Shelves<'_, 1> = Shelves::new(file, count);
+    let mut of_going: SiftShelves<'_, 1> = SiftShelves::new(file, count);
     going(&mut |prefix| of_going.put([prefix]))?;
-    let mut of_references: Shelves<'_, 2> = Shelves::new(file, count);
+    let mut of_references: SiftShelves<'_, 2> = SiftShelves::new(file, count);
     references(&mut |marks| {
         let mut prefixes = marks.prefixes.iter();
         prefixes.try_for_each(|prefix| of_references.put([*prefix, marks.id.0]))
@@ -100,13 +100,13 @@ pub(super) fn met(filter: &mut BlockedBloom, prefixes: &[u64]) -> Result<Vec<boo
 }
 
 /// Entries of some numbers, by the first of them.
-struct Shelves<'a, const NUMBERS: usize> {
+struct SiftShelves<'a, const NUMBERS: usize> {
     file: &'a Spilled,
-    shelves: Vec<Shelf<NUMBERS>>,
+    shelves: Vec<SiftShelf<NUMBERS>>,
 }
 
 #[derive(Clone)]
-struct Shelf<const NUMBERS: usize> {
+struct SiftShelf<const NUMBERS: usize> {
     entries: u64,
     /// Where its pieces lie in the file.
     pieces: Vec<Range<u64>>,
@@ -114,9 +114,9 @@ struct Shelf<const NUMBERS: usize> {
     ready: Vec<[u64; NUMBERS]>,
 }
 
-impl<'a, const NUMBERS: usize> Shelves<'a, NUMBERS> {
+impl<'a, const NUMBERS: usize> SiftShelves<'a, NUMBERS> {
     fn new(file: &'a Spilled, count: usize) -> Self {
-        let empty = Shelf {
+        let empty = SiftShelf {
             entries: 0,
             pieces: Vec::new(),
             ready: Vec::new(),
@@ -140,7 +140,7 @@ impl<'a, const NUMBERS: usize> Shelves<'a, NUMBERS> {
     }
 }
 
-impl<const NUMBERS: usize> Shelf<NUMBERS> {
+impl<const NUMBERS: usize> SiftShelf<NUMBERS> {
     fn write(&mut self, file: &Spilled) -> Result<()> {
         let mut bytes = Vec::with_capacity(PIECE_BYTES + CHECKSUM_BYTES);
         let numbers = self.ready.as_flattened().iter();

@@ -20,7 +20,7 @@ const BATCH: usize = 512;
 /// Samples of the containers.
 #[derive(Default)]
 pub struct Twins {
-    samples: HashMap<ContainerId, Sample>,
+    samples: HashMap<ContainerId, TwinSample>,
     waiting: Vec<ChunkRef>,
     /// For how many references each of those stands.
     weights: Vec<u32>,
@@ -28,7 +28,7 @@ pub struct Twins {
 
 /// Counts references, those that were passed over with the one that was looked up for them.
 #[derive(Default)]
-struct Sample {
+struct TwinSample {
     met: u32,
     looked_up: u64,
     elsewhere: u64,
@@ -70,7 +70,7 @@ impl Twins {
     /// Returns the containers of which at least this share is stored elsewhere, too, sorted; a little less counts,
     /// since a sample errs. Nothing may wait any more.
     pub fn containers(self, share: f64) -> Vec<ContainerId> {
-        let least = |sample: &Sample| sample.looked_up as f64 * share * 0.75;
+        let least = |sample: &TwinSample| sample.looked_up as f64 * share * 0.75;
         let twins = self
             .samples
             .into_iter()

@@ -14,9 +14,9 @@ use crate::{Error, Finding, Result};
 const LISTED_MAX: usize = 100;
 
 /// A bit for each page.
-struct Seen(Vec<u64>);
+struct SeenPages(Vec<u64>);
 
-impl Seen {
+impl SeenPages {
     /// Whether the page was seen before.
     fn add(&mut self, page: u64) -> bool {
         let (word, bit) = ((page / 64) as usize, 1 << (page % 64));
@@ -44,8 +44,8 @@ impl Cbt {
     /// The device failed. Damage is no error.
     pub(super) fn verify(&mut self) -> Result<Vec<Finding>> {
         let end = self.pager.space().end();
-        let mut walk = Walk {
-            seen: Seen(vec![0; end.div_ceil(64) as usize]),
+        let mut walk = TreeWalk {
+            seen: SeenPages(vec![0; end.div_ceil(64) as usize]),
             findings: Vec::new(),
         };
         let mut trees = vec![self.counts.tree];
@@ -82,12 +82,12 @@ impl Cbt {
     }
 }
 
-struct Walk {
-    seen: Seen,
+struct TreeWalk {
+    seen: SeenPages,
     findings: Vec<Finding>,
 }
 
-impl Walk {
+impl TreeWalk {
     fn find(&mut self, what: String) {
         if self.findings.len() < LISTED_MAX {
             self.findings.push(Finding {

@@ -44,7 +44,7 @@ impl Depot {
         let chunk_bytes = u64::from(self.config.chunk_bytes);
         let lbns = 0..device.geometry().bytes / chunk_bytes;
         let reader = self.front.reader();
-        let mut reading = Reading {
+        let mut reading = StretchReader {
             reader: &*reader,
             head,
             chunk_bytes,
@@ -67,14 +67,14 @@ impl Depot {
 }
 
 /// Reads stretches of one snapshot.
-struct Reading<'a> {
+struct StretchReader<'a> {
     reader: &'a dyn ChunkReader,
     head: HeadId,
     chunk_bytes: u64,
     buffer: Buffer,
 }
 
-impl Reading<'_> {
+impl StretchReader<'_> {
     /// Gives the bytes of a stretch, some at a time.
     fn read(
         &mut self,

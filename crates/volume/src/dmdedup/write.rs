@@ -53,7 +53,7 @@ pub(super) struct InFlight {
 }
 
 /// A batch after lookups and allocation, before anything of it can be seen.
-struct Plan<'a> {
+struct PlannedBatch<'a> {
     chunks: Vec<(u64, Target)>,
     refused: Vec<usize>,
     new_blocks: Vec<(Pbn, Option<HashKey>)>,
@@ -125,14 +125,14 @@ impl Dmdedup {
     }
 
     /// Finds all hashes of the batch at once, then allocates a block for each content that is new.
-    fn plan<'a>(&mut self, chunks: &[HashedChunk<'a>]) -> Result<Plan<'a>> {
+    fn plan<'a>(&mut self, chunks: &[HashedChunk<'a>]) -> Result<PlannedBatch<'a>> {
         let hash = |chunk: &HashedChunk<'_>| match &chunk.content {
             ChunkContent::Fingerprinted(fingerprint, _) => Some(hash_key(fingerprint)),
             _ => None,
         };
         let hashes: Vec<_> = chunks.iter().filter_map(hash).collect();
         let mut known = hashes.iter().zip(self.known(&hashes)?);
-        let mut plan = Plan {
+        let mut plan = PlannedBatch {
             chunks: Vec::with_capacity(chunks.len()),
             refused: Vec::new(),
             new_blocks: Vec::new(),
@@ -167,7 +167,7 @@ impl Dmdedup {
     /// A block for new content; `None` where there is no page for it.
     fn new_block<'a>(
         &mut self,
-        plan: &mut Plan<'a>,
+        plan: &mut PlannedBatch<'a>,
         has_page: bool,
         key: Option<HashKey>,
         bytes: &'a [u8],
@@ -227,7 +227,7 @@ impl Dmdedup {
     }
 
     /// Puts the data of new blocks side by side, and has it written, neighbours together.
-    fn write_data(&mut self, plan: &Plan<'_>) -> Result<Running> {
+    fn write_data(&mut self, plan: &PlannedBatch<'_>) -> Result<Running> {
         let block_bytes = self.shared.data.block_bytes();
         let bytes = plan.contents.len() * block_bytes;
         let mut memory = self.memories.pop().unwrap_or_else(|| Buffer::zeroed(0));

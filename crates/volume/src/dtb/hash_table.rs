@@ -20,7 +20,7 @@ pub(super) struct HashTable {
 }
 
 /// Where the search for a key ended.
-struct Search {
+struct SearchEnd {
     slot: u64,
     is_there: bool,
 }
@@ -100,13 +100,13 @@ impl HashTable {
     }
 
     /// Where the key lies, or the empty slot that ends its cluster.
-    fn find(&self, cache: &mut Cache, key: &[u8]) -> Result<Search> {
+    fn find(&self, cache: &mut Cache, key: &[u8]) -> Result<SearchEnd> {
         let mut slot = self.ring().home(key);
         for _ in 0..self.slots {
             let bytes = self.slot(cache, slot)?;
             let is_there = value_of(bytes) != 0 && bytes.starts_with(key);
             if is_there || value_of(bytes) == 0 {
-                return Ok(Search { slot, is_there });
+                return Ok(SearchEnd { slot, is_there });
             }
             slot = self.ring().after(slot);
         }

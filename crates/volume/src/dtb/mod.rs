@@ -44,7 +44,7 @@ pub fn verify_header(bytes: &[u8]) -> Result<()> {
 pub struct Dtb {
     cache: Cache,
     states: BlockStates,
-    stores: Vec<Store>,
+    stores: Vec<DeviceStore>,
     /// Stores that were created since the backend was opened.
     created: usize,
     mark: Mark,
@@ -67,25 +67,25 @@ impl PageFormat for Unchecked {
 }
 
 /// A key-value store on the device.
-struct Store {
+struct DeviceStore {
     shape: StoreShape,
-    table: Table,
+    table: DeviceTable,
     entries: u64,
 }
 
-enum Table {
+enum DeviceTable {
     Linear(Linear),
     Sparse(HashTable),
 }
 
-impl Store {
+impl DeviceStore {
     fn new(shape: StoreShape, first_page: u64, entries: u64) -> Self {
         let table = match shape {
-            StoreShape::Linear(keys) => Table::Linear(Linear::new(first_page, keys)),
+            StoreShape::Linear(keys) => DeviceTable::Linear(Linear::new(first_page, keys)),
             StoreShape::Sparse {
                 key_bytes,
                 keys_max,
-            } => Table::Sparse(HashTable::new(first_page, key_bytes, keys_max)),
+            } => DeviceTable::Sparse(HashTable::new(first_page, key_bytes, keys_max)),
         };
         Self {
             shape,
@@ -96,15 +96,15 @@ impl Store {
 
     fn end_page(&self) -> u64 {
         match &self.table {
-            Table::Linear(table) => table.end_page(),
-            Table::Sparse(table) => table.end_page(),
+            DeviceTable::Linear(table) => table.end_page(),
+            DeviceTable::Sparse(table) => table.end_page(),
         }
     }
 
     fn get(&self, cache: &mut Cache, key: Key<'_>) -> Result<Option<Pbn>> {
         match (&self.table, key) {
-            (Table::Linear(table), Key::Linear(key)) => table.get(cache, key),
-            (Table::Sparse(table), Key::Sparse(key)) => table.get(cache, key),
+            (DeviceTable::Linear(table), Key::Linear(key)) => table.get(cache, key),
+            (DeviceTable::Sparse(table), Key::Sparse(key)) => table.get(cache, key),
             _ => Ok(None),
         }
     }
@@ -159,8 +159,8 @@ impl Dtb {
         let mut end = 1 + count_pages(blocks);
         let mut stores = Vec::new();
         for store in &header.stores {
-            stores.push(Store::new(store.shape, end, store.entries));
-            end = stores.last().map_or(end, Store::end_page);
+            stores.push(DeviceStore::new(store.shape, end, store.entries));
+            end = stores.last().map_or(end, DeviceStore::end_page);
         }
         if disk.len()? / (PAGE_BYTES as u64) < end {
             return Err(Error::Damaged {
@@ -188,8 +188,8 @@ impl Dtb {
             let first = self
                 .stores
                 .last()
-                .map_or(1 + count_pages(self.states.blocks()), Store::end_page);
-            let store = Store::new(shape, first, 0);
+                .map_or(1 + count_pages(self.states.blocks()), DeviceStore::end_page);
+            let store = DeviceStore::new(shape, first, 0);
             let (start, end) = (
                 first * PAGE_BYTES as u64,
                 store.end_page() * PAGE_BYTES as u64,
@@ -203,7 +203,7 @@ impl Dtb {
         Ok(StoreId((self.created - 1) as u32))
     }
 
-    fn store(&self, id: StoreId) -> Result<&Store> {
+    fn store(&self, id: StoreId) -> Result<&DeviceStore> {
         let found = self.stores.get(id.0 as usize);
         found.ok_or_else(|| Error::Invalid {
             what: format!("there is no store {}", id.0),
@@ -303,10 +303,10 @@ impl MetadataBackend for Dtb {
         self.changing(|this| {
             let store = &mut this.stores[store.0 as usize];
             let is_new = match (&store.table, key) {
-                (Table::Linear(table), Key::Linear(key)) => {
+                (DeviceTable::Linear(table), Key::Linear(key)) => {
                     table.insert(&mut this.cache, key, pbn)?
                 }
-                (Table::Sparse(table), Key::Sparse(key)) => {
+                (DeviceTable::Sparse(table), Key::Sparse(key)) => {
                     table.insert(&mut this.cache, key, pbn)?
                 }
                 _ => false,
@@ -333,8 +333,12 @@ impl MetadataBackend for Dtb {
         self.changing(|this| {
             let store = &mut this.stores[store.0 as usize];
             let was_there = match (&store.table, key) {
-                (Table::Linear(table), Key::Linear(key)) => table.remove(&mut this.cache, key)?,
-                (Table::Sparse(table), Key::Sparse(key)) => table.remove(&mut this.cache, key)?,
+                (DeviceTable::Linear(table), Key::Linear(key)) => {
+                    table.remove(&mut this.cache, key)?
+                }
+                (DeviceTable::Sparse(table), Key::Sparse(key)) => {
+                    table.remove(&mut this.cache, key)?
+                }
                 _ => false,
             };
             store.entries -= u64::from(was_there);
@@ -349,8 +353,8 @@ impl MetadataBackend for Dtb {
     ) -> Result<Supported> {
         self.store(store)?;
         match &self.stores[store.0 as usize].table {
-            Table::Linear(table) => table.iterate(&mut self.cache, visit)?,
-            Table::Sparse(table) => table.iterate(&mut self.cache, visit)?,
+            DeviceTable::Linear(table) => table.iterate(&mut self.cache, visit)?,
+            DeviceTable::Sparse(table) => table.iterate(&mut self.cache, visit)?,
         }
         Ok(Supported::Yes)
     }

@@ -7,10 +7,10 @@ use crate::{Buffer, Completion, Error, Result};
 
 /// Waits until all parts of a request are done.
 pub(super) struct WriteAck {
-    inner: Mutex<Option<Pending>>,
+    inner: Mutex<Option<PendingRequest>>,
 }
 
-struct Pending {
+struct PendingRequest {
     completion: Completion,
     buffer: Buffer,
     parts: usize,
@@ -32,7 +32,7 @@ impl Answer {
 impl WriteAck {
     /// Answers after `parts` calls of [`done`](Self::done), with `buffer` where all went well.
     pub fn new(completion: Completion, buffer: Buffer, parts: usize) -> Self {
-        let pending = Pending {
+        let pending = PendingRequest {
             completion,
             buffer,
             parts,

@@ -8,7 +8,7 @@ use onefold_chunk::{Fingerprint, fingerprints};
 
 use super::ack::WriteAck;
 use super::staging::Run;
-use super::state::{Shared, State};
+use super::state::{FrontState, Shared};
 use super::stats::NodedupCounts;
 use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
 
@@ -58,11 +58,11 @@ pub(super) struct BatchChunk {
     /// Nanoseconds until which it may wait for a page, where it has waited before.
     pub held_until: Option<u64>,
     is_incompressible: bool,
-    content: Content,
+    content: BatchContent,
 }
 
 #[derive(Clone, Copy)]
-enum Content {
+enum BatchContent {
     /// Not looked at yet, or not to be deduplicated.
     Plain,
     Zero,
@@ -81,9 +81,11 @@ impl BatchChunk {
             head: self.run.head,
             lbn: Lbn(self.lbn()),
             content: match self.content {
-                Content::Plain => ChunkContent::NoDedup(bytes),
-                Content::Zero => ChunkContent::Zero,
-                Content::Hashed(fingerprint) => ChunkContent::Fingerprinted(fingerprint, bytes),
+                BatchContent::Plain => ChunkContent::NoDedup(bytes),
+                BatchContent::Zero => ChunkContent::Zero,
+                BatchContent::Hashed(fingerprint) => {
+                    ChunkContent::Fingerprinted(fingerprint, bytes)
+                }
             },
             has_page: self.has_page,
             is_metadata: self.run.hints.metadata,
@@ -92,7 +94,7 @@ impl BatchChunk {
     }
 }
 
-impl State {
+impl FrontState {
     /// Whether there is a batch to be hashed. While the engine has enough to do, small ones are left to grow: one of 13
     /// chunks costs the device as much as one of 40.
     pub fn has_batch(&self) -> bool {
@@ -145,7 +147,7 @@ impl State {
                         has_page: run.has_pages,
                         held_until: *held_until,
                         is_incompressible: false,
-                        content: Content::Plain,
+                        content: BatchContent::Plain,
                     }));
                     chunks.start = end;
                     if chunks.start == chunks.end {
@@ -179,7 +181,7 @@ impl Shared {
             let hints = chunk.run.hints;
             chunk.is_incompressible = hints.incompressible || hinted[at].incompressible;
             if is_zero(chunk.run.chunk(chunk.index)) {
-                chunk.content = Content::Zero;
+                chunk.content = BatchContent::Zero;
             } else if hints.nodedup {
                 nodedup.by_request += 1;
             } else if hinted[at].nodedup {
@@ -197,7 +199,7 @@ impl Shared {
         });
         let hashes = fingerprints(Some(&self.hash_key), chunks);
         for (at, fingerprint) in wanted.into_iter().zip(hashes) {
-            batch[at].content = Content::Hashed(fingerprint);
+            batch[at].content = BatchContent::Hashed(fingerprint);
         }
     }
 }

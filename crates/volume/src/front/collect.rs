@@ -1,7 +1,7 @@
 //! Garbage collection: a little with each write where pages get few, and some while nothing else is to be done.
 
 use super::settle::Served;
-use super::state::{Shared, State, give};
+use super::state::{FrontState, Shared, give};
 use crate::{Collected, Effort, Result};
 
 impl Shared {
@@ -39,7 +39,7 @@ impl Shared {
     }
 
     /// Whether a step of collection would hold up nobody.
-    pub fn may_collect_idly(&self, state: &State) -> bool {
+    pub fn may_collect_idly(&self, state: &FrontState) -> bool {
         state.failure.is_none()
             && !state.is_engine_busy
             && !self.has_work(state)

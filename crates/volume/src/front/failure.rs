@@ -3,10 +3,10 @@
 
 use super::ack::Answer;
 use super::batcher::{Batch, Task};
-use super::state::State;
+use super::state::FrontState;
 use crate::Error;
 
-impl State {
+impl FrontState {
     /// Takes nothing any more: writes and flushes fail. What is staged stays readable, and so does what the engine has.
     /// Returns the answers that everybody who waits is to get.
     pub fn fail(&mut self, error: &Error) -> Vec<Answer> {

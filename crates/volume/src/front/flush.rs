@@ -4,7 +4,7 @@
 use super::ack::Answer;
 use super::batcher::Batch;
 use super::settle::Served;
-use super::state::{Shared, State, give};
+use super::state::{FrontState, Shared, give};
 use crate::{Buffer, Completion, Error, Result};
 
 /// Flushes that wait for a commit.
@@ -101,7 +101,7 @@ impl Shared {
     }
 
     /// Commits for all flushes that wait for nothing else. Somebody called `begin_engine` before.
-    pub fn commit_step(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+    pub fn commit_step(&self, mut state: parking_lot::MutexGuard<'_, FrontState>) {
         let covered = state.given;
         let due = state.flushes.take_due(covered);
         drop(state);

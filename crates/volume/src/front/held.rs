@@ -7,7 +7,7 @@ use super::WhenFull;
 use super::ack::Answer;
 use super::batcher::{BatchChunk, Task};
 use super::staging::Run;
-use super::state::{Shared, State, give};
+use super::state::{FrontState, Shared, give};
 use crate::Error;
 
 /// Without news of space, another attempt is made after this long.
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// Has a refused chunk wait, where that is wanted. `false`: it fails now.
-    pub fn hold(&self, state: &mut State, chunk: &BatchChunk) -> bool {
+    pub fn hold(&self, state: &mut FrontState, chunk: &BatchChunk) -> bool {
         let (WhenFull::Wait(longest), Some(now)) = (self.options.when_full, self.now()) else {
             return false;
         };
@@ -110,7 +110,7 @@ impl Shared {
     }
 
     /// Whether those that wait are to be tried again, or to fail.
-    pub fn has_held_work(&self, state: &State) -> bool {
+    pub fn has_held_work(&self, state: &FrontState) -> bool {
         !state.held.is_empty()
             && (state.held.has_news
                 || self
@@ -119,7 +119,7 @@ impl Shared {
     }
 
     /// Stages what waits for a page anew, and fails what has waited for too long.
-    pub fn retry_held(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+    pub fn retry_held(&self, mut state: parking_lot::MutexGuard<'_, FrontState>) {
         let now = self.now().unwrap_or(u64::MAX);
         let all = std::mem::take(&mut state.held.chunks);
         let (late, again): (Vec<_>, Vec<_>) = all.into_iter().partition(|held| held.until <= now);

@@ -19,9 +19,9 @@ const ASKED_AFTER_SUPERBLOCK: u64 = 256;
 
 /// Knowledge about each volume.
 #[derive(Default)]
-pub(super) struct Metadata(Mutex<HashMap<HeadId, Known>>);
+pub(super) struct Metadata(Mutex<HashMap<HeadId, KnownMetadata>>);
 
-struct Known {
+struct KnownMetadata {
     file_system: FileSystem,
     /// Questions that are left until the file system is looked for anew.
     questions_left: u64,
@@ -56,7 +56,7 @@ impl Shared {
             None => {
                 let file_system = self.find_file_system(head).unwrap_or_default();
                 all.entry(head)
-                    .insert_entry(Known {
+                    .insert_entry(KnownMetadata {
                         file_system,
                         questions_left: ASKED_MAX,
                     })

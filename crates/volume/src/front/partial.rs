@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use parking_lot::MutexGuard;
 
-use super::state::{Shared, State};
+use super::state::{FrontState, Shared};
 use crate::{HeadId, Result};
 
 /// LBNs at which a partial write is at work, and discards that have not reached the engine.
@@ -84,7 +84,7 @@ impl Shared {
     /// The front has failed or is closed.
     pub fn lock_lbns(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, FrontState>,
         head: HeadId,
         lbns: &[u64],
     ) -> Result<()> {

@@ -10,7 +10,7 @@ use super::state::Shared;
 use crate::{Buffer, ChunkRead, Completion, HeadId, Lbn, Request, Result};
 
 /// Neighbouring bytes of a request that come from one place.
-struct Segment {
+struct ReadSegment {
     bytes: usize,
     from: From,
 }
@@ -133,8 +133,8 @@ impl Shared {
     }
 
     /// Where each byte of a span comes from, in order.
-    fn segments(&self, span: Span, staged: impl Fn(u64) -> Option<Staged>) -> Vec<Segment> {
-        let mut segments: Vec<Segment> = Vec::new();
+    fn segments(&self, span: Span, staged: impl Fn(u64) -> Option<Staged>) -> Vec<ReadSegment> {
+        let mut segments: Vec<ReadSegment> = Vec::new();
         if span.bytes == 0 {
             return segments;
         }
@@ -152,7 +152,7 @@ impl Shared {
                 last.bytes += within.len();
                 continue;
             }
-            segments.push(Segment {
+            segments.push(ReadSegment {
                 bytes: within.len(),
                 from,
             });

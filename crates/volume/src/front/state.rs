@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub sizes: HeadSizes,
     /// `None` once the front is closed. Taken before the state's lock, never while it is held.
     engine: Mutex<Option<Served>>,
-    state: Mutex<State>,
+    state: Mutex<FrontState>,
     /// There is something to do.
     work: Condvar,
     /// Something was done: room in staging, an LBN that is free again, an empty queue.
@@ -47,7 +47,7 @@ pub(super) struct Shared {
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Part of the front that a lock guards.
-pub(super) struct State {
+pub(super) struct FrontState {
     pub staging: Staging,
     /// In sequence, not yet taken by the batcher.
     pub queue: VecDeque<Task>,
@@ -84,7 +84,7 @@ impl Shared {
     ) -> Self {
         let mut pages = Pages::default();
         pages.update(engine.free_space());
-        let state = State {
+        let state = FrontState {
             staging: Staging::default(),
             queue: VecDeque::new(),
             queued_chunks: 0,
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, FrontState> {
         self.state.lock()
     }
 
@@ -127,7 +127,7 @@ impl Shared {
     ///
     /// # Errors
     /// The front has failed or is closed, or nothing is left that could be waited for.
-    pub fn wait(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+    pub fn wait(&self, state: &mut MutexGuard<'_, FrontState>) -> Result<()> {
         state.check()?;
         if self.is_stopped() {
             return Err(Error::Closing);
@@ -168,11 +168,11 @@ impl Shared {
     }
 
     /// Waits until there is work. Where something is to be done after a while without any, that is done.
-    fn wait_for_work(&self, state: &mut MutexGuard<'_, State>) {
+    fn wait_for_work(&self, state: &mut MutexGuard<'_, FrontState>) {
         if state.held.is_empty() && !state.pages.wants_idle_collection() {
             return self.work.wait(state);
         }
-        let busy = |state: &State| state.steps + self.counters.reads();
+        let busy = |state: &FrontState| state.steps + self.counters.reads();
         let before = busy(state);
         let is_idle = self.work.wait_for(state, IDLE).timed_out() && busy(state) == before;
         if is_idle && self.may_collect_idly(state) {
@@ -238,7 +238,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl FrontState {
     /// # Errors
     /// The error that the front failed with.
     pub fn check(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use super::ack::Answer;
 use super::batcher::{Batch, BatchChunk, Discard};
 use super::failure::fail_batch;
 use super::settle::Served;
-use super::state::{Shared, State, give};
+use super::state::{FrontState, Shared, give};
 use crate::{Effort, Error, Result};
 
 impl Shared {
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// Whether [`step`](Self::step) would find something.
-    pub fn has_work(&self, state: &State) -> bool {
+    pub fn has_work(&self, state: &FrontState) -> bool {
         let for_engine = || {
             state.flushes.is_due(state.given) || state.hashed.contains_key(&state.next_for_engine)
         };
@@ -84,7 +84,7 @@ impl Shared {
         while self.step() {}
     }
 
-    fn engine_step(&self, state: MutexGuard<'_, State>, batch: Batch) {
+    fn engine_step(&self, state: MutexGuard<'_, FrontState>, batch: Batch) {
         drop(state);
         let mut guard = self.engine();
         let Some(served) = guard.as_mut() else {

@@ -11,7 +11,7 @@ use super::ack::WriteAck;
 use super::batcher::{Discard, Task};
 use super::split::Span;
 use super::staging::{Run, Staged};
-use super::state::{Shared, State, give};
+use super::state::{FrontState, Shared, give};
 use crate::{Buffer, ChunkRead, Completion, Error, HeadId, Hints, Lbn, Result};
 
 /// Discards that wait for the engine, at most: each has to be looked at by partial writes.
@@ -70,7 +70,7 @@ impl Shared {
         }
     }
 
-    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, bytes: usize) -> Result<()> {
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, FrontState>, bytes: usize) -> Result<()> {
         state.check()?;
         while !state.has_room(bytes, self.options.staging_bytes) {
             self.wait(state)?;
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// Stages whole chunks, and answers as soon as may be.
-    fn stage(self: &Arc<Self>, mut state: MutexGuard<'_, State>, new: NewRun) {
+    fn stage(self: &Arc<Self>, mut state: MutexGuard<'_, FrontState>, new: NewRun) {
         let chunks = new.buffer.len() / self.chunk_bytes as usize;
         let has_pages = state.pages.claim(chunks as u64, new.hints.metadata);
         let is_put_off = !has_pages || self.options.ack == Ack::Written;
@@ -304,7 +304,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl FrontState {
     fn has_room(&self, bytes: usize, max: usize) -> bool {
         let staged = self.staging.bytes();
         staged == 0 || staged + bytes <= max

@@ -19,7 +19,7 @@ const RO_COMPAT_SPARSE_SUPER: u64 = 0x1;
 const GROUPS_MAX: u64 = 1 << 17;
 
 /// Fields of a superblock.
-struct Superblock {
+struct ExtSuperblock {
     block_bytes: u64,
     first_block: u64,
     groups: u64,
@@ -61,7 +61,7 @@ impl Backups {
     }
 }
 
-impl Superblock {
+impl ExtSuperblock {
     fn parse(head: &[u8]) -> Option<Self> {
         let bytes = head.get(SUPERBLOCK..SUPERBLOCK + 1024)?;
         if le16(bytes, 0x38)? != MAGIC {
@@ -156,7 +156,7 @@ impl Superblock {
 
 /// Byte ranges of metadata of the file system that begins with `head`; none where it is no ext2, ext3 or ext4.
 pub fn ranges(head: &[u8], read: ReadBytes<'_>) -> Result<Vec<Range<u64>>> {
-    let Some(superblock) = Superblock::parse(head) else {
+    let Some(superblock) = ExtSuperblock::parse(head) else {
         return Ok(Vec::new());
     };
     let mut ranges = Vec::new();
@@ -171,7 +171,7 @@ pub fn ranges(head: &[u8], read: ReadBytes<'_>) -> Result<Vec<Range<u64>>> {
 }
 
 /// The superblock and its copies, each with the descriptors behind it.
-fn add_superblocks(superblock: &Superblock, ranges: &mut Vec<Range<u64>>) {
+fn add_superblocks(superblock: &ExtSuperblock, ranges: &mut Vec<Range<u64>>) {
     let blocks = 1 + superblock.blocks_ahead();
     ranges.push(superblock.bytes_of(0, superblock.first_block + blocks));
     let copies = (1..superblock.groups).filter(|group| superblock.backups.has(*group));
@@ -180,7 +180,7 @@ fn add_superblocks(superblock: &Superblock, ranges: &mut Vec<Range<u64>>) {
 
 /// Descriptors that lie among their groups, bitmaps and inode tables.
 fn add_groups(
-    superblock: &Superblock,
+    superblock: &ExtSuperblock,
     read: ReadBytes<'_>,
     ranges: &mut Vec<Range<u64>>,
 ) -> Result<()> {
@@ -209,7 +209,7 @@ fn add_groups(
 }
 
 /// Bitmaps and inode table of one group.
-fn add_group(superblock: &Superblock, descriptor: &[u8], ranges: &mut Vec<Range<u64>>) {
+fn add_group(superblock: &ExtSuperblock, descriptor: &[u8], ranges: &mut Vec<Range<u64>>) {
     for (at, blocks) in [(0x0, 1), (0x4, 1), (0x8, superblock.inode_table_blocks)] {
         let high = match superblock.descriptor_bytes >= 64 {
             true => le32(descriptor, at + 0x20).unwrap_or(0),
@@ -224,7 +224,7 @@ fn add_group(superblock: &Superblock, descriptor: &[u8], ranges: &mut Vec<Range<
 
 /// Blocks of the journal, by the copy of its inode's pointers.
 fn add_journal(
-    superblock: &Superblock,
+    superblock: &ExtSuperblock,
     pointers: &[u8],
     blocks: u64,
     read: ReadBytes<'_>,
@@ -254,7 +254,7 @@ fn add_journal(
     Ok(())
 }
 
-fn add_extents(superblock: &Superblock, node: &[u8], ranges: &mut Vec<Range<u64>>) {
+fn add_extents(superblock: &ExtSuperblock, node: &[u8], ranges: &mut Vec<Range<u64>>) {
     for entry in entries(node) {
         let blocks = le16(entry, 4).unwrap_or(0);
         let first = le32(entry, 8).unwrap_or(0) | le16(entry, 6).unwrap_or(0) << 32;

@@ -21,9 +21,9 @@ const ENTRY_BYTES: usize = 120;
 type ChunkHash = [u8; HASH_BYTES];
 
 /// From hashes to addresses `A` of one engine. Readers add, the writer takes.
-pub struct Prefetched<A>(Mutex<Entries<A>>);
+pub struct Prefetched<A>(Mutex<PrefetchedEntries<A>>);
 
-struct Entries<A> {
+struct PrefetchedEntries<A> {
     by_hash: HashMap<ChunkHash, (A, u64)>,
     by_address: HashMap<A, ChunkHash>,
     /// Hashes with their numbers, the oldest first; those that were taken meanwhile, too.
@@ -33,7 +33,7 @@ struct Entries<A> {
 
 impl<A> Default for Prefetched<A> {
     fn default() -> Self {
-        Self(Mutex::new(Entries {
+        Self(Mutex::new(PrefetchedEntries {
             by_hash: HashMap::new(),
             by_address: HashMap::new(),
             order: VecDeque::new(),
@@ -91,7 +91,7 @@ impl<A: Copy + Eq + Hash> Prefetched<A> {
     }
 }
 
-impl<A: Copy + Eq + Hash> Entries<A> {
+impl<A: Copy + Eq + Hash> PrefetchedEntries<A> {
     fn forget(&mut self, address: &A) {
         if let Some(hash) = self.by_address.remove(address) {
             self.by_hash.remove(&hash);

@@ -84,7 +84,7 @@ pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<Content>> {
 /// Puts `content` in the place of the file in `folder`; durable when it returns.
 pub(super) fn save(folder: &dyn Dir, content: &Content) -> Result<()> {
     rename_over::<Error>(folder, FILE_NEW, FILE, |disk| {
-        Writer {
+        FrameWriter {
             disk: &**disk,
             offset: 0,
             payload: Vec::new(),
@@ -106,13 +106,13 @@ pub(super) fn require(folder: &dyn Dir) -> Result<()> {
 }
 
 /// Writes frames one behind the other, each as it is full.
-struct Writer<'a> {
+struct FrameWriter<'a> {
     disk: &'a dyn Disk,
     offset: u64,
     payload: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl FrameWriter<'_> {
     fn all(&mut self, content: &Content) -> Result<()> {
         self.header(content)?;
         let (mut linear, mut sparse, mut counted) = (0, 0, 0);
@@ -242,13 +242,13 @@ pub struct Limits {
 /// [`Error::Unsupported`]: of another number of blocks, or of another version.
 pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<Content> {
     let (len, mut offset) = (disk.len()?, 0);
-    let mut reader: Option<Reader> = None;
+    let mut reader: Option<FrameReader> = None;
     while offset < len {
         let payload = frame::read_frame(disk, INRAM, offset, PAYLOAD_BYTES_MAX, path)?;
         let mut bytes = ByteReader::new(&payload, path, offset + frame::HEADER_BYTES as u64);
         let kind = bytes.u8()?;
         match &mut reader {
-            None => reader = Some(Reader::begin(kind, &mut bytes, limits)?),
+            None => reader = Some(FrameReader::begin(kind, &mut bytes, limits)?),
             Some(reader) => reader.frame(kind, &mut bytes)?,
         }
         bytes.end()?;
@@ -264,7 +264,7 @@ pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<Conten
 }
 
 /// Takes up the content frame by frame.
-struct Reader {
+struct FrameReader {
     content: Content,
     /// The highest block of the counts so far.
     counted: Option<u64>,
@@ -272,7 +272,7 @@ struct Reader {
     is_ended: bool,
 }
 
-impl Reader {
+impl FrameReader {
     fn begin(kind: u8, bytes: &mut ByteReader<'_>, limits: Limits) -> Result<Self> {
         let blocks = limits.blocks;
         if kind != HEADER {

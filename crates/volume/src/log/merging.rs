@@ -26,20 +26,20 @@ const QUESTIONS: u64 = 6;
 
 /// The merge that goes on, if one does.
 pub(super) struct Merging {
-    job: Option<Job>,
+    job: Option<MergeJob>,
     /// Merges are done at once, and installed later all the same: the same work gives the same I/O.
     is_inline: bool,
 }
 
-struct Job {
+struct MergeJob {
     head: HeadId,
     /// Recent levels that it merges.
     taken: usize,
     stop: Arc<AtomicBool>,
-    work: Work,
+    work: MergeWork,
 }
 
-enum Work {
+enum MergeWork {
     Thread(JoinHandle<Result<Merged>>),
     /// The merge is done, and counts as going on for some more questions, as a thread would.
     Done(Box<Result<Merged>>, u64),
@@ -62,7 +62,7 @@ enum Goal {
 }
 
 /// Everything that a merge works with.
-struct Task {
+struct MergeTask {
     folder: MapFolder,
     shared: Arc<Shared>,
     sizes: MergeSizes,
@@ -71,7 +71,7 @@ struct Task {
     stop: Arc<AtomicBool>,
 }
 
-impl Task {
+impl MergeTask {
     fn run(&self) -> Result<Merged> {
         let mut merger = Merger {
             folder: &self.folder,
@@ -105,13 +105,13 @@ impl Merging {
     pub fn cancel(&mut self) {
         if let Some(job) = self.job.take() {
             job.stop.store(true, Ordering::Relaxed);
-            if let Work::Thread(thread) = job.work {
+            if let MergeWork::Thread(thread) = job.work {
                 let _ = thread.join();
             }
         }
     }
 
-    fn start(&mut self, head: HeadId, task: Task) {
+    fn start(&mut self, head: HeadId, task: MergeTask) {
         let (taken, stop) = (task.levels.recent.len(), Arc::clone(&task.stop));
         let task = Arc::new(task);
         let thread = (!self.is_inline).then(|| {
@@ -120,10 +120,10 @@ impl Merging {
             named.spawn(move || task.run())
         });
         let work = match thread {
-            Some(Ok(thread)) => Work::Thread(thread),
-            _ => Work::Done(Box::new(task.run()), task.folder.next() % QUESTIONS),
+            Some(Ok(thread)) => MergeWork::Thread(thread),
+            _ => MergeWork::Done(Box::new(task.run()), task.folder.next() % QUESTIONS),
         };
-        self.job = Some(Job {
+        self.job = Some(MergeJob {
             head,
             taken,
             stop,
@@ -132,10 +132,10 @@ impl Merging {
     }
 
     /// Takes the merge that has ended, or with `waits` the one that goes on.
-    fn take(&mut self, waits: bool) -> Option<Job> {
+    fn take(&mut self, waits: bool) -> Option<MergeJob> {
         self.job.take_if(|job| match &mut job.work {
-            Work::Thread(thread) => waits || thread.is_finished(),
-            Work::Done(_, questions) => {
+            MergeWork::Thread(thread) => waits || thread.is_finished(),
+            MergeWork::Done(_, questions) => {
                 *questions = questions.saturating_sub(1);
                 waits || *questions == 0
             }
@@ -149,7 +149,7 @@ impl Drop for Merging {
     }
 }
 
-impl Work {
+impl MergeWork {
     fn result(self) -> Result<Merged> {
         match self {
             Self::Done(done, _) => *done,
@@ -199,7 +199,7 @@ impl LogEngine {
         };
         // Written anew, a map shares nothing with those that were copied from it.
         let is_alone = self.shared.maps.read().len() == 1;
-        let task = Task {
+        let task = MergeTask {
             folder: self.map_folder.clone(),
             shared: Arc::clone(&self.shared),
             sizes: self.sizes.merges,

@@ -30,11 +30,11 @@ const SETTLED_AFTER: usize = 8;
 /// Packs groups.
 pub(super) struct Packer {
     compression: Compression,
-    trials: HashMap<HeadId, Trials>,
+    trials: HashMap<HeadId, ShrinkTrials>,
     /// Chunks of the group.
     chunks: usize,
     /// Those that shrank.
-    candidates: Vec<Candidate>,
+    candidates: Vec<PackCandidate>,
     /// Their compressed bytes, one behind the other.
     compressed: Vec<u8>,
     settled: Settled,
@@ -61,7 +61,7 @@ pub(super) struct PackTotals {
 struct Settled {
     chunks: usize,
     /// Pages of two chunks or more.
-    shared: Vec<Vec<Candidate>>,
+    shared: Vec<Vec<PackCandidate>>,
 }
 
 impl Settled {
@@ -74,14 +74,14 @@ impl Settled {
 
 /// How well the last chunks of a volume shrank.
 #[derive(Clone, Copy, Default)]
-struct Trials {
+struct ShrinkTrials {
     /// Chunks that did not, since one did.
     unshrunk: u32,
     /// Chunks since one was tried.
     passed: u32,
 }
 
-impl Trials {
+impl ShrinkTrials {
     /// Whether the next chunk is tried.
     fn take_turn(&mut self) -> bool {
         self.passed += 1;
@@ -102,7 +102,7 @@ impl Trials {
 
 /// A chunk of a group that may be packed.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct PackCandidate {
     /// Its place among the group's chunks.
     chunk: usize,
     /// Its compressed bytes in the packer's buffer.
@@ -148,7 +148,7 @@ impl Packer {
         let found = compress_onto(&mut self.compressed, bytes);
         trials.note(found.is_some());
         self.candidates
-            .extend(found.map(|(begin, bytes)| Candidate {
+            .extend(found.map(|(begin, bytes)| PackCandidate {
                 chunk,
                 begin,
                 bytes,
@@ -218,7 +218,7 @@ impl Packer {
     fn lay_out(
         &mut self,
         data: &[u8],
-        pages: &[Vec<Candidate>],
+        pages: &[Vec<PackCandidate>],
     ) -> (&mut GroupBuffer, Vec<ZonePlace>) {
         let chunks = data.len() / PAGE_BYTES;
         // By chunk: the packed page that it shares, and its slot there.
@@ -273,9 +273,9 @@ fn compress_onto(out: &mut Vec<u8>, chunk: &[u8]) -> Option<(usize, usize)> {
 
 /// Pages of two chunks or more: the largest chunk first, each into the fullest page that has room. Chunks of a page lie
 /// in the order in which they came.
-fn share_pages(mut candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
+fn share_pages(mut candidates: Vec<PackCandidate>) -> Vec<Vec<PackCandidate>> {
     candidates.sort_by_key(|it| (std::cmp::Reverse(it.bytes), it.chunk));
-    let mut pages: Vec<Vec<Candidate>> = Vec::new();
+    let mut pages: Vec<Vec<PackCandidate>> = Vec::new();
     // Room and number of pages that take more.
     let mut open: BTreeSet<(usize, usize)> = BTreeSet::new();
     for candidate in candidates {

@@ -25,7 +25,7 @@ pub struct LogReader(pub Arc<Shared>);
 
 /// Outcome of one try to read one chunk.
 #[derive(Clone, PartialEq, Debug)]
-enum Outcome {
+enum ReadOutcome {
     /// The buffer holds it.
     Whole,
     /// A map says that it lies there.
@@ -39,8 +39,8 @@ enum Outcome {
 impl ChunkReader for LogReader {
     fn read(&self, head: HeadId, reads: &mut [ChunkRead<'_>]) -> Result<()> {
         let chunk_bytes = self.0.layout.chunk_bytes();
-        let mut outcomes: Vec<Vec<Outcome>> = (reads.iter())
-            .map(|read| vec![Outcome::Again(String::new()); read.buffer.len() / chunk_bytes])
+        let mut outcomes: Vec<Vec<ReadOutcome>> = (reads.iter())
+            .map(|read| vec![ReadOutcome::Again(String::new()); read.buffer.len() / chunk_bytes])
             .collect();
         for attempt in 0..TRIES {
             if attempt > 1 {
@@ -52,7 +52,7 @@ impl ChunkReader for LogReader {
             if outcomes
                 .iter()
                 .flatten()
-                .all(|outcome| *outcome == Outcome::Whole)
+                .all(|outcome| *outcome == ReadOutcome::Whole)
             {
                 return Ok(());
             }
@@ -166,7 +166,7 @@ impl LogReader {
         &self,
         head: HeadId,
         reads: &mut [ChunkRead<'_>],
-        outcomes: &mut [Vec<Outcome>],
+        outcomes: &mut [Vec<ReadOutcome>],
     ) -> Result<()> {
         let (gaps, levels) = self.resolve_newest(head, reads, outcomes);
         for (place, lbns) in gaps {
@@ -178,10 +178,10 @@ impl LogReader {
         }
         let zones = self.0.zones.read();
         for outcome in outcomes.iter_mut().flatten() {
-            if let Outcome::Mapped(address) = *outcome {
+            if let ReadOutcome::Mapped(address) = *outcome {
                 *outcome = match zones.locate(address) {
-                    Some((address, no)) => Outcome::At(address, no),
-                    None => Outcome::Again(format!(
+                    Some((address, no)) => ReadOutcome::At(address, no),
+                    None => ReadOutcome::Again(format!(
                         "mapped to zone {}, which is not there",
                         address.zone.0
                     )),
@@ -201,14 +201,14 @@ impl LogReader {
     ) -> Result<()> {
         let chunk_bytes = self.0.layout.chunk_bytes();
         let unknown = |read: &ChunkRead<'_>| {
-            vec![Outcome::Again(String::new()); read.buffer.len() / chunk_bytes]
+            vec![ReadOutcome::Again(String::new()); read.buffer.len() / chunk_bytes]
         };
         let mut outcomes: Vec<_> = reads.iter().map(unknown).collect();
         self.resolve(head, reads, &mut outcomes)?;
         let (mut places, mut chunks) = (Vec::new(), Vec::new());
         for (read, outcomes) in reads.iter().zip(outcomes) {
             for (outcome, chunk) in outcomes.iter().zip(read.buffer.chunks_exact(chunk_bytes)) {
-                if let Outcome::At(address, _) = outcome {
+                if let ReadOutcome::At(address, _) = outcome {
                     places.push(*address);
                     chunks.push(chunk);
                 }
@@ -226,7 +226,7 @@ impl LogReader {
         &self,
         head: HeadId,
         reads: &mut [ChunkRead<'_>],
-        outcomes: &mut [Vec<Outcome>],
+        outcomes: &mut [Vec<ReadOutcome>],
     ) -> (Vec<(usize, Range<u64>)>, Arc<Levels>) {
         let open = self.0.open_group.read();
         let maps = self.0.maps.read();
@@ -257,7 +257,7 @@ impl LogReader {
         &self,
         extent: Extent,
         read: &mut ChunkRead<'_>,
-        outcomes: &mut [Outcome],
+        outcomes: &mut [ReadOutcome],
         open_data: &[u8],
     ) {
         let layout = &self.0.layout;
@@ -265,20 +265,20 @@ impl LogReader {
         let buffers = read.buffer.chunks_exact_mut(layout.chunk_bytes());
         let chunks = buffers.zip(outcomes).skip(first);
         for (ahead, (buffer, outcome)) in (0..extent.chunks).zip(chunks) {
-            if *outcome == Outcome::Whole {
+            if *outcome == ReadOutcome::Whole {
                 continue;
             }
             *outcome = match extent.target_at(ahead, layout.chunk_pages) {
                 None => {
                     buffer.fill(0);
-                    Outcome::Whole
+                    ReadOutcome::Whole
                 }
                 Some(address) if address.zone.is_pending() => {
                     let start = address.page as usize * PAGE_BYTES;
                     buffer.copy_from_slice(&open_data[start..start + layout.chunk_bytes()]);
-                    Outcome::Whole
+                    ReadOutcome::Whole
                 }
-                Some(address) => Outcome::Mapped(address),
+                Some(address) => ReadOutcome::Mapped(address),
             };
         }
     }
@@ -288,14 +288,14 @@ impl LogReader {
     fn read_resolved(
         &self,
         reads: &mut [ChunkRead<'_>],
-        outcomes: &[Vec<Outcome>],
+        outcomes: &[Vec<ReadOutcome>],
     ) -> Result<PackedReads> {
         let layout = self.0.layout;
         let in_slots = outcomes
             .iter()
             .flatten()
             .filter_map(|outcome| match outcome {
-                Outcome::At(address, no) if address.slot != WHOLE => Some((*address, *no)),
+                ReadOutcome::At(address, no) if address.slot != WHOLE => Some((*address, *no)),
                 _ => None,
             });
         let mut packed = PackedReads::of(in_slots);
@@ -306,7 +306,7 @@ impl LogReader {
             while at < outcomes.len() {
                 let count = self.stretch(&outcomes[at..]);
                 let (buf, behind) = rest.split_at_mut(count * layout.chunk_bytes());
-                if let Outcome::At(address, no) = outcomes[at]
+                if let ReadOutcome::At(address, no) = outcomes[at]
                     && address.slot == WHOLE
                 {
                     let offset = layout.page_offset(no, address.page);
@@ -324,14 +324,16 @@ impl LogReader {
 
     /// How many of the first chunks lie one behind the other on the device; 1 where the first is not read from there,
     /// or is packed.
-    fn stretch(&self, outcomes: &[Outcome]) -> usize {
+    fn stretch(&self, outcomes: &[ReadOutcome]) -> usize {
         let first = match outcomes[0] {
-            Outcome::At(first, _) if first.slot == WHOLE => first,
+            ReadOutcome::At(first, _) if first.slot == WHOLE => first,
             _ => return 1,
         };
         let chunk_pages = self.0.layout.chunk_pages;
-        let follows = |(ahead, outcome): &(usize, &Outcome)| match outcome {
-            Outcome::At(address, _) => first.is_followed_by(*address, *ahead as u64, chunk_pages),
+        let follows = |(ahead, outcome): &(usize, &ReadOutcome)| match outcome {
+            ReadOutcome::At(address, _) => {
+                first.is_followed_by(*address, *ahead as u64, chunk_pages)
+            }
             _ => false,
         };
         outcomes.iter().enumerate().take_while(follows).count()
@@ -343,24 +345,24 @@ impl LogReader {
         &self,
         reads: &mut [ChunkRead<'_>],
         packed: &PackedReads,
-        outcomes: &mut [Vec<Outcome>],
+        outcomes: &mut [Vec<ReadOutcome>],
         is_last_try: bool,
     ) {
         for (read, outcomes) in reads.iter_mut().zip(outcomes) {
             let chunks = read.buffer.chunks_exact_mut(self.0.layout.chunk_bytes());
             for (buffer, outcome) in chunks.zip(outcomes) {
-                if let Outcome::At(address, no) = *outcome {
+                if let ReadOutcome::At(address, no) = *outcome {
                     let proved = match address.slot {
                         WHOLE => self.check(address, no, buffer),
                         _ => packed.unpack(address, buffer),
                     };
                     *outcome = match proved {
-                        Ok(()) => Outcome::Whole,
+                        Ok(()) => ReadOutcome::Whole,
                         Err(what) => {
                             if is_last_try {
                                 self.0.damaged.note(address);
                             }
-                            Outcome::Again(what)
+                            ReadOutcome::Again(what)
                         }
                     };
                 }
@@ -393,13 +395,13 @@ impl LogReader {
 }
 
 /// The error of the first chunk that could not be read whole.
-fn first_damage(head: HeadId, reads: &[ChunkRead<'_>], outcomes: &[Vec<Outcome>]) -> Error {
+fn first_damage(head: HeadId, reads: &[ChunkRead<'_>], outcomes: &[Vec<ReadOutcome>]) -> Error {
     let all = reads
         .iter()
         .zip(outcomes)
         .flat_map(|(read, outcomes)| (read.lbn.0..).zip(outcomes));
     let damaged = all.filter_map(|(lbn, outcome)| match outcome {
-        Outcome::Again(what) => Some((lbn, what.clone())),
+        ReadOutcome::Again(what) => Some((lbn, what.clone())),
         _ => None,
     });
     let (lbn, what) = damaged.into_iter().next().expect("some chunk is not whole");

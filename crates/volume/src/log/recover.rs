@@ -86,7 +86,7 @@ pub fn open(dir: Arc<dyn Dir>, data: Arc<dyn Disk>, options: LogOptions) -> Resu
         maps.entry(head.id)
             .or_insert_with(|| HeadMap::new(layout.chunk_pages));
     }
-    let mut replay = Replay {
+    let mut replay = JournalReplay {
         data: &*data,
         layout,
         depot: options.depot,
@@ -300,7 +300,7 @@ fn tell_index(
 }
 
 /// Reads the journal from a position on, zone by zone.
-struct Replay<'a> {
+struct JournalReplay<'a> {
     data: &'a dyn Disk,
     layout: Layout,
     depot: [u8; 16],
@@ -314,7 +314,7 @@ struct Replay<'a> {
     groups: Vec<GroupHeader>,
 }
 
-impl Replay<'_> {
+impl JournalReplay<'_> {
     fn run(&mut self, position: &Position) -> Result<()> {
         let Some(first) = self.first_header(position)? else {
             return Ok(());

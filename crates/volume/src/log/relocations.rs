@@ -39,12 +39,12 @@ pub struct Relocations(HashMap<ZoneId, Relocation>);
 struct Relocation {
     /// A bit for each page at which a moved chunk began.
     moved: Vec<u64>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<MovedStretch>,
 }
 
 /// Moved chunks that lie one behind the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stretch {
+struct MovedStretch {
     chunks: u32,
     first: Address,
 }
@@ -57,7 +57,8 @@ impl Relocations {
 
     /// RAM in bytes.
     pub fn ram_bytes(&self) -> u64 {
-        let one = |it: &Relocation| it.moved.len() * 8 + it.stretches.len() * size_of::<Stretch>();
+        let one =
+            |it: &Relocation| it.moved.len() * 8 + it.stretches.len() * size_of::<MovedStretch>();
         self.0.values().map(|it| one(it) as u64 + 80).sum()
     }
 
@@ -73,7 +74,7 @@ impl Relocations {
     /// Notes that `emptied` were freed after their chunks were moved; relocations that led to them are led on.
     pub fn add(&mut self, emptied: &HashSet<ZoneId>, moved: &Moved, chunk_pages: u32) {
         for relocation in self.0.values_mut() {
-            let leads_there = |stretch: &Stretch| emptied.contains(&stretch.first.zone);
+            let leads_there = |stretch: &MovedStretch| emptied.contains(&stretch.first.zone);
             if relocation.stretches.iter().any(leads_there)
                 && !faults::is_on(Fault::RelocationsNotLedOn)
             {
@@ -171,7 +172,7 @@ fn decode_relocation(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Rel
             page,
             slot: WHOLE,
         };
-        stretches.push(Stretch { chunks, first });
+        stretches.push(MovedStretch { chunks, first });
     }
     Ok(Relocation { moved, stretches })
 }
@@ -186,13 +187,13 @@ impl Relocation {
         };
         for (page, to) in chunks {
             relocation.moved[*page as usize / 64] |= 1 << (page % 64);
-            let goes_on = |last: &&mut Stretch| {
+            let goes_on = |last: &&mut MovedStretch| {
                 let page = last.first.page + last.chunks * chunk_pages;
                 last.first.zone == to.zone && page == to.page
             };
             match relocation.stretches.last_mut().filter(goes_on) {
                 Some(last) => last.chunks += 1,
-                None => relocation.stretches.push(Stretch {
+                None => relocation.stretches.push(MovedStretch {
                     chunks: 1,
                     first: *to,
                 }),

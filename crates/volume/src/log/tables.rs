@@ -18,7 +18,7 @@ use crate::Result;
 const ENTRIES_MIN: usize = 8;
 
 /// A cache of what full zones hold, by use, within so many bytes. One part is evicted at a time, an eighth of all.
-struct Recent<T> {
+struct RecentTables<T> {
     entries: HashMap<ZoneId, CachedPart<T>>,
     used: u64,
     bytes: usize,
@@ -31,7 +31,7 @@ struct CachedPart<T> {
     bytes: usize,
 }
 
-impl<T> Recent<T> {
+impl<T> RecentTables<T> {
     fn new(bytes_max: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -134,8 +134,8 @@ pub struct Tables {
     data: Arc<dyn Disk>,
     layout: Layout,
     seals: Seals,
-    rows: Mutex<Recent<RowsByHash>>,
-    checks: Mutex<Recent<ZoneChecks>>,
+    rows: Mutex<RecentTables<RowsByHash>>,
+    checks: Mutex<RecentTables<ZoneChecks>>,
 }
 
 impl Tables {
@@ -145,8 +145,8 @@ impl Tables {
             data,
             layout,
             seals,
-            rows: Mutex::new(Recent::new(cache_bytes)),
-            checks: Mutex::new(Recent::new(cache_bytes)),
+            rows: Mutex::new(RecentTables::new(cache_bytes)),
+            checks: Mutex::new(RecentTables::new(cache_bytes)),
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct PageCache<F> {
     disk: Arc<dyn Disk>,
     format: F,
     frames_max: usize,
-    frames: Vec<Frame>,
+    frames: Vec<CachedPage>,
     at: HashMap<u64, usize>,
     recent: Recent,
     dirty: usize,
@@ -50,7 +50,7 @@ pub(crate) struct PageCache<F> {
 }
 
 /// A page in RAM.
-struct Frame {
+struct CachedPage {
     page: u64,
     bytes: PageBuffer,
     is_dirty: bool,
@@ -208,7 +208,7 @@ impl<F: PageFormat> PageCache<F> {
     /// A clean frame of the page's, with bytes that mean nothing.
     fn room_for(&mut self, page: u64) -> Result<usize> {
         let frame = if self.frames.len() < self.frames_max {
-            self.frames.push(Frame {
+            self.frames.push(CachedPage {
                 page: u64::MAX,
                 bytes: PageBuffer::zeroed(PAGE_BYTES),
                 is_dirty: false,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::Run;
+use super::WindowRun;
 use super::made::reopen;
 use super::make::WantedEntry;
 use crate::meta::Stat;
@@ -24,7 +24,7 @@ pub(super) fn create(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(dir, name, flags, unfinished::FILE)
 }
 
-impl Run<'_> {
+impl WindowRun<'_> {
     pub(super) fn write_file(&self, number: u32, pieces: &[FilePart], buffer: &[u8]) {
         let chunks = pieces.iter().filter(|piece| piece.len > 0).count() as u32;
         let opened = self.with_room(|| self.open_file(number, chunks));

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
-use super::Run;
+use super::WindowRun;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
 use crate::restore::fate::FolderFate;
@@ -19,7 +19,7 @@ use crate::restore::unfinished;
 use crate::restore::window::WindowFolder;
 use crate::{Change, Kind, Progress};
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Returns a folder of the window; it and those above it are made where they are missing. `EXIST`: something else
     /// stays in its place, or in that of one above.
     pub(super) fn folder(&self, number: u32) -> Result<Arc<OwnedFd>, Errno> {

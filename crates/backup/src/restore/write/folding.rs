@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use super::Run;
+use super::WindowRun;
 use onefold_io::Interruptions;
 
 use crate::meta::Stat;
@@ -164,7 +164,7 @@ fn lead_exactly(
     Ok(())
 }
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Checks a name in a folder of the window, as [`is_exact`] does. [`TAKEN`]: the thing has another name.
     pub(super) fn must_be_exact(
         &self,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::window::{FirstName, Link};
-use super::{Run, file::create, folding::is_exact, make::WantedEntry};
+use super::{WindowRun, file::create, folding::is_exact, make::WantedEntry};
 use crate::meta::Stat;
 use crate::restore::apply::{Meta, by_descriptor};
 use crate::restore::compare::{has_metadata, looks_as};
@@ -20,7 +20,7 @@ use crate::restore::samples::Class;
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Progress, Result};
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Makes the link, or a copy where the first name is not the restored file: it may be the user's, which stayed, or
     /// have failed. Errors: [`Error::Cancelled`]; others are reported.
     pub(super) fn link(&self, link: &Link) -> Result<()> {

@@ -6,7 +6,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::super::window::File;
-use super::Run;
+use super::WindowRun;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
 use crate::restore::target::open_beneath;
@@ -58,7 +58,7 @@ impl<'a> WantedEntry<'a> {
     }
 }
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Makes a thing in a folder by calling `make` with a name, and reports it. Something in the way stays (`None`), as
     /// the user asked; or the new thing is made beside it and replaces it when it is complete and
     /// [put](CurrentName::put) there. A thing that takes a while to make has a temporary name until then in any case.

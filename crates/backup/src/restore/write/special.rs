@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use super::super::apply::Meta;
 use super::super::samples::Class;
 use super::super::window::Special;
-use super::Run;
+use super::WindowRun;
 use super::make::{ROUNDS_MAX, WantedEntry};
 use crate::meta::{Stat, link_target};
 use crate::{Entry, Kind};
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Makes a link, pipe, socket or device, or links it to the first of its names.
     pub(super) fn special(&self, special: &Special) {
         let Special {

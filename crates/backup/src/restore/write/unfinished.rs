@@ -7,14 +7,14 @@ use parking_lot::MutexGuard;
 use rustix::fs::AtFlags;
 
 use super::made::reopen;
-use super::{Run, make::WantedEntry};
+use super::{WindowRun, make::WantedEntry};
 use crate::Error;
 use crate::meta::Stat;
 use crate::restore::target::Target;
 use crate::restore::temporary::CurrentName;
 use crate::restore::window::{File, FileState, Made, Use, Window};
 
-impl Run<'_> {
+impl WindowRun<'_> {
     /// Fails each file that wants a chunk which the repository does not give.
     pub(super) fn lost(&self, group: &[Use], error: Error) {
         let error = Arc::new(error);

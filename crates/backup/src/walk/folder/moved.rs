@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{FolderStep, FolderVisit, Seen};
+use super::{FolderStep, FolderVisit, SeenName};
 use crate::meta::Stat;
 use crate::walk::key::Key;
 use crate::walk::names::FolderName;
@@ -42,7 +42,7 @@ impl FolderVisit<'_> {
             _ => Ok(stat),
         });
         self.own_name = Some(own_name.into());
-        let seen = Seen {
+        let seen = SeenName {
             stat,
             opened: None,
             is_kept: true,

@@ -24,7 +24,7 @@ const STREAMS_MAX: usize = 64;
 
 /// State that lookups keep from one to the next.
 pub struct Lookups {
-    cached: RwLock<Cached>,
+    cached: RwLock<CachedView>,
     streams: Mutex<Vec<(ThreadId, Stream)>>,
     /// Buffer for pages, for the next lookup; a lookup that finds it taken allocates a buffer of its own.
     buf: Mutex<Vec<u8>>,
@@ -40,7 +40,7 @@ pub struct Lookups {
 }
 
 /// The prefetch cache and the view it belongs to.
-struct Cached {
+struct CachedView {
     cache: PageCache,
     /// RAM that the cache may take, in bytes.
     cache_bytes: usize,
@@ -62,7 +62,7 @@ impl Lookups {
     /// Lookups with a cache of `cache_bytes` until they follow a view, reading at most `pages_max` run pages at once.
     pub fn new(cache_bytes: usize, pages_max: usize) -> Lookups {
         Lookups {
-            cached: RwLock::new(Cached {
+            cached: RwLock::new(CachedView {
                 cache: PageCache::new(cache_bytes),
                 cache_bytes,
                 born: 0,
@@ -211,7 +211,7 @@ impl Lookups {
     }
 }
 
-impl Cached {
+impl CachedView {
     fn is_of(&self, view: &View) -> bool {
         (self.born, self.generation) == (view.manifest.born, view.manifest.generation)
     }

@@ -10,7 +10,7 @@ use crate::Result;
 use onefold_chunk::Fingerprint;
 
 /// A key and the page of a run to be asked for it.
-struct Step {
+struct PageQuestion {
     asking: usize,
     run: usize,
     page: u32,
@@ -92,14 +92,14 @@ impl Lookup<'_> {
     fn read_runs(&mut self, asking: &[Asking<'_>]) -> Result<Vec<Reference>> {
         let view = self.view;
         let mut references = Vec::with_capacity(asking.len());
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<PageQuestion> = Vec::new();
         for (number, asked) in asking.iter().enumerate() {
             let mut runs = asked.runs;
             while runs != 0 {
                 let run = runs.trailing_zeros() as usize;
                 runs &= runs - 1;
                 let (page, last) = view.runs[run].page_of(asked.hash);
-                steps.push(Step {
+                steps.push(PageQuestion {
                     asking: number,
                     run,
                     page,
@@ -134,7 +134,7 @@ impl Lookup<'_> {
                             said: log.said(page, &record),
                         }));
                     }
-                    Asked::Next if step.page < step.last => next.push(Step {
+                    Asked::Next if step.page < step.last => next.push(PageQuestion {
                         page: step.page + 1,
                         ..*step
                     }),

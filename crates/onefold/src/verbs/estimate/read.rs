@@ -50,7 +50,7 @@ pub fn all(
     };
     // A chunker that cannot be made is reported before the walk begins.
     Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
-    let walk = Mutex::new(Files::new(Walk::start(&sources, &options)?, meter));
+    let walk = Mutex::new(WalkedFiles::new(Walk::start(&sources, &options)?, meter));
     let threads = threads(global);
     let helpers = Helpers::default();
     let ended = AtomicBool::new(false);
@@ -107,7 +107,12 @@ fn tick(progress: &Progress) -> impl FnMut(usize) -> bool {
 }
 
 /// Reads file after file; where none is left, helps with the large ones that other threads still read.
-fn work(files: &Mutex<Files>, tallies: &Tallies, helpers: &Helpers, meter: &Meter) -> Result<()> {
+fn work(
+    files: &Mutex<WalkedFiles>,
+    tallies: &Tallies,
+    helpers: &Helpers,
+    meter: &Meter,
+) -> Result<()> {
     let reading = Reading::new(tallies).map_err(|error| Error::Usage(error.to_string()))?;
     let mut reading = reading.helped(helpers);
     loop {
@@ -168,7 +173,7 @@ impl FoundFile {
 }
 
 /// Files of the walk, one after another.
-struct Files<'a, 'b> {
+struct WalkedFiles<'a, 'b> {
     walk: Walk,
     meter: &'a Meter<'b>,
     /// Folder of the current piece.
@@ -177,7 +182,7 @@ struct Files<'a, 'b> {
     met: SeenFiles,
 }
 
-impl<'a, 'b> Files<'a, 'b> {
+impl<'a, 'b> WalkedFiles<'a, 'b> {
     fn new(walk: Walk, meter: &'a Meter<'b>) -> Self {
         Self {
             walk,

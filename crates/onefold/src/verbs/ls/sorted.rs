@@ -28,14 +28,14 @@ pub struct Sorted {
     is_reverse: bool,
     ram_bytes: usize,
     bytes: Vec<u8>,
-    records: Vec<Record>,
+    records: Vec<LineSpan>,
     file: Option<Scratch>,
     runs: Vec<Range<u64>>,
 }
 
 /// Offsets in RAM of the key, of the line, and of the line's end.
 #[derive(Clone, Copy)]
-struct Record {
+struct LineSpan {
     key: u32,
     line: u32,
     end: u32,
@@ -60,8 +60,8 @@ impl Sorted {
 
     /// Adds a line. Keys are compared byte by byte. Errors: the temporary file failed.
     pub fn push(&mut self, key: &[u8], line: &[u8]) -> Result<()> {
-        let bytes = key.len() + line.len() + size_of::<Record>();
-        let held = self.bytes.len() + self.records.len() * size_of::<Record>();
+        let bytes = key.len() + line.len() + size_of::<LineSpan>();
+        let held = self.bytes.len() + self.records.len() * size_of::<LineSpan>();
         if held + bytes > self.ram_bytes && !self.records.is_empty() {
             self.spill()?;
         }
@@ -70,7 +70,7 @@ impl Sorted {
         self.bytes.extend_from_slice(key);
         let middle = at(&self.bytes);
         self.bytes.extend_from_slice(line);
-        self.records.push(Record {
+        self.records.push(LineSpan {
             key: start,
             line: middle,
             end: at(&self.bytes),
@@ -93,8 +93,8 @@ impl Sorted {
         }
     }
 
-    fn parts(&self, record: &Record) -> (&[u8], &[u8]) {
-        let Record { key, line, end } = *record;
+    fn parts(&self, record: &LineSpan) -> (&[u8], &[u8]) {
+        let LineSpan { key, line, end } = *record;
         let bytes = &self.bytes[..end as usize];
         let (key, line) = (key as usize..line as usize, line as usize..);
         (&bytes[key], &bytes[line])
@@ -145,7 +145,7 @@ impl Sorted {
         let read_bytes = (self.ram_bytes / self.runs.len()).max(READ_BYTES_MIN);
         let mut heads = BinaryHeap::with_capacity(self.runs.len());
         for (number, run) in self.runs.iter().enumerate() {
-            let mut head = Head {
+            let mut head = RunHead {
                 is_reverse: self.is_reverse,
                 number,
                 rest: run.clone(),
@@ -169,7 +169,7 @@ impl Sorted {
 }
 
 /// The next record of a run. The greatest head comes first.
-struct Head {
+struct RunHead {
     is_reverse: bool,
     number: usize,
     /// Range of the file that is still to be read.
@@ -180,7 +180,7 @@ struct Head {
     line: Range<usize>,
 }
 
-impl Head {
+impl RunHead {
     /// Moves to the next record. Returns false at the end of the run.
     fn go_on(&mut self, file: &Scratch) -> Result<bool> {
         let start = self.line.end;
@@ -223,7 +223,7 @@ impl Head {
     }
 }
 
-impl Ord for Head {
+impl Ord for RunHead {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = self.place().cmp(&other.place());
         match self.is_reverse {
@@ -233,19 +233,19 @@ impl Ord for Head {
     }
 }
 
-impl PartialOrd for Head {
+impl PartialOrd for RunHead {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head {
+impl PartialEq for RunHead {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Head {}
+impl Eq for RunHead {}
 
 fn temporary(error: onefold_io::Error) -> crate::error::Error {
     onefold_backup::Error::Temporary(error).into()
@@ -275,7 +275,7 @@ mod tests {
         let mut sorted = Sorted::within(ram_bytes, is_reverse);
         for (key, line) in lines {
             sorted.push(key, line).expect("room");
-            let held = sorted.bytes.len() + sorted.records.len() * size_of::<Record>();
+            let held = sorted.bytes.len() + sorted.records.len() * size_of::<LineSpan>();
             assert!(held <= ram_bytes || sorted.records.len() == 1);
         }
         let (mut given, runs) = (Vec::new(), sorted.runs.len());

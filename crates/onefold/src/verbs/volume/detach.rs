@@ -63,10 +63,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 }
 
 /// The process that listens at a control socket; `None` where nobody does.
-fn process_behind(control: &Path) -> Result<Option<Daemon>> {
+fn process_behind(control: &Path) -> Result<Option<ListeningProcess>> {
     let status = control::ask(control, "status", json!({}))?;
     Ok(status.and_then(|status| {
-        Some(Daemon {
+        Some(ListeningProcess {
             number: status["process"].as_u64()?,
             is_attached: status["device"].is_string(),
         })
@@ -74,7 +74,7 @@ fn process_behind(control: &Path) -> Result<Option<Daemon>> {
 }
 
 /// A process that listens.
-struct Daemon {
+struct ListeningProcess {
     number: u64,
     /// Whether it has a device: it serves over NBD otherwise.
     is_attached: bool,

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::registry::record::{Record, RecordState, SessionEntry};
 use crate::registry::registers::{Expect, Version};
 
-use super::Core;
+use super::LeaseCore;
 
 /// A register and what its writer knows of it.
 pub(super) struct Own {
@@ -35,14 +35,14 @@ impl Own {
 
     /// Writes the first record where the register is as expected. `None`: another was there. Where that fails, the
     /// record may be there all the same.
-    pub fn begin(&mut self, core: &Core, expect: Expect) -> Result<Option<()>> {
+    pub fn begin(&mut self, core: &LeaseCore, expect: Expect) -> Result<Option<()>> {
         self.version = core.swap(&self.object, expect, &self.record)?;
         self.is_beginning = false;
         Ok(self.version.as_ref().map(|_| ()))
     }
 
     /// Writes the next beat, with a new state if one is given. `None`: another wrote, now or before.
-    pub fn swap(&mut self, core: &Core, state: Option<RecordState>) -> Result<Option<()>> {
+    pub fn swap(&mut self, core: &LeaseCore, state: Option<RecordState>) -> Result<Option<()>> {
         let state = state.unwrap_or_else(|| self.record.state.clone());
         while let Some(version) = self.version.clone() {
             // Each try has a beat of its own, even one whose answer never comes.
@@ -65,7 +65,7 @@ impl Own {
     }
 
     /// The register's version where this writer wrote it.
-    fn written_late(&self, core: &Core) -> Result<Option<Version>> {
+    fn written_late(&self, core: &LeaseCore) -> Result<Option<Version>> {
         let Some(register) = core.read(&self.object)? else {
             return Ok(None);
         };
@@ -83,14 +83,14 @@ impl Own {
     }
 
     /// Shows that its writer lives, unless it is its no more.
-    pub fn beat(&mut self, core: &Core) -> Result<()> {
+    pub fn beat(&mut self, core: &LeaseCore) -> Result<()> {
         self.swap(core, None).map(drop)
     }
 
     /// Takes the register back; its writer writes it no more. The register of a revoked session tells the reason for a
     /// day, and the root of a committed one is for others to put. Where the store does not answer, others find the
     /// register stale.
-    pub fn leave(&mut self, core: &Core) {
+    pub fn leave(&mut self, core: &LeaseCore) {
         if std::mem::take(&mut self.is_beginning) {
             self.version = self.written_late(core).unwrap_or_default();
         }

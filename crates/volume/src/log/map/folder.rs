@@ -21,30 +21,30 @@ const OPEN_MAX: usize = if cfg!(test) { 2 } else { 64 };
 /// Run files by number. Copies are the same folder.
 #[derive(Clone)]
 pub struct MapFolder {
-    files: Arc<Files>,
+    files: Arc<RunFiles>,
     /// Sizes of zones and chunks: what a run says is checked against them.
     pub layout: Layout,
     /// Keys that runs are sealed with, or none.
     pub seals: Seals,
 }
 
-struct Files {
+struct RunFiles {
     dir: Arc<dyn Dir>,
     next: AtomicU64,
     /// Files that are there, and who holds them.
     there: Mutex<BTreeMap<RunId, Weak<RunFile>>>,
-    open: Mutex<OpenFiles>,
+    open: Mutex<OpenRunFiles>,
 }
 
 /// The file of a run. It is not removed as long as somebody holds this.
 pub struct RunFile {
-    files: Arc<Files>,
+    files: Arc<RunFiles>,
     id: RunId,
 }
 
 /// Files that were used last, open.
 #[derive(Default)]
-struct OpenFiles {
+struct OpenRunFiles {
     by_id: HashMap<RunId, (Arc<dyn Disk>, u64)>,
     uses: u64,
 }
@@ -68,7 +68,7 @@ impl MapFolder {
                 remove_if_there(&*dir, &entry.name)?;
             }
         }
-        let files = Files {
+        let files = RunFiles {
             dir,
             next: AtomicU64::new(next),
             there: Mutex::new(listed.iter().map(|id| (*id, Weak::new())).collect()),
@@ -155,7 +155,7 @@ impl RunFile {
     }
 }
 
-impl OpenFiles {
+impl OpenRunFiles {
     fn get(&mut self, id: RunId) -> Option<Arc<dyn Disk>> {
         self.uses += 1;
         let (disk, used) = self.by_id.get_mut(&id)?;

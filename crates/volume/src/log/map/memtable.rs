@@ -13,18 +13,18 @@ pub const ENTRY_RAM_BYTES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Memtable {
     /// By first LBN.
-    extents: BTreeMap<u64, Entry>,
+    extents: BTreeMap<u64, MemtableEntry>,
     chunk_pages: u32,
     mapped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MemtableEntry {
     chunks: u64,
     target: Option<Address>,
 }
 
-fn extent((lbn, entry): (&u64, &Entry)) -> Extent {
+fn extent((lbn, entry): (&u64, &MemtableEntry)) -> Extent {
     Extent {
         lbn: *lbn,
         chunks: entry.chunks,
@@ -125,7 +125,7 @@ impl Memtable {
     }
 
     fn insert(&mut self, extent: Extent) {
-        let entry = Entry {
+        let entry = MemtableEntry {
             chunks: extent.chunks,
             target: extent.target,
         };

@@ -15,13 +15,13 @@ pub const CACHED_PAGE_BYTES: usize = PAGE_BYTES + 160;
 
 /// A cache by use: where it is full, the eighth that was not used for longest goes.
 pub struct PageCache {
-    pages: Mutex<Pages>,
+    pages: Mutex<CachedPages>,
     pages_max: AtomicUsize,
     reads: AtomicU64,
 }
 
 #[derive(Default)]
-struct Pages {
+struct CachedPages {
     by_place: HashMap<(RunId, u32), (Arc<RunPage>, u64)>,
     uses: u64,
 }
@@ -84,7 +84,7 @@ impl PageCache {
     }
 }
 
-impl Pages {
+impl CachedPages {
     fn used(&mut self, run: RunId, no: u32) -> Option<Arc<RunPage>> {
         self.uses += 1;
         let (page, used) = self.by_place.get_mut(&(run, no))?;
