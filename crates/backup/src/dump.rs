@@ -31,6 +31,14 @@ const HOLE_BYTES_MIN: u64 = 4096;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
+/// Bytes of a block of a tar: everything in it begins with one.
+const BLOCK: u64 = 512;
+
+/// Number of bytes from `len` up to the end of its block.
+fn padding(len: u64) -> usize {
+    ((BLOCK - len % BLOCK) % BLOCK) as usize
+}
+
 /// Receiver of reports about a dump.
 pub trait Told {
     /// Reports a path that an archive lacks, or has without some part of it, and its entry.

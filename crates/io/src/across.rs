@@ -1,20 +1,10 @@
 //! One batch of reads over many disks, so that the device sees them all at once: an index has many files on one device.
 
-use std::fs::File;
-
 use crate::{
     Disk, ReadAt, Result,
-    batch::{self, Batching, IN_FLIGHT_MAX, Piece},
+    batch::{self, BatchFile, Batching},
+    batch_piece::{IN_FLIGHT_MAX, Piece},
 };
-
-/// The file behind a disk, for [`read_across`]. Disks that wrap other disks have none, and are read one by one.
-#[derive(Clone, Copy)]
-pub struct BatchFile<'a> {
-    pub(crate) file: &'a File,
-    /// Alignment that direct I/O needs for offset, length and memory, in bytes.
-    pub(crate) align: usize,
-    pub(crate) how: Batching,
-}
 
 /// One read of a batch over many disks: fill `buf` from `offset` of `disk`.
 pub struct ReadFrom<'a> {

@@ -15,7 +15,20 @@ use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::io::ReadWriteFlags;
 
+use crate::batch_piece::{Numbered, Piece};
 use crate::{read_fully::read_fully, uring};
+
+pub use crate::batch_piece::IN_FLIGHT_MAX;
+
+/// The file behind a disk, for [`read_across`](crate::read_across). Disks that wrap other disks have none, and are read
+/// one by one.
+#[derive(Clone, Copy)]
+pub struct BatchFile<'a> {
+    pub(crate) file: &'a File,
+    /// Alignment that direct I/O needs for offset, length and memory, in bytes.
+    pub(crate) align: usize,
+    pub(crate) how: Batching,
+}
 
 /// The method by which a disk reads batches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -59,17 +72,6 @@ fn count(add: impl FnOnce(&mut BatchWays)) {
     WAYS.set(ways);
 }
 
-/// One read of a batch.
-pub(crate) struct Piece<'a> {
-    pub file: &'a File,
-    /// Whether the file is read through the page cache.
-    pub cached: bool,
-    pub offset: u64,
-    pub buf: &'a mut [u8],
-    /// The number of bytes that must be read; more may be, up to the whole of `buf`.
-    pub need: usize,
-}
-
 /// Why a batch failed.
 pub(crate) enum BatchError {
     /// The file ends within the piece of this number in the batch.
@@ -80,10 +82,6 @@ pub(crate) enum BatchError {
 
 /// Largest number of threads that read one batch.
 const THREADS: usize = 32;
-
-/// Largest number of a batch's reads in flight. The gain levels off at about 32 on NVMe and cloud disks alike; twice
-/// that hides the submission.
-pub const IN_FLIGHT_MAX: usize = 64;
 
 /// Fills all pieces. After a failure, some of them are filled.
 pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
@@ -126,12 +124,6 @@ fn by_ring<'a, 'b>(pieces: Vec<Numbered<'a, 'b>>, in_flight_max: usize) -> Vec<N
     let left = uring::read(ring, pieces, in_flight_max);
     count(|ways| ways.ring += (all - left.len()) as u64);
     left
-}
-
-/// A piece that is still to be read, and its number in the batch.
-pub(crate) struct Numbered<'a, 'b> {
-    pub number: usize,
-    pub piece: &'a mut Piece<'b>,
 }
 
 fn one_by_one(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {

@@ -16,7 +16,8 @@ use rustix::fs::OFlags;
 use crate::{
     BatchFile, Disk, Error, FileDisk, ReadAt, Result, Stretch, WriteAt,
     aligned::{Aligned, BUFFER_BYTES, DIRECT_ALIGN, is_misaligned, read_pages, read_through},
-    batch::{self, BatchError, Piece},
+    batch::{self, BatchError},
+    batch_piece::Piece,
     disk::write_zeroes_by_hand,
 };
 

@@ -1,7 +1,6 @@
-//! Disks that may be missing: helpers for callers to whom a missing disk is an answer and no error.
+//! Disks that may be missing: a helper for callers to whom a missing disk is an answer and no error.
 
-use crate::set_aside::past_folder;
-use crate::{Dir, ErrorKind, Result};
+use crate::{ErrorKind, Result};
 
 /// The value of `found`; `None` where the error has the kind [`ErrorKind::NotFound`].
 ///
@@ -13,13 +12,4 @@ pub fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
         Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Removes a disk; a missing one is no error. A folder of this name is removed where it is empty, and set aside
-/// otherwise. Durable after `sync` of the folder.
-///
-/// # Errors
-/// Errors of [`Dir::remove`] except [`ErrorKind::NotFound`].
-pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
-    if_there(past_folder(dir, name, || dir.remove(name))).map(drop)
 }

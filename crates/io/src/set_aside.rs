@@ -30,6 +30,15 @@ pub fn set_aside(dir: &dyn Dir, name: &str) -> Result<String> {
     Ok(aside)
 }
 
+/// Removes a disk; a missing one is no error. A folder of this name is removed where it is empty, and set aside
+/// otherwise. Durable after `sync` of the folder.
+///
+/// # Errors
+/// Errors of [`Dir::remove`] except [`ErrorKind::NotFound`].
+pub fn remove_if_there(dir: &dyn Dir, name: &str) -> Result<()> {
+    if_there(past_folder(dir, name, || dir.remove(name))).map(drop)
+}
+
 /// How often a folder is cleared away that is there again: other processes may be clearing it away, too.
 const TRIES: usize = 8;
 

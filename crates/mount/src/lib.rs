@@ -6,6 +6,8 @@
 
 mod answers;
 mod mounted;
+mod options;
 mod tree;
 
-pub use mounted::{Mounted, Options, leave_terminal, mount, why_not};
+pub use mounted::{Mounted, leave_terminal, mount, why_not};
+pub use options::Options;

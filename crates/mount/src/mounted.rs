@@ -10,19 +10,11 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use onefold_backup::vfs::Vfs;
 
+use crate::options::Options;
 use crate::tree::Snapshots;
 
 /// Threads that take requests.
 const THREADS: usize = 4;
-
-/// Users who may look into the folder.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Options {
-    /// All users of the machine, not only the one who mounts.
-    pub allow_other: bool,
-    /// The kernel lets each user see what modes and ACLs in the snapshots allow.
-    pub checks_permissions: bool,
-}
 
 /// Snapshots that are mounted. Dropping it unmounts.
 pub struct Mounted {

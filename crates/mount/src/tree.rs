@@ -19,7 +19,7 @@ use onefold_backup::{Kind, Result};
 use parking_lot::Mutex;
 
 use crate::answers::{attributes, errno, kind};
-use crate::mounted::Options;
+use crate::options::Options;
 
 /// The kernel may believe for so long what is in a snapshot: it never changes.
 const FIXED_TTL: Duration = Duration::from_secs(24 * 3600);

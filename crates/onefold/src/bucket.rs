@@ -11,8 +11,8 @@ use onefold_remote::{Location, Options, Remote, SINGLE_WRITER_OBJECT, Trouble};
 use onefold_store::Place;
 use parking_lot::Mutex;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::{alone, signal};
 
 /// Variable for tests: milliseconds without a sign of life after which other processes count as dead. Never a matter of

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use onefold_store::{Repository, Secret};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, Purpose};
 use crate::site::Site;

@@ -1,14 +1,11 @@
 //! Options about paths to leave out, for all verbs that read files.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use onefold_backup::exclude::{Excludes, PatternsBuilder};
 
 use crate::error::{Error, Result};
-use crate::named_file::{self, LIST_BYTES_MAX};
 use crate::out::Out;
 use crate::{human, patterns};
 
@@ -76,15 +73,6 @@ impl LeaveOut {
         };
         Ok((excludes, words))
     }
-}
-
-/// Reads a file that an option names; `-` is standard input.
-pub fn read(file: &OsStr) -> Result<Vec<u8>> {
-    let done = match file.as_bytes() {
-        b"-" => named_file::read_from(io::stdin().lock(), LIST_BYTES_MAX),
-        _ => named_file::read(Path::new(file), LIST_BYTES_MAX),
-    };
-    done.map_err(|e| Error::io(format!("read {}", file.to_string_lossy()), e))
 }
 
 fn if_present_of(spec: &OsStr) -> Result<(Vec<u8>, Option<Vec<u8>>)> {

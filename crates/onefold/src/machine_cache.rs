@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use onefold_store::{Error as StoreError, LOCAL_CACHE_FOLDER, Result as StoreResult};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 
 /// Characters in the name of a repository's folder: its identity in hexadecimal.
 const NAME_CHARS: usize = 32;

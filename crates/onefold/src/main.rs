@@ -9,6 +9,7 @@
 //! `main`; the clock, the host and the user are asked for here and passed down.
 #![forbid(unsafe_code)]
 
+mod aftermath;
 #[cfg(feature = "remote")]
 mod alone;
 #[cfg(feature = "remote")]
@@ -18,6 +19,7 @@ mod environment;
 mod error;
 mod exit;
 mod from;
+mod global;
 mod group;
 mod human;
 mod hurt;
@@ -25,6 +27,7 @@ mod interrupted;
 mod json;
 mod leave_out;
 mod limits;
+mod list_file;
 mod lossless;
 mod machine;
 mod machine_cache;
@@ -52,7 +55,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::Cli;
 use crate::error::Error;
@@ -76,10 +79,10 @@ fn main() -> ExitCode {
             return misused(&cli::advice::without_guesses(error, &arguments), &arguments);
         }
     };
-    if let cli::Verb::Mount(_) = cli.verb {
+    if let verbs::Verb::Mount(_) = cli.verb {
         verbs::mount::limit_waiting(&mut cli.global);
     }
-    interrupted::begin(&cli.verb, cli.global.json);
+    interrupted::begin(aftermath::of(&cli.verb), cli.global.json);
     traces::listen(cli.global.json, cli.global.quiet, cli.global.verbosity());
     let out = Out::new(
         cli.global.json,
@@ -89,7 +92,7 @@ fn main() -> ExitCode {
     );
     environment::warn_of_nonsense(&out);
     let done = cli::advice::confirm_meant(&arguments)
-        .and_then(|()| verbs::run(&cli, &out))
+        .and_then(|()| verbs::run(&cli.verb, &cli.global, Cli::command, &out))
         .and_then(|exit| out.flush().map(|()| exit));
     signal::let_end();
     let exit = match done {

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use onefold_store::{Repository, RootsLock};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::{self, Out};
 use crate::signal;
 

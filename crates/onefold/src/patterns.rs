@@ -10,7 +10,7 @@ use doubt::{PatternSource, doubt};
 use onefold_backup::exclude::{PatternsBuilder, pattern_lines};
 
 use crate::error::{Error, Result};
-use crate::leave_out::read;
+use crate::list_file;
 use crate::named_file;
 use crate::out::{self, Out};
 
@@ -36,7 +36,7 @@ pub fn add_all(
                 b"-" => "standard input".into(),
                 _ => out::safe(&file.to_string_lossy()),
             };
-            let bytes = read(file)?;
+            let bytes = list_file::read(file)?;
             named_file::confirm_text(&bytes)
                 .map_err(|e| Error::io(format!("read patterns from {name}"), e))?;
             for (number, pattern) in pattern_lines(&bytes) {

@@ -10,8 +10,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::paths::shown;
 use crate::site::Site;
 

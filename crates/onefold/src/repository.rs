@@ -8,9 +8,9 @@ use onefold_store::{
     Secret,
 };
 
-use crate::cli::Global;
 use crate::cli::typed::GivenValue;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::password::{self, PROMPTS_MAX, Purpose};
 use crate::site::Site;

@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags};
 
 #[cfg(feature = "remote")]
 use crate::bucket::Bucket;
-use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::machine_cache;
 
 /// Objects whose mode tells what the group of a repository may do; the first of these that is there counts. restic goes

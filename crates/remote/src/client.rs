@@ -25,8 +25,12 @@ use crate::answer::{self, Failure};
 use crate::ending::Ending;
 use crate::http::Traffic;
 use crate::patience::{Patience, Pause};
-use crate::registers::{LOCK_FOLDER, SESSION_FOLDER, Tags};
+use crate::tags::Tags;
 
+/// The folder of sessions' registers.
+pub(crate) const SESSION_FOLDER: &str = "sessions";
+/// The folder of locks' registers.
+pub(crate) const LOCK_FOLDER: &str = "locks";
 /// Threads that move bytes, for all threads of the engine.
 const RUNTIME_THREADS: usize = 2;
 /// Objects that one request removes; no store takes more.

@@ -23,6 +23,7 @@ mod patience;
 mod profile;
 mod registers;
 mod service;
+mod tags;
 
 use std::path::PathBuf;
 use std::sync::Arc;

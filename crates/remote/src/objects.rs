@@ -12,9 +12,8 @@ use onefold_store::{CONTAINER_FOLDER, Error, ROOT_FOLDER, Result};
 
 use crate::SINGLE_WRITER_OBJECT;
 use crate::answer::{self, Failure};
-use crate::client::Client;
+use crate::client::{Client, LOCK_FOLDER};
 use crate::doctor::DOCTOR_FOLDER;
-use crate::registers::LOCK_FOLDER;
 
 /// Object that marks a folder as made.
 const MADE: &str = "/.made";

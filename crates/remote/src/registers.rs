@@ -5,10 +5,7 @@
 //! swap on that tag would undo the write. Nearly all stores use the MD5 of the bytes as tag, which shows such an
 //! answer.
 
-use std::sync::OnceLock;
-
 use bytes::Bytes;
-use md5::{Digest, Md5};
 use object_store::{PutMode, UpdateVersion};
 use onefold_io::ErrorKind;
 use onefold_store::objects::OBJECT_BYTES_MAX;
@@ -21,11 +18,6 @@ use crate::client::Client;
 /// Readings after which a tag that is not the MD5 of its bytes counts as another kind of tag. With the pauses between
 /// them this is some seconds, and a write takes milliseconds.
 const READINGS_MAX: usize = 6;
-
-/// The folder of sessions' registers.
-pub(crate) const SESSION_FOLDER: &str = "sessions";
-/// The folder of locks' registers.
-pub(crate) const LOCK_FOLDER: &str = "locks";
 
 fn mode(expect: &Expect) -> PutMode {
     match expect {
@@ -118,33 +110,6 @@ impl Client {
             age_s,
         }))
     }
-}
-
-/// The kind of a store's tags: the MD5 of the bytes, or something that tells nothing of them, as where the store
-/// encrypts by keys of its own.
-#[derive(Default, Debug)]
-pub(crate) struct Tags {
-    /// Not set again once it is: all tags of a store are of one kind, and a reading that mixes versions proves nothing.
-    are_md5: OnceLock<bool>,
-}
-
-impl Tags {
-    /// Whether the tag can be that of these bytes.
-    fn fit(&self, tag: &str, bytes: &[u8]) -> bool {
-        self.are_md5.get() == Some(&false) || is_md5(tag, bytes)
-    }
-
-    /// Learns from a tag and bytes that belong together.
-    fn note(&self, tag: &str, bytes: &[u8]) {
-        self.are_md5.get_or_init(|| is_md5(tag, bytes));
-    }
-}
-
-fn is_md5(tag: &str, bytes: &[u8]) -> bool {
-    let digest = Md5::digest(bytes);
-    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
-    tag.trim_matches('"')
-        .eq_ignore_ascii_case(&digits.collect::<String>())
 }
 
 fn without_tag(name: &str) -> Error {

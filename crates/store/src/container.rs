@@ -20,6 +20,8 @@ use onefold_keys::SALT_BYTES;
 use crate::container::block::{BLOCK_RAW_BYTES_MAX, BLOCK_STORED_BYTES_MAX, check_len};
 use crate::{Error, Result};
 
+pub use crate::folders::CONTAINER_FOLDER;
+
 /// The header's frame.
 pub const HEADER: FrameKind = FrameKind {
     magic: *b"1FCONTNR",
@@ -114,9 +116,6 @@ pub(crate) fn zeros<const N: usize>(reader: &mut ByteReader<'_>) -> Result<()> {
             .into()),
     }
 }
-
-/// The folder of all containers: a folder of folders, one for each first byte.
-pub const CONTAINER_FOLDER: &str = "containers";
 
 /// The name of a container's object.
 pub fn object_name(id: ContainerId) -> String {

@@ -26,8 +26,8 @@ use crate::index::ingested::Ingested;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
 
-/// The folder of the fingerprint index.
-pub const INDEX_FOLDER: &str = "index";
+pub use crate::folders::INDEX_FOLDER;
+
 /// The index that keeps nothing on disk.
 const RAM: &str = "ram";
 /// Time that an opened repository waits for the index's locks, in milliseconds: a reader can do without, a writer waits

@@ -9,6 +9,7 @@ mod check;
 pub mod conformance;
 pub mod container;
 mod error;
+mod folders;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
@@ -19,6 +20,8 @@ mod reader;
 pub mod registry;
 mod repair;
 mod repository;
+mod root;
+mod root_id;
 mod roots;
 mod session;
 mod sweep;

@@ -6,9 +6,11 @@ mod lost_config;
 mod options;
 pub(crate) mod place;
 pub mod replica;
+pub(crate) mod replica_mark;
 pub(crate) mod secrets;
 mod shared;
 pub mod slots;
+mod stored;
 mod unlock;
 
 use std::sync::Arc;
@@ -36,8 +38,9 @@ use crate::sweep::condemned;
 use crate::{Error, Result};
 
 pub use options::{InitOptions, OpenOptions};
+pub use shared::Shared;
 pub(crate) use shared::warn_of_loss;
-pub use shared::{Shared, Stored};
+pub use stored::Stored;
 use unlock::read_config;
 pub(crate) use unlock::{Unlocked, read_slot, unlock};
 
@@ -282,7 +285,7 @@ impl Repository {
     pub fn session(&self, kind: SessionKind) -> Result<Session> {
         let shared = &self.shared;
         if matches!(kind, SessionKind::Backup | SessionKind::Pinned) {
-            replica::refuse(&*shared.objects)?;
+            replica_mark::refuse(&*shared.objects)?;
         }
         let mut info = shared.options.pin.clone();
         if info.activity.is_empty() {

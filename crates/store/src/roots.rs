@@ -5,30 +5,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::frame::{self, FrameKind};
-use onefold_io::{ErrorKind, hex_number};
-use onefold_keys::Keys;
+use onefold_io::frame;
 
+use crate::objects::OBJECT_BYTES_MAX;
 use crate::objects::local_cache::Copied;
-use crate::objects::{OBJECT_BYTES_MAX, ObjectStore, read_twice_at_most};
 use crate::protocol::{Change, Rules};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock, Plan, flock};
 use crate::repository::{Repository, Shared};
+use crate::root::{ROOT, ids, open, read, read_as, read_forgotten};
 use crate::session::Session;
 use crate::{ChunkRef, Error, Result, sweep::forgotten};
 
-/// The frame of a root.
-pub const ROOT: FrameKind = FrameKind {
-    magic: *b"1FROOT\0\0",
-    version: 1,
-};
+pub use crate::folders::ROOT_FOLDER;
+pub use crate::root_id::RootId;
+
 /// The longest root, in bytes: with its frame and its seal it is an object that can be read again.
 const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
-/// End of the name of a forgotten root: readers may hold it.
-const FORGOTTEN_SUFFIX: &str = "-forgotten";
-/// The folder of all roots.
-pub const ROOT_FOLDER: &str = "snapshots";
 
 /// Held by whoever chooses roots to remove: from looking at them to the end. Of two that each take a root for another's
 /// twin, both could go.
@@ -73,40 +66,6 @@ impl RootsLock {
         }
         steps.over();
         Ok(names)
-    }
-}
-
-/// A root's name: BLAKE3 of its stored bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RootId(pub [u8; 32]);
-
-impl RootId {
-    /// Parses a name of 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut id = [0; 32];
-        let (digits, rest) = text.as_bytes().as_chunks::<2>();
-        if digits.len() != id.len() || !rest.is_empty() {
-            return None;
-        }
-        for (byte, two) in id.iter_mut().zip(digits) {
-            *byte = hex_number(std::str::from_utf8(two).ok()?, 2)? as u8;
-        }
-        Some(Self(id))
-    }
-
-    pub(crate) fn object(&self) -> String {
-        format!("{ROOT_FOLDER}/{self}")
-    }
-
-    /// The root's name once it is forgotten, until a sweep sees that nobody holds it.
-    pub(crate) fn forgotten_object(&self) -> String {
-        format!("{ROOT_FOLDER}/{self}{FORGOTTEN_SUFFIX}")
-    }
-}
-
-impl std::fmt::Display for RootId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -214,92 +173,6 @@ impl Shared {
     }
 }
 
-/// Stores a root's bytes, durably. Whether it is new: without encryption the very same bytes can be there already, or
-/// what damage left of them.
-pub(crate) fn put(objects: &dyn ObjectStore, id: &RootId, stored: &[u8]) -> Result<bool> {
-    let object = id.object();
-    match objects.put_if_absent(&object, &[stored]) {
-        Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {
-            let is_whole = || Ok(objects.get(&object)? == stored);
-            match read_twice_at_most(objects, &object, is_whole) {
-                Ok(true) => objects.keep(&[object])?,
-                _ => objects.put(&object, &[stored])?,
-            }
-            Ok(false)
-        }
-        other => other.map(|()| true),
-    }
-}
-
-/// Forgets a root: it is none any more, and its bytes stay until a sweep sees that no reader holds it. One that is not
-/// there is no error. Where there is no room to rename it, it goes at once.
-pub(crate) fn forget(objects: &dyn ObjectStore, id: &RootId) -> Result<()> {
-    match objects.rename_new(&id.object(), &id.forgotten_object()) {
-        Err(error) if error.is_not_found() => Ok(()),
-        // The root was forgotten before, and came again; or there is room only for deleting it.
-        Err(Error::Io(error)) if matches!(error.kind, ErrorKind::Exists | ErrorKind::NoSpace) => {
-            objects.delete(&id.object())
-        }
-        renamed => renamed,
-    }
-}
-
-/// The names of forgotten roots among those of objects.
-pub(crate) fn forgotten_ids(listed: &[String]) -> Vec<RootId> {
-    let names = listed.iter();
-    let names = names.filter_map(|name| name.strip_suffix(FORGOTTEN_SUFFIX).map(str::to_owned));
-    ids(&names.collect::<Vec<_>>())
-}
-
-/// The names of roots among those of objects.
-pub(crate) fn ids(listed: &[String]) -> Vec<RootId> {
-    let id = |name: &String| RootId::parse(name.strip_prefix(ROOT_FOLDER)?.strip_prefix('/')?);
-    listed.iter().filter_map(id).collect()
-}
-
-/// A root's bytes, as they were before they were sealed.
-pub(crate) fn read(objects: &dyn ObjectStore, keys: &Keys, id: &RootId) -> Result<Vec<u8>> {
-    Ok(read_as(objects, keys, id, id.object())?.0)
-}
-
-/// Reads a root that was forgotten, as [`read`] does.
-pub(crate) fn read_forgotten(
-    objects: &dyn ObjectStore,
-    keys: &Keys,
-    id: &RootId,
-) -> Result<Vec<u8>> {
-    Ok(read_as(objects, keys, id, id.forgotten_object())?.0)
-}
-
-/// Reads the root `id` under the name `object`. Gives it, and its stored bytes.
-fn read_as(
-    objects: &dyn ObjectStore,
-    keys: &Keys,
-    id: &RootId,
-    object: String,
-) -> Result<(Vec<u8>, Vec<u8>)> {
-    read_twice_at_most(objects, &object, || {
-        let stored = objects.get(&object)?;
-        Ok((open(keys, id, object.clone(), &stored)?, stored))
-    })
-}
-
-/// Opens the stored bytes of the root `id`.
-fn open(keys: &Keys, id: &RootId, object: String, stored: &[u8]) -> Result<Vec<u8>> {
-    let found = RootId(*blake3::hash(stored).as_bytes());
-    if found != *id {
-        return Err(Error::damaged(
-            object,
-            Some(0),
-            format!("its bytes hash to {found}"),
-        ));
-    }
-    // Its name is that of its bytes, and it must be that of one root: nothing may stand in them that neither seal
-    // nor format fixes.
-    let payload = frame::decode_whole(ROOT, stored, &object, 0)?;
-    Ok(keys.open_object(&ROOT.magic, payload, &object)?)
-}
-
 impl Repository {
     /// Makes it durable that a root is there, for who found it and did not put it: whoever did may have died before
     /// that. `false`: it is there no longer, or cannot be had ([`Error::is_loss`]).
@@ -319,9 +192,9 @@ impl Repository {
     /// A root's bytes.
     ///
     /// # Errors
-    /// [`Error::Io`], of kind [`ErrorKind::NotFound`] where there is none; damage ([`Error::is_damage`]), when it was
-    /// read twice: its bytes are not those of its name, or its seal does not hold; another version's root
-    /// ([`Error::is_other_version`]).
+    /// [`Error::Io`], of kind [`NotFound`](onefold_io::ErrorKind::NotFound) where there is none; damage
+    /// ([`Error::is_damage`]), when it was read twice: its bytes are not those of its name, or its seal does not hold;
+    /// another version's root ([`Error::is_other_version`]).
     pub fn root(&self, id: &RootId) -> Result<Vec<u8>> {
         self.shared.root(id)
     }
@@ -360,7 +233,7 @@ impl Repository {
     /// # Errors
     /// [`Error::Locked`] while another does.
     pub fn lock_roots(&self) -> Result<RootsLock> {
-        crate::repository::replica::refuse(&*self.shared.objects)?;
+        crate::repository::replica_mark::refuse(&*self.shared.objects)?;
         let held = match self.shared.place.registry.lock(Lock::Snapshots) {
             // To forget is what helps then; and nobody puts a root in another's place.
             Err(error) if error.is_no_space() => None,
@@ -377,7 +250,7 @@ impl Repository {
     /// next sweep.
     ///
     /// # Errors
-    /// Those of [`ObjectStore::delete`].
+    /// Those of [`ObjectStore::delete`](crate::objects::ObjectStore::delete).
     pub fn remove_root(&self, id: &RootId) -> Result<()> {
         self.shared.objects.delete(&id.object())
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 
-use crate::{Error, ExtentKind, HeadChange, HeadInfo, Result};
+use crate::{Error, ExtentKind, HeadChange, HeadId, HeadInfo, Result};
 
 /// Logical block number: a chunk's place on a volume, in chunks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,10 +17,6 @@ pub struct Lbn(pub u64);
 /// Physical block number: a chunk's place on the data device, in chunks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pbn(pub u64);
-
-/// A volume or snapshot of the depot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct HeadId(pub u32);
 
 /// Everything up to here is written: a number that grows with each [`Engine::write_out`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]

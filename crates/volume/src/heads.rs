@@ -1,11 +1,15 @@
 //! Volumes and snapshots of an engine: names, sizes, and the changes of them that an engine commits.
 
-use crate::{Error, HeadId, Result};
+use crate::{Error, Result};
 
 /// Volumes and snapshots of a depot at most: a manifest lists them all.
 pub const HEADS_MAX: usize = 10_000;
 /// Longest name of a volume, and of a snapshot without its volume's, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+
+/// Number of a volume or snapshot of the depot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HeadId(pub u32);
 
 /// A volume or snapshot that an engine keeps.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -38,9 +38,9 @@ pub use depot::Depot;
 pub use device::{BlockDevice, Completion, ExtentKind, Geometry, Hints, Op, Request, Visit};
 pub use engine::{
     ChangeKind, ChunkContent, ChunkRead, ChunkReader, Collected, Effort, Engine, EngineStats,
-    FINDINGS_MAX, Finding, FreeSpace, HashedChunk, HeadId, Lbn, NameChunks, Pbn, Sequence,
+    FINDINGS_MAX, Finding, FreeSpace, HashedChunk, Lbn, NameChunks, Pbn, Sequence,
 };
 pub use error::{Error, Result};
-pub use heads::{HeadChange, HeadInfo};
+pub use heads::{HeadChange, HeadId, HeadInfo};
 /// Memory of a request: it begins at a page border, as direct I/O wants it.
 pub use onefold_io::PageBuffer as Buffer;

@@ -8,8 +8,7 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::tar::padding;
-use super::{HOLE_BYTES_MIN, ZEROS, failed};
+use super::{HOLE_BYTES_MIN, ZEROS, failed, padding};
 use crate::content::ContentCursor;
 use crate::{Entry, Item, Result};
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use onefold_store::ChunkReader;
 
 use super::sparse::Sparse;
-use super::{LeftOut, Told, ZEROS, acl, failed, file, write_content};
+use super::{LeftOut, Told, ZEROS, acl, failed, file, padding, write_content};
 use crate::folder_stack::{FolderStack, StackStep};
 use crate::restore::links::Links;
 use crate::tree::Tree;
@@ -143,14 +143,6 @@ impl TarArchive<'_> {
         let written = self.out.write_all(bytes);
         written.map_err(failed)
     }
-}
-
-/// Bytes of a block: everything in an archive begins with one.
-const BLOCK: u64 = 512;
-
-/// Number of bytes from `len` up to the end of its block.
-pub fn padding(len: u64) -> usize {
-    ((BLOCK - len % BLOCK) % BLOCK) as usize
 }
 
 /// Forms of an entry that do not follow from its kind.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::fate::FolderFate;
 use super::leading::Leading;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
 use super::target::Target;
 use super::temporary::CurrentName;
 use super::times::may_be_same;
-use super::window::{FileState, Made, Window, WindowFolder};
+use super::window::{FileState, FolderFate, Made, Window, WindowFolder};
 use super::{Options, Summary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::open_files::folders_max;

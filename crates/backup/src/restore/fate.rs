@@ -11,21 +11,9 @@
 
 use super::Overwrite;
 use super::unfinished::is_unfinished;
-use super::window::WindowFolder;
+use super::window::{FolderFate, WindowFolder};
 use crate::Time;
 use crate::meta::Stat;
-
-/// Decision about a folder's metadata.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum FolderFate {
-    /// No decision was made yet.
-    #[default]
-    Unknown,
-    /// The folder gets the snapshot's metadata at the end.
-    Described,
-    /// The folder was there, and keeps its own metadata.
-    Kept,
-}
 
 impl FolderFate {
     /// Decides about a folder that is `there`; `has_same_time` tells whether it has a time, as far as its file system

@@ -9,10 +9,21 @@ use onefold_store::{ChunkRef, ContainerId};
 use parking_lot::Mutex;
 
 use super::apply::Meta;
-use super::fate::FolderFate;
 use super::lacking::MetadataOutcome;
 use super::temporary::CurrentName;
 use crate::{Entry, Item, SharedXattrs, Slice};
+
+/// Decision about a folder's metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum FolderFate {
+    /// No decision was made yet.
+    #[default]
+    Unknown,
+    /// The folder gets the snapshot's metadata at the end.
+    Described,
+    /// The folder was there, and keeps its own metadata.
+    Kept,
+}
 
 /// A folder of the window.
 pub struct WindowFolder {

@@ -9,7 +9,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::FileDisk;
-use crate::{Error, ErrorKind, LockGuard, Result, unless_interrupted};
+use super::flock::{FileLock, no_locks};
+use crate::{Error, ErrorKind, Result, unless_interrupted};
 
 impl FileDisk {
     /// Opens an existing file or block device at any path, for reading and writing, and for this opener alone: until the
@@ -52,27 +53,6 @@ fn claim(file: &File, path: &str) -> Result<Option<FileLock>> {
 fn in_use(path: String) -> Error {
     let what = "another process has it, or it is mounted";
     Error::new("open", path, ErrorKind::InUse, what)
-}
-
-/// The error of a lock that the file system does not offer, in words.
-pub(super) fn no_locks(error: Error) -> Error {
-    Error {
-        what: "the file system has no locks (flock), or its server gives none".into(),
-        ..error
-    }
-}
-
-/// A lock that is released when dropped, by an explicit call: closing releases it only with the last copy of the
-/// descriptor, and a process that another thread is just starting has a copy until it runs its program. Where the call
-/// fails, closing releases it.
-pub(super) struct FileLock(pub File);
-
-impl LockGuard for FileLock {}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
 }
 
 #[cfg(test)]

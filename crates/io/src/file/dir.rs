@@ -18,10 +18,10 @@ use rustix::{
 
 use super::{
     FileDisk,
-    claim::{FileLock, no_locks},
+    flock::{FileLock, no_locks},
     group::GroupAccess,
     kind::no_file,
-    make::make_durably,
+    make::{DIR_MODE, make_durably},
     rename::{NotRenamed, rename_new},
 };
 use crate::{
@@ -35,7 +35,6 @@ use crate::{
 /// Bytes of the buffer into which the system lists names.
 const LIST_BUFFER_BYTES: usize = 32 << 10;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-pub(super) const DIR_MODE: Mode = Mode::RWXU;
 const NO_WAY_TO_RENAME: &str = "this file system has no rename that leaves a taken name alone (RENAME_NOREPLACE), no hard links and no locks (flock): a repository needs one of the three";
 
 /// A folder of the file system.

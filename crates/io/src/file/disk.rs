@@ -20,13 +20,14 @@ use rustix::{
 };
 
 use super::{
-    claim::FileLock,
+    flock::FileLock,
     turns::{Turns, WriteMode},
 };
 use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result, Stretch, WriteAt,
     aligned::{is_misaligned, read_through, whole_pages, write_pages},
-    batch::{self, BatchError, Batching, Piece},
+    batch::{self, BatchError, Batching},
+    batch_piece::Piece,
     disk::write_zeroes_by_hand,
     os::cached_bytes,
     read_fully::read_fully,

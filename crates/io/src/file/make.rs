@@ -7,8 +7,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::dir::DIR_MODE;
 use crate::unless_interrupted;
+
+/// Permissions of folders that are created.
+pub(super) const DIR_MODE: Mode = Mode::RWXU;
 
 /// Creates a folder and its missing parents, each name durable in the folder above.
 pub(super) fn make_durably(path: &Path) -> io::Result<()> {

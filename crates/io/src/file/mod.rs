@@ -8,6 +8,7 @@
 mod claim;
 mod dir;
 mod disk;
+mod flock;
 mod group;
 mod kind;
 mod make;

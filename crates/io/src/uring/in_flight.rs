@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::Interruptions;
-use crate::batch::{IN_FLIGHT_MAX, Numbered};
+use crate::batch_piece::{IN_FLIGHT_MAX, Numbered};
 
 /// Largest number of bytes of one request.
 const REQUEST_BYTES_MAX: usize = 1 << 30;

@@ -9,7 +9,7 @@ use std::{io, sync::OnceLock};
 use io_uring::{IoUring, Probe, opcode, types::Fd};
 use parking_lot::Mutex;
 
-use crate::batch::{IN_FLIGHT_MAX, Numbered};
+use crate::batch_piece::{IN_FLIGHT_MAX, Numbered};
 pub(crate) use in_flight::WritePiece;
 use in_flight::{Batch, Direction, Part, Request, Ring};
 

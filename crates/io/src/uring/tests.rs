@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use rustix::io::Errno;
 
 use super::{in_flight::*, *};
-use crate::batch::{Piece, by_threads};
+use crate::batch::by_threads;
+use crate::batch_piece::Piece;
 
 const LEN: usize = 100;
 

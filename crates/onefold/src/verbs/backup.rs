@@ -19,9 +19,9 @@ use onefold_backup::snapshots::Filter;
 use onefold_backup::walk::{self, Walk};
 use onefold_store::{Repository, Secret};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::leave_out::LeaveOut;
 use crate::named_file::{self, TEXT_BYTES_MAX};
 use crate::out::Out;

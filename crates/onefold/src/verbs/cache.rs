@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use onefold_backup::Time;
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{self, many};
 use crate::machine_cache::{self, KeptFolder, OLD_AFTER};
 use crate::out::{self, Out};

@@ -7,9 +7,9 @@ use clap::Subcommand;
 use onefold_backup::snapshots::Filter;
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::json::SnapshotJson;
 use crate::out::Out;
 use crate::repository;

@@ -6,9 +6,9 @@ use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{CheckDepth, CheckReport, Entropy, Error as StoreError, Repository};
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::{self, Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{self, many};
 use crate::hurt::{self, Hurts};
 use crate::out::Out;

@@ -1,10 +1,9 @@
 //! `onefold completions`: prints scripts by which a shell completes the command line.
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgGroup, Command, CommandFactory, Id, ValueHint};
+use clap::{Arg, ArgGroup, Command, Id, ValueHint};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::out::Out;
@@ -20,14 +19,9 @@ pub struct Args {
     pub shell: Shell,
 }
 
-pub fn run(args: &Args, out: &Out) -> Result<Exit> {
+pub fn run(args: &Args, program: Command, out: &Out) -> Result<Exit> {
     let mut text = Vec::new();
-    clap_complete::generate(
-        args.shell,
-        &mut shown(&Cli::command()),
-        "onefold",
-        &mut text,
-    );
+    clap_complete::generate(args.shell, &mut shown(&program), "onefold", &mut text);
     if args.shell == Shell::Zsh {
         text = options_behind_paths(&String::from_utf8_lossy(&text)).into_bytes();
     }

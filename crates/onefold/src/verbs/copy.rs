@@ -8,10 +8,10 @@ use onefold_backup::snapshots::Brief;
 use onefold_store::Repository;
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
 use crate::from::FromArgs;
+use crate::global::Global;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 use crate::select::{self, FilterArgs, Unread, short};

@@ -9,9 +9,9 @@ use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind};
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{bytes, count, many};
 use crate::out::Out;
 use crate::select::{self, Spec, short};

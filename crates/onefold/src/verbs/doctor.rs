@@ -1,8 +1,8 @@
 //! `onefold doctor`: whether a store in a bucket can hold a repository, and whether several machines can share it.
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 use crate::repository;
 

@@ -12,9 +12,9 @@ use onefold_backup::tree::Tree;
 use onefold_backup::{Entry, Kind};
 use onefold_store::{ChunkReader, SessionKind};
 
-use crate::cli::Global;
 use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{self, many};
 use crate::json::PathWarning;
 use crate::out::Out;

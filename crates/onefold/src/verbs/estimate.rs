@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use onefold_backup::backup::Tars;
 use onefold_lab::{Choice, Estimate, Tallies, Tally, columns, plot, saved};
 
-use crate::cli::{Global, names};
+use crate::cli::names;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human;
-use crate::leave_out::{self, LeaveOut};
+use crate::leave_out::LeaveOut;
+use crate::list_file;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 
@@ -184,7 +186,7 @@ fn choices(args: &Args) -> Result<Vec<Choice>> {
 
 fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
     let name = file.display().to_string();
-    let bytes = leave_out::read(file.as_os_str())?;
+    let bytes = list_file::read(file.as_os_str())?;
     saved::decode(&bytes, &name, ram_bytes)
         .map_err(|error| Error::Failed(format!("{name} holds no estimate: {error}")))
 }

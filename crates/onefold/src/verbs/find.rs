@@ -13,9 +13,9 @@ use onefold_backup::tree::Tree;
 use onefold_backup::{Entry, path};
 use onefold_store::{ChunkReader, SessionKind};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::many;
 use crate::json::{Array, NodeJson};
 use crate::out::Out;

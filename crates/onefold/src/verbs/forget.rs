@@ -11,9 +11,9 @@ use onefold_backup::snapshots::Brief;
 use onefold_store::{Repository, RootId, SweepReport};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{bytes, many};
 use crate::json::{self, Array, SnapshotJson};
 use crate::out::Out;

@@ -9,10 +9,11 @@ use onefold_store::config::CHUNK_BYTES_MEAN_DEFAULT;
 use onefold_store::{Encryption, Entropy, InitOptions, Place, Repository, Secret};
 use serde_json::json;
 
-use crate::cli::{Global, names};
+use crate::cli::names;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::from::FromPassword;
+use crate::global::Global;
 use crate::out::Out;
 use crate::password::Purpose;
 use crate::site::Site;

@@ -7,9 +7,9 @@ use onefold_backup::Time;
 use onefold_store::{KdfCost, KeyInfo, Repository, Secret};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::{self, Out};
 use crate::password::{self, Purpose};
 use crate::patience::Patience;

@@ -4,9 +4,9 @@ use clap::ValueEnum;
 use onefold_store::{Repository, SessionKind, StreamKind};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::{self, Out};
 use crate::{json, repository};
 

@@ -12,9 +12,9 @@ use onefold_backup::{Entry, Kind, path};
 use onefold_store::SessionKind;
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::json::{self, NodeJson, SnapshotJson, permissions};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec, short};

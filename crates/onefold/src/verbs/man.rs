@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::cli::Cli;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
@@ -15,10 +14,10 @@ pub struct Args {
     pub folder: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<Exit> {
+pub fn run(args: &Args, program: Command) -> Result<Exit> {
     let what = || format!("write manual pages into {}", args.folder.display());
     std::fs::create_dir_all(&args.folder).map_err(|e| Error::io(what(), e))?;
-    let mut program = Cli::command().disable_help_subcommand(true);
+    let mut program = program.disable_help_subcommand(true);
     program.build();
     clap_mangen::generate_to(with_usages(program), &args.folder)
         .map_err(|e| Error::io(what(), e))?;

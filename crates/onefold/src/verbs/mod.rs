@@ -30,16 +30,51 @@ pub mod version;
 pub mod volume;
 pub mod with_lock;
 
-use crate::cli::{Cli, Verb};
+use clap::{Command, Subcommand};
+
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 
-/// Runs the verb of the command line.
-pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
-    let global = &cli.global;
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    Init(init::Args),
+    Doctor(doctor::Args),
+    Backup(backup::Args),
+    Snapshots(snapshots::Args),
+    Ls(ls::Args),
+    Find(find::Args),
+    Diff(diff::Args),
+    Dump(dump::Args),
+    Restore(restore::Args),
+    Mount(mount::Args),
+    Forget(forget::Args),
+    Prune(prune::Args),
+    Check(check::Args),
+    Repair(repair::Args),
+    Stats(stats::Args),
+    Estimate(estimate::Args),
+    Tag(tag::Args),
+    Copy(copy::Args),
+    Sync(sync::Args),
+    Key(key::Args),
+    List(list::Args),
+    Cat(cat::Args),
+    Cache(cache::Args),
+    Unlock(unlock::Args),
+    WithLock(with_lock::Args),
+    Volume(volume::Args),
+    Version(version::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Runs a verb; `program` gives the definition of the command line.
+pub fn run(verb: &Verb, global: &Global, program: fn() -> Command, out: &Out) -> Result<Exit> {
     volume::take_passwords_from(&global.password);
-    match &cli.verb {
+    match verb {
         Verb::Init(args) => init::run(args, global, out),
         Verb::Backup(args) => backup::run(args, global, out),
         Verb::Snapshots(args) => snapshots::run(args, global, out),
@@ -67,7 +102,7 @@ pub fn run(cli: &Cli, out: &Out) -> Result<Exit> {
         Verb::Version(_) => version::run(out),
         Verb::Volume(args) => volume::run(args, global, out),
         Verb::Tag(args) => tag::run(args, global, out),
-        Verb::Completions(args) => completions::run(args, out),
-        Verb::Man(args) => man::run(args),
+        Verb::Completions(args) => completions::run(args, program(), out),
+        Verb::Man(args) => man::run(args, program()),
     }
 }

@@ -14,9 +14,9 @@ use onefold_mount::{Mounted, Options};
 use rustix::process::{getgid, getuid};
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 use crate::select::FilterArgs;
 use crate::{human, repository, signal, when};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{Repository, Roots, SweepOptions, Unused};
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 use crate::patience::Patience;
 use crate::sweeping::{self, SweepWatch};

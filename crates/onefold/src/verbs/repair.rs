@@ -11,10 +11,10 @@ use onefold_store::container::object_name;
 use onefold_store::{RepairReport, Repository};
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::cli::typed::Typed;
 use crate::error::{self, Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{self, many};
 use crate::hurt::{self, Hurts};
 use crate::out::Out;

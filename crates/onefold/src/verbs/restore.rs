@@ -13,9 +13,9 @@ use onefold_backup::restore::{self, Attributes, Lacking, Options, Overwrite, Sum
 use onefold_store::SessionKind;
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{self, bytes, many};
 use crate::out::Out;
 use crate::patterns;

@@ -7,9 +7,9 @@ use onefold_backup::snapshot::Snapshot;
 use onefold_backup::snapshots::{Brief, Named};
 use onefold_store::Repository;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::Columns;
 use crate::json::{self, Array};
 use crate::out::Out;

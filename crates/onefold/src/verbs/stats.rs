@@ -11,9 +11,9 @@ use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind, SweepOptions, SweepReport};
 use serde_json::{Value, json};
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::{bytes, count, many, percent, ratio};
 use crate::out::Out;
 use crate::repository;

@@ -10,9 +10,9 @@ use onefold_store::replica::{self, SyncObserver, SyncOptions};
 use onefold_store::{Entropy, Place};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 use crate::progress::{Doing, Meter};
 use crate::site::{Relation, Site};

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use onefold_backup::snapshots::{self, Retag};
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 use crate::patience::Patience;
 use crate::select::{self, FilterArgs, short, tag_list};

@@ -3,9 +3,9 @@
 
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::{self, Out};
 use crate::{json, repository};
 

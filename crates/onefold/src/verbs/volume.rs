@@ -25,7 +25,9 @@ mod hinted_file;
 mod hinter;
 mod hints_file;
 mod list;
+mod own_path;
 mod places;
+mod requested_head;
 mod requests;
 mod serve;
 mod snapshot;
@@ -39,9 +41,9 @@ pub use heads::now;
 pub use source::open_depot;
 pub use unlocking::begin as take_passwords_from;
 
-use crate::cli::Global;
 use crate::error::Result;
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::Out;
 
 const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 10 no depot, 11 in use (attached, served or mounted), \
@@ -94,6 +96,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     unlocking::expect(global)?;
     match &args.what {
         What::Create(args) => create::run(args, global, out),
+        What::Attach(args) if args.serves_itself() => daemon::run(args, out),
         What::Attach(args) => attach::run(args, out),
         What::Detach(args) => detach::run(args, out),
         What::Serve(args) => serve::run(args, out),

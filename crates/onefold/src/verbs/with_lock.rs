@@ -7,9 +7,9 @@ use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::out::{self, Out};
 use crate::patience::Patience;
 use crate::{repository, signal};

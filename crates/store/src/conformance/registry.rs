@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use onefold_io::Random;
 
+use crate::folders::ROOT_FOLDER;
 use crate::objects::ObjectStore;
 use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::repository::place::Place;
-use crate::roots::{self, ROOT_FOLDER};
+use crate::root;
 use crate::{Error, RootId, protocol};
 
 /// Random operations in a run.
@@ -58,7 +59,7 @@ fn root(number: u64) -> (RootId, Vec<u8>) {
 
 fn listed(objects: &dyn ObjectStore) -> Vec<RootId> {
     let listed = objects.list(ROOT_FOLDER).unwrap();
-    roots::ids(&listed)
+    root::ids(&listed)
 }
 
 fn names(registry: &dyn Registry) -> Vec<String> {

@@ -18,14 +18,12 @@ use parking_lot::Mutex;
 
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
-use crate::{Error, Result, RootId, protocol, roots};
+use crate::{Error, Result, RootId, protocol, root};
 
-/// The folder of all pins.
-pub const PIN_FOLDER: &str = "sessions";
+pub use crate::folders::{LOCKS_FOLDER, PIN_FOLDER};
+
 /// A pin is not longer, in bytes: it names a quarter of a million roots.
 const PIN_BYTES_MAX: u64 = 8 << 20;
-/// The folder of all locks.
-pub const LOCKS_FOLDER: &str = "locks";
 
 /// Sessions and locks as locked files below a folder.
 pub struct FlockRegistry {
@@ -135,7 +133,7 @@ impl Pin for FlockPin {
     fn publish(&self, root: &RootId, stored: &[u8]) -> Result<bool> {
         // A root that is known to be in vain is not shown to others.
         self.confirm()?;
-        let is_new = roots::put(&*self.objects, root, stored)?;
+        let is_new = root::put(&*self.objects, root, stored)?;
         self.confirm().inspect_err(|error| {
             if is_new && matches!(error, Error::PinLost { .. }) {
                 let _ = self.objects.delete(&root.object());
@@ -176,7 +174,7 @@ pub(crate) fn decide(
     }
     steps.roots_put();
     let removed = &mut plan.remove.iter();
-    removed.try_for_each(|root| roots::forget(objects, root))?;
+    removed.try_for_each(|root| root::forget(objects, root))?;
     steps.roots_removed();
     Ok(())
 }

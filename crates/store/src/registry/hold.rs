@@ -10,9 +10,10 @@ use std::collections::HashSet;
 
 use onefold_io::ErrorKind;
 
+use crate::folders::ROOT_FOLDER;
 use crate::registry::{Living, Pin};
 use crate::repository::Repository;
-use crate::roots::{self, ROOT_FOLDER};
+use crate::root;
 use crate::{Error, Result, RootId};
 
 /// Roots that are kept readable until this is dropped.
@@ -86,7 +87,7 @@ impl Repository {
     /// Removes what is left of forgotten roots that nobody holds. For the holder of the sweep's lock.
     pub(crate) fn clear_forgotten(&self) -> Result<()> {
         let objects = &self.shared.objects;
-        let forgotten = roots::forgotten_ids(&objects.list(ROOT_FOLDER)?);
+        let forgotten = root::forgotten_ids(&objects.list(ROOT_FOLDER)?);
         if forgotten.is_empty() {
             return Ok(());
         }

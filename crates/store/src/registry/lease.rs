@@ -25,7 +25,7 @@ use super::record::{NewRoot, Record, RecordState, RootChange, SessionEntry};
 use super::registers::{Expect, Register, Registers, Version};
 use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
 use crate::objects::ObjectStore;
-use crate::{Error, Result, RootId, protocol, roots, sweep::forgotten};
+use crate::{Error, Result, RootId, protocol, root, sweep::forgotten};
 use own::Own;
 
 /// The folder of sessions' registers.
@@ -218,7 +218,7 @@ impl Registry for LeaseRegistry {
             match state {
                 Ok(RecordState::Revoked) => return Ok(Revoked::Ended),
                 Ok(RecordState::Committing(root, _)) => {
-                    roots::put(&*self.core.objects, &root.id, &root.stored)?;
+                    root::put(&*self.core.objects, &root.id, &root.stored)?;
                     // The session may have gone on meanwhile, even to another root: only what was read is ended.
                     let ended = self.core.record(RecordState::Revoked)?;
                     let expect = Expect::Version(register.version);
@@ -365,7 +365,7 @@ impl LeaseCore {
 
     fn put_roots(&self, change: &RootChange) -> Result<()> {
         let mut roots = change.put.iter();
-        roots.try_for_each(|root| roots::put(&*self.objects, &root.id, &root.stored).map(drop))
+        roots.try_for_each(|root| root::put(&*self.objects, &root.id, &root.stored).map(drop))
     }
 
     fn remove_roots(&self, change: &RootChange) -> Result<()> {
@@ -375,7 +375,7 @@ impl LeaseCore {
         // A request to put one of them may still be under way: from now on it counts for nothing.
         forgotten::put(&*self.objects, &change.remove)?;
         let removed = &mut change.remove.iter();
-        removed.try_for_each(|root| roots::forget(&*self.objects, root))
+        removed.try_for_each(|root| root::forget(&*self.objects, root))
     }
 }
 
@@ -426,7 +426,7 @@ impl Pin for LeasePin {
         };
         self.change(own, Some(RecordState::Committing(new, session.clone())))?;
         // From here on the root is there by decision. Where it cannot be put now, others do it.
-        let is_new = roots::put(&*self.core.objects, root, stored)?;
+        let is_new = root::put(&*self.core.objects, root, stored)?;
         match self.change(own, Some(RecordState::Active(session))) {
             // Others helped, and removed the register.
             Err(Error::PinLost { .. }) | Ok(()) => Ok(is_new),

@@ -9,29 +9,12 @@ use onefold_keys::{Keys, Secret};
 use zeroize::Zeroizing;
 
 use super::unlock::{cheapest_first, read_slot, try_slot};
-use crate::container::CONTAINER_FOLDER;
+use crate::folders::ROOT_FOLDER;
 use crate::objects::ObjectStore;
 use crate::repository::config::{CONFIG_OBJECT, Config};
 use crate::repository::slots::{self, SLOT_FOLDER};
-use crate::roots::{self, ROOT_FOLDER};
+use crate::root;
 use crate::{Error, Result};
-
-/// Returns the error of a repository without its configuration and the copy. An interrupted `init` leaves neither
-/// snapshots nor containers, and is no repository.
-pub(super) fn is_missed(objects: &dyn ObjectStore) -> Result<Option<Error>> {
-    for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {
-        let listed = match objects.list(folder) {
-            Err(error) if error.is_not_found() => continue,
-            listed => listed?,
-        };
-        if !listed.is_empty() {
-            let what =
-                format!("it is missing, and so is its copy, of a repository that has {folder}");
-            return Ok(Some(Error::damaged(CONFIG_OBJECT, None, what)));
-        }
-    }
-    Ok(None)
-}
 
 /// The configuration that the password opens in a key slot.
 ///
@@ -78,8 +61,8 @@ fn proves(objects: &dyn ObjectStore, master: &Zeroizing<[u8; 32]>, slot: &str) -
         Err(error) if error.is_not_found() => Vec::new(),
         listed => listed?,
     };
-    let (ids, keys) = (roots::ids(&listed), Keys::from_master(master));
-    let opens = |id| roots::read(objects, &keys, id).is_ok();
+    let (ids, keys) = (root::ids(&listed), Keys::from_master(master));
+    let opens = |id| root::read(objects, &keys, id).is_ok();
     match ids.is_empty() || ids.iter().any(opens) {
         true => Ok(()),
         false => Err(Error::damaged(

@@ -17,6 +17,7 @@ use crate::container::block::{self, BLOCK_HEADER_BYTES};
 use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, CONTAINER_FOLDER, HEADER_BYTES, Header};
 use crate::error::tolerate;
+use crate::folders::ROOT_FOLDER;
 use crate::index::INDEX_FOLDER;
 use crate::index::catalog::{CATALOG, CATALOG_FOLDER};
 use crate::index::sketch::SKETCH_OBJECT;
@@ -26,15 +27,13 @@ use crate::registry::{Lock, PinInfo};
 use crate::repository::Repository;
 use crate::repository::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use crate::repository::place::Place;
+use crate::repository::replica_mark::REPLICA_TEXT;
 use crate::repository::slots::SLOT_FOLDER;
-use crate::roots::{self, ROOT_FOLDER};
+use crate::root;
 use crate::{Error, Result, RootId, sweep::forgotten};
 
-/// The object whose being there makes a place a replica. Its content is for people.
-pub const REPLICA_OBJECT: &str = "replica";
-const REPLICA_TEXT: &[u8] =
-    b"This is a replica of a repository, made by `onefold sync`. No other program writes here.\n\
-To make it a repository of its own, which no sync changes any more, delete this file.\n";
+pub use crate::repository::replica_mark::REPLICA_OBJECT;
+
 /// Objects that are copied at once, at most.
 const AT_ONCE_MAX: usize = 16;
 
@@ -109,7 +108,7 @@ pub fn sync(
     if options.delete {
         sync.delete(&roots, &containers, &catalogs)?;
     }
-    sync.report.snapshots = roots::ids(&sync.to.list(ROOT_FOLDER)?).len() as u64;
+    sync.report.snapshots = root::ids(&sync.to.list(ROOT_FOLDER)?).len() as u64;
     Ok(sync.report)
 }
 
@@ -144,17 +143,6 @@ fn prepare(from: &Place, to: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Refuses whoever would write into a replica.
-pub(crate) fn refuse(objects: &dyn ObjectStore) -> Result<()> {
-    match objects.len(REPLICA_OBJECT) {
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
-        Ok(_) => Err(Error::Option(
-            "this is a replica, into which only `onefold sync` writes: use the repository that it is of, or delete its file `replica` to make it one of its own".into(),
-        )),
-    }
-}
-
 struct ReplicaCopy<'a> {
     from: &'a dyn ObjectStore,
     to: &'a dyn ObjectStore,
@@ -172,7 +160,7 @@ impl ReplicaCopy<'_> {
             }
         }
         let forgotten = forgotten::read(self.from)?;
-        let mut roots = roots::ids(&self.from.list(ROOT_FOLDER)?);
+        let mut roots = root::ids(&self.from.list(ROOT_FOLDER)?);
         roots.retain(|root| !forgotten.contains(root));
         Ok(roots)
     }
@@ -328,7 +316,7 @@ impl ReplicaCopy<'_> {
             }
             Err(error) => Err(error),
             Ok(bytes) => {
-                roots::put(self.to, root, &bytes)?;
+                root::put(self.to, root, &bytes)?;
                 self.count(bytes.len() as u64);
                 Ok(())
             }

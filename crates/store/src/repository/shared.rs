@@ -2,21 +2,18 @@
 
 use std::collections::HashSet;
 use std::ops::Deref;
-use std::sync::Arc;
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
-use onefold_keys::Keys;
 use parking_lot::{Mutex, RwLock};
 
 use super::OpenOptions;
+use super::stored::Stored;
 use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::error::tolerate;
 use crate::index::RepositoryIndex;
 use crate::index::catalog::{Copies, Forwarding};
-use crate::objects::ObjectStore;
-use crate::objects::local_cache::LocalCache;
 use crate::reader::recovered::Recovered;
 use crate::repository::config::Config;
 use crate::repository::place::Place;
@@ -25,16 +22,6 @@ use crate::{Error, Result, sweep::condemned};
 
 /// Most times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
 const REBUILDS_MAX: usize = 8;
-
-/// Everything that is needed to read a container: the objects, and the keys that open them.
-pub struct Stored {
-    pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) keys: Keys,
-    /// Bytes at a container's end that are read in one request; 0 where a request costs little.
-    pub(crate) tail_bytes: usize,
-    /// Copies in this machine's own folder, where there are any.
-    pub(crate) local_cache: Option<LocalCache>,
-}
 
 /// State that all sessions, readers and writers of an opened repository share.
 pub struct Shared {
@@ -52,13 +39,6 @@ impl Deref for Shared {
 
     fn deref(&self) -> &Stored {
         &self.stored
-    }
-}
-
-impl Stored {
-    /// From now on nothing is read from copies in this machine's own folder.
-    pub(crate) fn read_the_store_itself(&self) {
-        self.local_cache.iter().for_each(LocalCache::pass_by);
     }
 }
 

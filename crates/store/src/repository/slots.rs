@@ -8,10 +8,8 @@ use crate::objects::ObjectStore;
 use crate::repository::config::Config;
 use crate::{Error, Result};
 
+pub use crate::folders::SLOT_FOLDER;
 pub use onefold_keys::{SLOT, Slot};
-
-/// The folder of all slots.
-pub const SLOT_FOLDER: &str = "keys";
 
 /// The objects of all slots. What else lies in their folder is somebody else's.
 pub(crate) fn listed(objects: &dyn ObjectStore) -> Result<Vec<String>> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use onefold_keys::{KdfCost, Secret};
 use zeroize::Zeroizing;
 
-use super::lost_config;
+use crate::folders::{CONTAINER_FOLDER, ROOT_FOLDER};
 use crate::objects::ObjectStore;
 use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
 use crate::repository::slots::{self, SLOT_FOLDER, Slot};
@@ -23,7 +23,7 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
             }
             Err(copy) if error.is_not_found() && copy.is_not_found() => {
                 let what = error.to_string();
-                let missed = lost_config::is_missed(objects)?;
+                let missed = is_missed(objects)?;
                 Err(missed.unwrap_or(Error::NoRepository { what }))
             }
             // The damage of a file that is there counts, not the missing one.
@@ -32,6 +32,23 @@ pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
         },
         Err(error) => Err(error),
     }
+}
+
+/// Returns the error of a repository without its configuration and the copy. An interrupted `init` leaves neither
+/// snapshots nor containers, and is no repository.
+fn is_missed(objects: &dyn ObjectStore) -> Result<Option<Error>> {
+    for folder in [ROOT_FOLDER, CONTAINER_FOLDER] {
+        let listed = match objects.list(folder) {
+            Err(error) if error.is_not_found() => continue,
+            listed => listed?,
+        };
+        if !listed.is_empty() {
+            let what =
+                format!("it is missing, and so is its copy, of a repository that has {folder}");
+            return Ok(Some(Error::damaged(CONFIG_OBJECT, None, what)));
+        }
+    }
+    Ok(None)
 }
 
 fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {

@@ -14,6 +14,8 @@ use onefold_io::{ErrorKind, hex_number};
 use crate::objects::{ObjectStore, read_twice_at_most};
 use crate::{Error, Result, registry};
 
+pub use crate::folders::CONDEMNED_FOLDER;
+
 /// The frame of a list.
 pub const CONDEMNED: FrameKind = FrameKind {
     magic: *b"1FCONDMN",
@@ -24,8 +26,6 @@ pub const CONDEMNED_BEFORE: FrameKind = FrameKind {
     version: 1,
     ..CONDEMNED
 };
-/// The folder of all lists.
-pub const CONDEMNED_FOLDER: &str = "condemned";
 
 /// A list's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -7,6 +7,7 @@ use onefold_io::{Dir, Disk};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
 use super::is_saved_at_close;
+use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
 use crate::cbt::{Cbt, CbtOptions};
 use crate::dmdedup::{DataArea, Dmdedup};
 use crate::dtb::Dtb;
@@ -14,16 +15,10 @@ use crate::dump::Dump;
 use crate::inram::{InRam, SaveAt};
 use crate::{Engine, Error, MetadataBackend, Result};
 
+pub use super::parameters::Parameters;
+
 /// Threads that write data: the device has the next write when one ends.
 const WRITERS: usize = 2;
-/// Bytes of a cache.
-const CACHE_BYTES: u64 = 64 << 20;
-/// The report's transactions, of those that it measures (§4.2).
-const TRANSACTION_WRITES: u64 = 1000;
-const CACHE_BYTES_MIN: u64 = 64 << 10;
-const CACHE_BYTES_MAX: u64 = 1 << 40;
-const TRANSACTION_WRITES_MAX: u64 = 1 << 40;
-
 const CACHE: Knob = Knob {
     key: "cache",
     values: Values::Bytes(CACHE_BYTES_MIN, CACHE_BYTES_MAX),
@@ -43,38 +38,6 @@ pub fn knobs_of(backend: &str) -> &'static [Knob] {
         "dtb" => &[CACHE],
         "cbt" => &[CACHE, TRANSACTION],
         _ => &[],
-    }
-}
-
-/// Parameters of a backend. They are a depot's for ever, but for the cache, which may be another at each opening.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Parameters {
-    /// Bytes of metadata pages in RAM, of `dtb` and `cbt`.
-    pub cache_bytes: u64,
-    /// Writes of a transaction of `cbt`; 0: it ends at a flush alone.
-    pub transaction_writes: u64,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            cache_bytes: CACHE_BYTES,
-            transaction_writes: TRANSACTION_WRITES,
-        }
-    }
-}
-
-impl Parameters {
-    /// The limit that is broken, in words.
-    pub(super) fn amiss(&self) -> Option<String> {
-        let is_possible = (CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&self.cache_bytes)
-            && self.transaction_writes <= TRANSACTION_WRITES_MAX;
-        (!is_possible).then(|| {
-            format!(
-                "a cache of {} bytes and transactions of {} writes, where {CACHE_BYTES_MIN} to {CACHE_BYTES_MAX} and up to {TRANSACTION_WRITES_MAX} are expected",
-                self.cache_bytes, self.transaction_writes
-            )
-        })
     }
 }
 

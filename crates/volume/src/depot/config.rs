@@ -6,7 +6,7 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_keys::Slot;
 
-use super::backends::Parameters;
+use super::parameters::Parameters;
 use crate::{Compression, Error, Result};
 
 /// The frame of the configuration.

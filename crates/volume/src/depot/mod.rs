@@ -22,6 +22,7 @@ mod heads;
 mod hinting;
 mod log;
 pub mod openings;
+mod parameters;
 mod unlock;
 
 use std::sync::Arc;
@@ -33,12 +34,12 @@ use onefold_io::{
 use onefold_keys::{Entropy, Secret};
 use parking_lot::RwLock;
 
-use self::backends::Parameters;
 pub use self::changes::Piece;
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
+use self::parameters::Parameters;
 pub use self::unlock::NewPassword;
 use crate::front::{Front, FrontStats, Options};
 use crate::log::Seals;

@@ -3,7 +3,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 use super::layout::{Address, PAGE_BYTES};
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 
 /// CRC-32C of the page's address and bytes. A page that a device wrote to another place, or an older page in its place,
 /// has another check.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::layout::Layout;
 use super::manifest::Manifest;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::shared::HeadMap;
 use super::writer::LogEngine;
 use crate::heads::{HEADS_MAX, check_full_name};

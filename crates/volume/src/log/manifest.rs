@@ -26,7 +26,7 @@ use super::checks::CRC_BYTES;
 use super::layout::{Layout, ZoneId, ZoneNo};
 use super::map::levels::ListedLevels;
 use super::map::run::ListedRun;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::seals::Seals;
 use super::zone_list::{ZoneChange, put_changes, take_changes};
 use crate::depot::config::BYTES_MAX;

@@ -59,6 +59,8 @@ mod sizes;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod used_nonces;
 mod verify;
 mod writer;
 mod zone;

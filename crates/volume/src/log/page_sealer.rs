@@ -29,7 +29,7 @@ pub struct SealingKey {
     pub sealer: Sealer,
     /// Numbers that the key has sealed under: tests look for those that come twice.
     #[cfg(test)]
-    pub used: super::seals::UsedNonces,
+    pub used: super::used_nonces::UsedNonces,
 }
 
 impl SealingKey {

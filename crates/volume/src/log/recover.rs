@@ -21,7 +21,7 @@ use super::manifest::{ListedHead, Manifest, Position, read_file};
 use super::map::folder::MapFolder;
 use super::map::levels::Opening;
 use super::map::page_cache::PageCache;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::merging::Merging;
 use super::packer::Packer;
 use super::page_sealer::PageSealer;

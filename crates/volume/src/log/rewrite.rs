@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::map::levels::{Level, Levels};
 use super::map::run::Pages;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::writer::LogEngine;
 use crate::{HeadId, Result};
 

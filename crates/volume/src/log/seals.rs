@@ -4,17 +4,15 @@
 //! Always holds: nothing is sealed with a salt that was read back. That is why no nonce repeats, whatever is written
 //! again after a crash (docs/decisions/volume-nonces-never-repeat.md).
 
-#[cfg(test)]
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_keys::{Entropy, Fingerprinter, Keys, SALT_BYTES, TAG_BYTES};
-#[cfg(test)]
-use parking_lot::Mutex;
 
 use super::checks::CRC_BYTES;
 use super::page_sealer::{PageSealer, SealingKey};
+#[cfg(test)]
+use super::used_nonces::{Used, UsedNonces};
 use crate::Result;
 
 /// The frame of a sealed file.
@@ -118,29 +116,6 @@ impl Seals {
         }
         let sealed = decode_whole(SEALED, &stored, name, 0)?;
         Ok(self.keys.open_object(name.as_bytes(), sealed, name)?)
-    }
-}
-
-#[cfg(test)]
-type Used = Arc<Mutex<HashSet<(Salt, u32)>>>;
-
-/// Numbers that one key has sealed.
-#[cfg(test)]
-pub struct UsedNonces {
-    salt: Salt,
-    used: Used,
-}
-
-#[cfg(test)]
-impl UsedNonces {
-    /// Fails where the key has sealed under this number before.
-    pub fn note(&self, number: u32) {
-        let is_new = self.used.lock().insert((self.salt, number));
-        assert!(
-            is_new,
-            "nonce {number} repeats under salt {:02x?}",
-            self.salt
-        );
     }
 }
 

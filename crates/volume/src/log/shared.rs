@@ -15,7 +15,7 @@ use super::map::levels::Levels;
 use super::map::memtable::Memtable;
 use super::map::page_cache::PageCache;
 use super::map::run::Run;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::seals::Seals;
 use super::tables::{Tables, ZoneChecks};
 use super::zones::Zones;

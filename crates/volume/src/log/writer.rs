@@ -17,7 +17,7 @@ use super::heads::Heads;
 use super::layout::{Address, WHOLE, ZoneId, ZoneNo, ZonePlace};
 use super::manifest::Position;
 use super::map::folder::MapFolder;
-use super::map::run_page::RunId;
+use super::map::run_id::RunId;
 use super::merging::Merging;
 use super::packer::Packer;
 use super::page_sealer::PageSealer;

@@ -3,7 +3,7 @@
 use crate::restore::Options;
 use crate::restore::apply::Meta;
 use crate::restore::chosen::Choice;
-use crate::restore::fate::FolderFate;
+use crate::restore::window::FolderFate;
 use crate::restore::window::Window;
 
 /// A folder whose content has not passed yet.

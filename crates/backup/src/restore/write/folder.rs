@@ -10,13 +10,12 @@ use rustix::io::Errno;
 use super::WindowRun;
 use crate::meta::Stat;
 use crate::restore::apply::Meta;
-use crate::restore::fate::FolderFate;
 use crate::restore::open_folders::{FolderError, open};
 use crate::restore::samples::Class;
 use crate::restore::shut;
 use crate::restore::target::{make_folder, open_beneath};
 use crate::restore::unfinished;
-use crate::restore::window::WindowFolder;
+use crate::restore::window::{FolderFate, WindowFolder};
 use crate::{Change, Kind, Progress};
 
 impl WindowRun<'_> {

@@ -19,7 +19,7 @@ use onefold_backup::{Progress, path};
 
 use super::{Args, globs};
 use crate::error::{Error, Result};
-use crate::leave_out::read;
+use crate::list_file;
 use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
 use crate::verbs::volume::backed_up::{self, Reading};
@@ -340,7 +340,7 @@ fn start(command: &[OsString]) -> Result<(Feed, OwnedFd)> {
 /// missing.
 fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>) -> Result<()> {
     let bytes = match separator {
-        0 => read(file)?,
+        0 => list_file::read(file)?,
         _ => read_lines(file)?,
     };
     if separator != 0 {
@@ -366,7 +366,7 @@ fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>)
 
 /// Reads a list with one path per line.
 fn read_lines(file: &OsStr) -> Result<Vec<u8>> {
-    let bytes = read(file)?;
+    let bytes = list_file::read(file)?;
     let name = file.to_string_lossy();
     match named_file::confirm_text(&bytes) {
         Err(_) if !is_utf16(&bytes) => Err(Error::Usage(format!(

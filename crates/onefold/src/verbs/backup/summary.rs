@@ -7,8 +7,8 @@ use onefold_backup::backup::Outcome;
 use onefold_backup::snapshot::Summary;
 use serde_json::json;
 
-use crate::cli::Global;
 use crate::error::Result;
+use crate::global::Global;
 use crate::human::{self, bytes, count, many};
 use crate::json::SnapshotSummary;
 use crate::out::Out;

@@ -13,8 +13,8 @@ use onefold_backup::{Error as BackupError, Events, Kind, Progress, path};
 use onefold_lab::{Helpers, Reading, Tallies};
 
 use super::Args;
-use crate::cli::Global;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::out::Out;
 use crate::paths;
 use crate::progress::Meter;

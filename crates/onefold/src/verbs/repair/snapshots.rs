@@ -7,9 +7,9 @@ use onefold_store::{CheckDepth, CheckReport, Repository, RootId, RootsLock};
 use serde_json::json;
 
 use super::Args;
-use crate::cli::Global;
 use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human::many;
 use crate::out::Out;
 use crate::select::{self, short};

@@ -18,9 +18,9 @@ use onefold_volume::{BlockDevice, Buffer, Depot, Op};
 use serde_json::json;
 
 use super::Args;
-use crate::cli::Global;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human;
 use crate::out::Out;
 use crate::repository;

@@ -11,7 +11,6 @@ use onefold_store::Secret;
 use onefold_volume::Error as VolumeError;
 use serde_json::{Value, json};
 
-use super::daemon;
 use super::filling::WhenFilling;
 use super::source::NamedVolume;
 use super::unlocking;
@@ -87,10 +86,14 @@ impl From<Transport> for Via {
     }
 }
 
-pub fn run(args: &Args, out: &Out) -> Result<Exit> {
-    if args.daemon || args.foreground {
-        return daemon::run(args, out);
+impl Args {
+    /// Whether this process serves the device, and starts no other that does.
+    pub fn serves_itself(&self) -> bool {
+        self.daemon || self.foreground
     }
+}
+
+pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     Via::from(args.via).check()?;
     if !rustix::process::geteuid().is_root() {
         let what = "only root can make a block device: run it with sudo, or serve it to programs with `onefold volume serve --unix`".into();

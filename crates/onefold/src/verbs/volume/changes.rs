@@ -17,7 +17,7 @@ use onefold_volume::{Depot, HeadId};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::heads;
+use super::requested_head;
 use super::source::{Source, open_depot};
 use crate::error::{Error, Result};
 
@@ -40,7 +40,7 @@ const DATA: u8 = 3;
 /// Answers the request `changes`, which [`send`] follows: which snapshot it is, and whether it is compared with the
 /// base.
 pub fn describe(depot: &Depot, request: &Value) -> onefold_volume::Result<Value> {
-    let head = heads::named(depot, request)?;
+    let head = requested_head::named(depot, request)?;
     let mark = mark(&depot.config().depot, &head);
     Ok(json!({
         "name": head.name,
@@ -56,7 +56,7 @@ pub fn describe(depot: &Depot, request: &Value) -> onefold_volume::Result<Value>
 /// The depot is closed or damaged, or nobody takes the bytes.
 pub fn send(source: &Source, request: &Value, out: &mut dyn Write) -> Result<()> {
     source.with_depot(|depot, progress| {
-        let head = heads::named(depot, request)?;
+        let head = requested_head::named(depot, request)?;
         let base = base(depot, &head, request);
         let mut write = |bytes: &[u8]| write_patiently(out, bytes, progress);
         depot.changes(head.id, base, &mut |piece| match piece {

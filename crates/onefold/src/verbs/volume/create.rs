@@ -17,11 +17,12 @@ use super::default_hints;
 use super::head_name::HeadName;
 use super::heads::now;
 use super::hinter::HintName;
-use super::source::naming;
+use super::own_path::naming;
 use super::unlocking;
-use crate::cli::{Global, names};
+use crate::cli::names;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::global::Global;
 use crate::human;
 use crate::out::Out;
 

@@ -9,7 +9,8 @@ use onefold_volume::dump::Dump;
 use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::{Map, Value};
 
-use super::source::{naming, no_depot};
+use super::own_path::naming;
+use super::source::no_depot;
 use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;

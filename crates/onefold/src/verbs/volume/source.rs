@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::default_hints;
 use super::head_name::HeadName;
-use super::heads;
+use super::own_path::naming;
 use super::places;
+use super::requested_head;
 use super::unlocking;
 use crate::error::{Error, Result};
 
@@ -155,21 +156,6 @@ pub fn no_depot(folder: &Path) -> Error {
     Error::Device(VolumeError::NoDepot { place })
 }
 
-/// Returns the error with the folder's own path.
-pub fn naming(error: VolumeError, folder: &Path) -> VolumeError {
-    let place = folder.display().to_string();
-    match error {
-        VolumeError::NoDepot { .. } => VolumeError::NoDepot { place },
-        VolumeError::NoPassword { .. } => VolumeError::NoPassword { place },
-        VolumeError::WrongPassword { .. } => VolumeError::WrongPassword { place },
-        VolumeError::Held { place: held } if held == "the depot" => VolumeError::Held { place },
-        VolumeError::Exists { what, place: found } if found == "the folder" => {
-            VolumeError::Exists { place, what }
-        }
-        error => error,
-    }
-}
-
 /// An open depot or raw file.
 pub enum Source {
     /// A raw file.
@@ -259,7 +245,7 @@ impl Source {
                     "writable": geometry.is_writable,
                 })]
             }
-            Self::Depot(open) => open.heads().iter().map(heads::shown).collect(),
+            Self::Depot(open) => open.heads().iter().map(requested_head::shown).collect(),
         }
     }
 

@@ -11,9 +11,9 @@ use onefold_io::Dir;
 use onefold_store::{Encryption, Secret};
 use onefold_volume::{Depot, Error as VolumeError};
 
-use super::source::naming;
-use crate::cli::Global;
+use super::own_path::naming;
 use crate::error::{Error, Result};
+use crate::global::Global;
 use crate::password::{PROMPTS_MAX, PasswordOptions, Purpose};
 
 /// Options about the password as this run was given them.

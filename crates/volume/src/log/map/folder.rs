@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use onefold_io::{Dir, Disk, create_anew, hex_number, remove_if_there};
 use parking_lot::Mutex;
 
-use super::run_page::RunId;
+use super::run_id::RunId;
 use crate::Result;
 use crate::log::layout::Layout;
 use crate::log::seals::Seals;

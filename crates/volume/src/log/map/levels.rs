@@ -10,7 +10,7 @@ use super::folder::MapFolder;
 use super::merge::Merge;
 use super::page_cache::PageCache;
 use super::run::{ListedRun, Pages, Run};
-use super::run_page::RunId;
+use super::run_id::RunId;
 use crate::Result;
 
 /// Runs of one level, sorted by LBN, without overlap.

@@ -18,6 +18,7 @@ pub mod memtable;
 pub mod merge;
 pub mod page_cache;
 pub mod run;
+pub mod run_id;
 pub mod run_page;
 pub mod run_writer;
 pub mod settle;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::run_page::{RunId, RunPage};
+use super::run_id::RunId;
+use super::run_page::RunPage;
 use crate::Result;
 use crate::log::layout::PAGE_BYTES;
 

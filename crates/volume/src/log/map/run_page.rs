@@ -12,6 +12,7 @@
 use onefold_io::varint::ByteReader;
 
 use super::extent::Extent;
+use super::run_id::RunId;
 use crate::Result;
 use crate::log::check::run_page_check;
 use crate::log::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
@@ -21,10 +22,6 @@ use crate::log::zone::damaged;
 const HEADER_BYTES: usize = 26;
 /// Extents of a page at most: each takes at least a byte for its chunks, and another for its LBN.
 const EXTENTS_MAX: usize = (PAGE_BYTES - HEADER_BYTES) / 2;
-
-/// Number of a run. Never given twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RunId(pub u64);
 
 /// Collects extents for a page.
 #[derive(Default)]

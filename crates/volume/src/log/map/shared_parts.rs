@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::levels::{Levels, overlapping};
-use super::run_page::RunId;
+use super::run_id::RunId;
 
 /// Some LBNs in which one or more heads have the same runs in the same order.
 pub struct SharedPart {
