@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::tidy::{read, sources};
+use crate::sources::{read, sources};
 
 /// Adds the items without an example to `amiss`.
 pub fn check(root: &Path, amiss: &mut Vec<String>) {

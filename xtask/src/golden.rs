@@ -57,9 +57,9 @@ pub fn run(bless: bool) -> Result<(), String> {
             "golden tests failed: `cargo xtask golden --bless` writes the files anew, for a new format version".into(),
         );
     }
-    let path = crate::tidy::root().join("FORMAT.md");
-    let text = crate::tidy::read(&path);
-    let (made, amiss) = render_all(&crate::tidy::root(), &text);
+    let path = crate::sources::root().join("FORMAT.md");
+    let text = crate::sources::read(&path);
+    let (made, amiss) = render_all(&crate::sources::root(), &text);
     if !amiss.is_empty() {
         return Err(amiss.join("\n  "));
     }
@@ -77,7 +77,7 @@ pub fn run(bless: bool) -> Result<(), String> {
 
 /// Adds faults of the golden files and of FORMAT.md's examples to `amiss`, as far as files alone show them.
 pub fn check(root: &Path, magics: &[(PathBuf, Vec<u8>)], amiss: &mut Vec<String>) {
-    let text = crate::tidy::read(&root.join("FORMAT.md"));
+    let text = crate::sources::read(&root.join("FORMAT.md"));
     let (made, wrong) = render_all(root, &text);
     amiss.extend(wrong);
     if made != text {

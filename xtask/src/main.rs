@@ -6,6 +6,7 @@ mod examples;
 mod golden;
 mod package;
 mod rigs;
+mod sources;
 mod tidy;
 
 use std::ffi::OsString;

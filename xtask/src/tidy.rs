@@ -1,11 +1,17 @@
-//! Checks that no compiler does: layers point one way, files stay short, words stay the field's, manifests name only
-//! used crates, and documents link to existing files.
+//! Checks that no compiler does: layers point one way, files stay short and use each other one way, words stay the
+//! field's, manifests name only used crates, and documents link to existing files.
 
 mod comments;
+mod cycles;
 mod dependencies;
 mod documents;
+mod modules;
+mod types;
 
 use std::path::{Path, PathBuf};
+
+use crate::sources::files_below;
+pub use crate::sources::{read, root, sources};
 
 /// Largest number of lines in a source file; a longer one should be split by meaning.
 const LINES_MAX: usize = 500;
@@ -59,6 +65,8 @@ pub fn run() -> Result<(), String> {
         check_source(&root, &path, &mut amiss);
     }
     comments::check(&root, &mut amiss);
+    cycles::check(&root, &mut amiss);
+    types::check(&root, &mut amiss);
     check_formats(&root, &mut amiss);
     check_dead_files(&root, &mut amiss);
     dependencies::check(&root, &mut amiss);
@@ -71,46 +79,24 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace")
-        .to_path_buf()
-}
-
-pub fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-/// Rust files of the workspace, and of `rivals` beside it.
-pub fn sources(root: &Path) -> Vec<PathBuf> {
-    let folders = ["bench", "crates", "fuzz", "rivals/src", "xtask"];
-    let mut found: Vec<PathBuf> = folders
+/// Folders of the workspace's packages.
+fn packages(root: &Path) -> Vec<PathBuf> {
+    let mut packages: Vec<_> = ["bench", "fuzz", "xtask"]
+        .map(|name| root.join(name))
+        .into();
+    let crates = LAYERS
         .iter()
-        .flat_map(|folder| files_below(&root.join(folder), "rs"))
-        .collect();
-    found.sort();
-    found
+        .map(|(name, _)| root.join("crates").join(name));
+    packages.extend(crates);
+    packages
 }
 
-/// Files below a folder whose names end with `extension`, without builds, test data and folders that begin with a dot.
-fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if path.is_dir() {
-                let is_ours = !name.starts_with('.') && name != "target" && name != "testdata";
-                folders.extend(is_ours.then_some(path));
-            } else if path.extension().is_some_and(|found| found == extension) {
-                found.push(path);
-            }
-        }
+/// Checks a ratchet: a number that may only fall. Where it does not hold, the counted things are listed.
+fn hold(what: &str, found: usize, most: usize, listed: &[String], amiss: &mut Vec<String>) {
+    if found > most {
+        let list = listed.join("\n    ");
+        amiss.push(format!("{found} {what}, at most {most}:\n    {list}"));
     }
-    found.sort();
-    found
 }
 
 fn check_layer(root: &Path, name: &str, amiss: &mut Vec<String>) {
