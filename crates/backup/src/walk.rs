@@ -146,7 +146,7 @@ impl Walk {
     fn of(select: Select, options: &Options) -> Result<Self> {
         let select = Arc::new(select);
         let schedule = Arc::new(Schedule::new(
-            folder::Task::root(select),
+            folder::FolderTask::root(select),
             OpenFiles::new(options.open_files),
         ));
         let worker = || {

@@ -4,7 +4,7 @@ use onefold_io::Result;
 use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
-use crate::sketch::Register;
+use crate::sketch::SketchRegister;
 use crate::{Choice, Tally};
 
 /// A file of tallies.
@@ -93,7 +93,7 @@ fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) 
     let mut next = 0usize;
     for _ in 0..reader.count(REGISTER_BYTES_MIN)? {
         let place = next.saturating_add(reader.varint_max(u32::MAX.into())? as usize);
-        let register = Register {
+        let register = SketchRegister {
             bytes: f32::from_bits(reader.u32()?),
             chunks: f32::from_bits(reader.u32()?),
         };

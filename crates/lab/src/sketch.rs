@@ -22,14 +22,14 @@ const REGISTERS: usize = 1 << 16;
 
 /// The smallest values of a register's chunks; infinite without chunks.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Register {
+pub(crate) struct SketchRegister {
     /// The smallest u / length.
     pub(crate) bytes: f32,
     /// The smallest u.
     pub(crate) chunks: f32,
 }
 
-impl Register {
+impl SketchRegister {
     pub(crate) const EMPTY: Self = Self {
         bytes: f32::INFINITY,
         chunks: f32::INFINITY,
@@ -45,7 +45,7 @@ impl Register {
 #[derive(Clone, Default, Debug)]
 pub struct Sketch {
     /// Registers; empty before the first chunk.
-    registers: Vec<Register>,
+    registers: Vec<SketchRegister>,
 }
 
 /// The estimate of a sketch.
@@ -61,12 +61,12 @@ pub struct Sketched {
 
 impl Sketch {
     /// RAM of a sketch with registers, in bytes.
-    pub const BYTES: u64 = (REGISTERS * size_of::<Register>()) as u64;
+    pub const BYTES: u64 = (REGISTERS * size_of::<SketchRegister>()) as u64;
 
     /// Counts a chunk by the first bytes of its fingerprint.
     pub fn add(&mut self, key: u64, bytes: u32) {
         let uniform = ((key >> 24) as f64 + 0.5) / (1u64 << 40) as f64;
-        let register = Register {
+        let register = SketchRegister {
             bytes: (uniform / f64::from(bytes)) as f32,
             chunks: uniform as f32,
         };
@@ -94,7 +94,7 @@ impl Sketch {
     }
 
     /// The sum of all weights, each at most `weight_max`, and the number of registers that contribute to it.
-    fn sum(&self, value: fn(&Register) -> f32, weight_max: f64) -> (f64, f64) {
+    fn sum(&self, value: fn(&SketchRegister) -> f32, weight_max: f64) -> (f64, f64) {
         let (mut below, mut sum) = (0.0, 0.0);
         for register in &self.registers {
             let share = f64::from(value(register)) * weight_max;
@@ -108,15 +108,15 @@ impl Sketch {
     }
 
     /// The registers with chunks, and their numbers.
-    pub(crate) fn filled(&self) -> impl Iterator<Item = (usize, Register)> + '_ {
+    pub(crate) fn filled(&self) -> impl Iterator<Item = (usize, SketchRegister)> + '_ {
         let all = self.registers.iter().copied().enumerate();
-        all.filter(|(_, register)| *register != Register::EMPTY)
+        all.filter(|(_, register)| *register != SketchRegister::EMPTY)
     }
 
     /// Lowers a register to the smaller values. `None` if there is no such register.
-    pub(crate) fn lower(&mut self, place: usize, register: Register) -> Option<()> {
+    pub(crate) fn lower(&mut self, place: usize, register: SketchRegister) -> Option<()> {
         if self.registers.is_empty() {
-            self.registers = vec![Register::EMPTY; REGISTERS];
+            self.registers = vec![SketchRegister::EMPTY; REGISTERS];
         }
         self.registers.get_mut(place)?.lower(register);
         Some(())

@@ -91,7 +91,7 @@ pub struct Global {
         default_value = "auto",
         global = true
     )]
-    pub compression: Level,
+    pub compression: CompressionLevel,
 
     /// Threads that compress and fingerprint (default: one a core, but at most 5, of better 3, of max 2: each takes
     /// RAM)
@@ -203,7 +203,7 @@ pub struct Needless {
 
 /// Compression levels by name.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-pub enum Level {
+pub enum CompressionLevel {
     /// Store as it is
     Off,
     /// Faster than most disks
@@ -216,14 +216,14 @@ pub enum Level {
     Max,
 }
 
-impl From<Level> for Compression {
-    fn from(level: Level) -> Self {
+impl From<CompressionLevel> for Compression {
+    fn from(level: CompressionLevel) -> Self {
         match level {
-            Level::Off => Compression::Off,
-            Level::Fastest => Compression::Fastest,
-            Level::Auto => Compression::Auto,
-            Level::Better => Compression::Better,
-            Level::Max => Compression::Max,
+            CompressionLevel::Off => Compression::Off,
+            CompressionLevel::Fastest => Compression::Fastest,
+            CompressionLevel::Auto => Compression::Auto,
+            CompressionLevel::Better => Compression::Better,
+            CompressionLevel::Max => Compression::Max,
         }
     }
 }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn every_level_is_one_of_the_store() {
-        for level in Level::value_variants() {
+        for level in CompressionLevel::value_variants() {
             let name = level.to_possible_value().expect("none is skipped");
             assert_eq!(Compression::from(*level).name(), name.get_name());
         }

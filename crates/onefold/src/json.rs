@@ -87,18 +87,18 @@ pub struct PathError<'a> {
     error: JsonMessage<'a>,
     during: &'static str,
     #[serde(flatten)]
-    item: Item<'a>,
+    item: LineItem<'a>,
 }
 
 /// Subject of a line: a path, an id, or nothing.
 #[derive(Serialize)]
-struct Item<'a> {
+struct LineItem<'a> {
     item: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     item_base64: Option<String>,
 }
 
-impl<'a> Item<'a> {
+impl<'a> LineItem<'a> {
     fn text(item: &'a str) -> Self {
         Self {
             item: item.into(),
@@ -122,15 +122,15 @@ struct JsonMessage<'a> {
 impl<'a> PathError<'a> {
     /// Makes the line of a path; `during` is restic's word: `archival`, `restore`. An empty path is left out.
     pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
-        Self::about(during, Item::path(path), message)
+        Self::about(during, LineItem::path(path), message)
     }
 
     /// Makes the line of an id.
     pub fn of_id(during: &'static str, id: &'a str, message: &'a str) -> Self {
-        Self::about(during, Item::text(id), message)
+        Self::about(during, LineItem::text(id), message)
     }
 
-    fn about(during: &'static str, item: Item<'a>, message: &'a str) -> Self {
+    fn about(during: &'static str, item: LineItem<'a>, message: &'a str) -> Self {
         Self {
             message_type: "error",
             error: JsonMessage { message },
@@ -147,21 +147,21 @@ pub struct PathWarning<'a> {
     message: &'a str,
     during: &'static str,
     #[serde(flatten)]
-    item: Item<'a>,
+    item: LineItem<'a>,
 }
 
 impl<'a> PathWarning<'a> {
     /// Makes the line of a path; `during` as in [`PathError`].
     pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
-        Self::about(during, Item::path(path), message)
+        Self::about(during, LineItem::path(path), message)
     }
 
     /// Makes a line without a subject.
     pub fn of_nothing(message: &'a str) -> Self {
-        Self::about("", Item::text(""), message)
+        Self::about("", LineItem::text(""), message)
     }
 
-    fn about(during: &'static str, item: Item<'a>, message: &'a str) -> Self {
+    fn about(during: &'static str, item: LineItem<'a>, message: &'a str) -> Self {
         Self {
             message_type: "warning",
             message,

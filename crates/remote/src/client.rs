@@ -24,7 +24,7 @@ use crate::Options;
 use crate::answer::{self, Failure};
 use crate::ending::Ending;
 use crate::http::Traffic;
-use crate::patience::{Patience, Pause};
+use crate::patience::{Pause, RequestPatience};
 use crate::tags::Tags;
 
 /// The folder of sessions' registers.
@@ -143,8 +143,8 @@ impl Client {
         }
     }
 
-    pub fn patience(&self) -> Patience<'_> {
-        Patience::new(&self.traffic, &self.entropy, &self.pause, self.patience)
+    pub fn patience(&self) -> RequestPatience<'_> {
+        RequestPatience::new(&self.traffic, &self.entropy, &self.pause, self.patience)
     }
 
     /// Puts an object, once. Gives its new version.

@@ -27,8 +27,8 @@ use object_store::client::{
 
 use crate::answer::Answer;
 use body::{Incoming, Outgoing};
+use traffic::ByteProgress;
 pub use traffic::Counts;
-use traffic::Progress;
 pub(crate) use traffic::Traffic;
 
 /// Longest time that a connection may take to come about.
@@ -88,7 +88,7 @@ impl HttpService for Http {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.traffic.count(request.method());
         let is_of_head = request.method() == Method::HEAD;
-        let progress = Progress::new(self.stalled_after);
+        let progress = ByteProgress::new(self.stalled_after);
         let (parts, body) = request.into_parts();
         let body = Outgoing::new(body, progress.clone(), Arc::clone(&self.traffic));
         let answering = self.client.request(http::Request::from_parts(parts, body));

@@ -20,7 +20,7 @@ const PAUSE_MS_MAX: u64 = 10_000;
 const FIRST_PATIENCE_MS: u64 = 5_000;
 
 /// The pauses of one request.
-pub(crate) struct Patience<'a> {
+pub(crate) struct RequestPatience<'a> {
     traffic: &'a Traffic,
     entropy: &'a Entropy,
     pause: &'a Pause,
@@ -31,7 +31,7 @@ pub(crate) struct Patience<'a> {
     began: Instant,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> RequestPatience<'a> {
     /// For a request that is tried again for `patience`.
     pub fn new(
         traffic: &'a Traffic,
@@ -90,7 +90,7 @@ mod tests {
             traffic.note_answer();
         }
         let entropy = Entropy::seeded(1);
-        let mut patience = Patience::new(&traffic, &entropy, &pause, PATIENCE);
+        let mut patience = RequestPatience::new(&traffic, &entropy, &pause, PATIENCE);
         while patience.wait(asked_s) {}
         pauses.lock().clone()
     }
@@ -108,7 +108,7 @@ mod tests {
         let traffic = Traffic::new(None, None);
         traffic.note_answer();
         let (entropy, pause): (_, Pause) = (Entropy::seeded(1), Arc::new(|_| true));
-        let mut patience = Patience::new(&traffic, &entropy, &pause, PATIENCE);
+        let mut patience = RequestPatience::new(&traffic, &entropy, &pause, PATIENCE);
         assert!(patience.wait(0));
         patience.began -= PATIENCE;
         assert!(!patience.wait(0), "an attempt that took five minutes");
@@ -131,6 +131,6 @@ mod tests {
         let pause: Pause = Arc::new(|_| false);
         let traffic = Traffic::new(None, None);
         let entropy = Entropy::seeded(1);
-        assert!(!Patience::new(&traffic, &entropy, &pause, PATIENCE).wait(0));
+        assert!(!RequestPatience::new(&traffic, &entropy, &pause, PATIENCE).wait(0));
     }
 }

@@ -15,13 +15,13 @@ use onefold_io::unless_interrupted;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::key::{FolderPath, Key};
+use super::key::{FolderPath, WalkKey};
 use super::names::{
     FolderName, ListedAs, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names,
 };
 use super::opened::{self, Opened};
 use super::put_off::{PutOffNames, Subfolder};
-use super::schedule::{Shared, TaskResult};
+use super::schedule::{TaskResult, WalkShared};
 use super::{FolderPart, Options, Role, Select, WalkedEntry};
 use crate::exclude::Ignore;
 use crate::meta::Stat;
@@ -33,7 +33,7 @@ const PIECE_NAMES: usize = 512;
 const PASS_STRIDE: u64 = 1 << 32;
 
 /// Work for a thread of the walk: to list a folder, or to call `stat` on some of its names.
-pub(super) struct Task {
+pub(super) struct FolderTask {
     step: FolderStep,
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
@@ -56,14 +56,14 @@ enum FolderStep {
     Descend(Arc<OwnedFd>, PutOffNames),
 }
 
-impl Task {
-    pub fn root(select: Arc<Select>) -> (Key, Task) {
+impl FolderTask {
+    pub fn root(select: Arc<Select>) -> (WalkKey, FolderTask) {
         (
-            Key {
+            WalkKey {
                 folder: FolderPath::default(),
                 piece: 0,
             },
-            Task {
+            FolderTask {
                 step: FolderStep::Open(None),
                 select,
                 ignore: None,
@@ -73,7 +73,7 @@ impl Task {
         )
     }
 
-    pub fn run(self, key: &Key, options: &Options, shared: &Shared) -> TaskResult {
+    pub fn run(self, key: &WalkKey, options: &Options, shared: &WalkShared) -> TaskResult {
         let folder = match &self.step {
             // The key of such a task names a subfolder.
             FolderStep::Descend(..) => key.folder.above().path(),
@@ -145,9 +145,9 @@ struct SeenName {
 }
 
 struct FolderVisit<'a> {
-    key: &'a Key,
+    key: &'a WalkKey,
     options: &'a Options,
-    shared: &'a Shared,
+    shared: &'a WalkShared,
     select: Arc<Select>,
     ignore: Option<Arc<Ignore>>,
     device: Option<u64>,
@@ -159,7 +159,7 @@ struct FolderVisit<'a> {
     piece: FolderPart,
     /// Subfolders to look into with the same options as this folder.
     subfolders: Vec<Subfolder>,
-    next: Vec<(Key, Task)>,
+    next: Vec<(WalkKey, FolderTask)>,
 }
 
 impl FolderVisit<'_> {
@@ -254,7 +254,7 @@ impl FolderVisit<'_> {
             let pass = self.key.piece / PASS_STRIDE + 1;
             let task = self.task(FolderStep::List(dir.clone(), last));
             self.next.push((
-                Key {
+                WalkKey {
                     folder: self.key.folder.clone(),
                     piece: pass * PASS_STRIDE,
                 },
@@ -273,7 +273,7 @@ impl FolderVisit<'_> {
             let names = rest.by_ref().take(PIECE_NAMES).collect();
             let task = self.task(FolderStep::Stat(dir.clone(), names));
             self.next.push((
-                Key {
+                WalkKey {
                     folder: self.key.folder.clone(),
                     piece,
                 },
@@ -297,8 +297,8 @@ impl FolderVisit<'_> {
         }
     }
 
-    fn task(&self, step: FolderStep) -> Task {
-        Task {
+    fn task(&self, step: FolderStep) -> FolderTask {
+        FolderTask {
             step,
             select: self.select.clone(),
             ignore: self.ignore.clone(),

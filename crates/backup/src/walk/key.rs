@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 /// Place of a piece in the walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Key {
+pub(super) struct WalkKey {
     pub folder: FolderPath,
     pub piece: u64,
 }
 
-impl Ord for Key {
+impl Ord for WalkKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.folder
             .cmp(&other.folder)
@@ -19,7 +19,7 @@ impl Ord for Key {
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for WalkKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

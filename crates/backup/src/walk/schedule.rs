@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::folder::Task;
-use super::key::Key;
+use super::folder::FolderTask;
+use super::key::WalkKey;
 use super::opened::OpenFiles;
 use super::put_off::PutOff;
 use super::{FolderPart, Options, WalkedEntry};
@@ -33,19 +33,19 @@ const ASKING: Duration = Duration::from_millis(100);
 /// Result of a task: a piece, or nothing yet, and the tasks that follow from it.
 pub(super) struct TaskResult {
     pub piece: Option<FolderPart>,
-    pub next: Vec<(Key, Task)>,
+    pub next: Vec<(WalkKey, FolderTask)>,
 }
 
 enum TaskSlot {
-    Waiting(Box<Task>),
+    Waiting(Box<FolderTask>),
     Running,
     /// A piece that is ready, and the entries that it counts as.
     Ready(Box<FolderPart>, usize),
 }
 
 struct TaskQueue {
-    slots: BTreeMap<Key, TaskSlot>,
-    waiting: BTreeSet<Key>,
+    slots: BTreeMap<WalkKey, TaskSlot>,
+    waiting: BTreeSet<WalkKey>,
     ahead: usize,
 }
 
@@ -67,7 +67,7 @@ impl TaskQueue {
 }
 
 /// State that all tasks share.
-pub(super) struct Shared {
+pub(super) struct WalkShared {
     pub put_off: PutOff,
     /// Number of tasks that wait.
     pub waiting: AtomicUsize,
@@ -83,13 +83,13 @@ pub(super) struct Shared {
 
 pub(super) struct Schedule {
     state: Mutex<TaskQueue>,
-    shared: Shared,
+    shared: WalkShared,
     work: Condvar,
     ready: Condvar,
 }
 
 impl Schedule {
-    pub fn new((key, task): (Key, Task), open_files: OpenFiles) -> Self {
+    pub fn new((key, task): (WalkKey, FolderTask), open_files: OpenFiles) -> Self {
         let state = TaskQueue {
             slots: BTreeMap::from([(key.clone(), TaskSlot::Waiting(Box::new(task)))]),
             waiting: BTreeSet::from([key]),
@@ -97,7 +97,7 @@ impl Schedule {
         };
         Self {
             state: Mutex::new(state),
-            shared: Shared {
+            shared: WalkShared {
                 put_off: PutOff::default(),
                 waiting: AtomicUsize::default(),
                 is_stopped: AtomicBool::default(),
@@ -156,7 +156,7 @@ impl Schedule {
         }
     }
 
-    fn take(&self) -> Option<(Key, Task)> {
+    fn take(&self) -> Option<(WalkKey, FolderTask)> {
         let mut state = self.state.lock();
         loop {
             if self.shared.is_stopped.load(Relaxed) || state.slots.is_empty() {
@@ -176,7 +176,7 @@ impl Schedule {
         }
     }
 
-    fn finish(&self, key: Key, done: TaskResult) {
+    fn finish(&self, key: WalkKey, done: TaskResult) {
         let ready = done.piece.map(|piece| {
             let weight = self.weight(&piece);
             (Box::new(piece), weight)
@@ -237,14 +237,14 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_piece_that_does_not_come_may_give_up() {
-        let schedule = Schedule::new(Task::root(Default::default()), OpenFiles::new(0));
+        let schedule = Schedule::new(FolderTask::root(Default::default()), OpenFiles::new(0));
         assert!(schedule.take().is_some());
         assert!(schedule.next(&|| true).is_none());
     }
 
     #[test]
     fn long_paths_and_ignore_files_count_in_what_is_looked_at_ahead() {
-        let schedule = Schedule::new(Task::root(Default::default()), OpenFiles::new(0));
+        let schedule = Schedule::new(FolderTask::root(Default::default()), OpenFiles::new(0));
         let mut piece = super::super::folder::empty(vec![b'a'; 1 << 20].into());
         assert!(schedule.weight(&piece) > AHEAD_ENTRIES_MAX / 8);
         piece.ignore_bytes = 8 << 20;
@@ -260,10 +260,10 @@ mod tests {
         }
         let source = dir.path().as_os_str().as_encoded_bytes().to_vec();
         let select = Select::new(std::slice::from_ref(&source)).expect("not deep");
-        let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
+        let schedule = Schedule::new(FolderTask::root(Arc::new(select)), OpenFiles::new(0));
         let options = options();
-        let is_at = |key: &Key, below: &str| key.folder.path().ends_with(below.as_bytes());
-        let look = |(key, task): (Key, Task)| {
+        let is_at = |key: &WalkKey, below: &str| key.folder.path().ends_with(below.as_bytes());
+        let look = |(key, task): (WalkKey, FolderTask)| {
             schedule.finish(key.clone(), task.run(&key, &options, &schedule.shared));
         };
         // Work up to `a`, whose folders wait then; `b` is ready before them.
@@ -303,7 +303,7 @@ mod tests {
         }
         let below = dir.path().as_os_str().as_encoded_bytes();
         let select = Select::new(&[below.to_vec()]).expect("not deep");
-        let schedule = Schedule::new(Task::root(Arc::new(select)), OpenFiles::new(0));
+        let schedule = Schedule::new(FolderTask::root(Arc::new(select)), OpenFiles::new(0));
         let options = options();
         let (mut most, mut folders) = (0, Vec::<Arc<[u8]>>::new());
         while let Some((key, task)) = schedule.take() {

@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::handshake::Agreement;
 use super::memory::{Memory, Permit, Share};
-use super::reader::{Job, Reader};
+use super::reader::{Job, RequestReader};
 use super::reply::{self, Form, Reply, STRETCHES_MAX};
 use super::request::{self, Header, Plan};
 use super::stream::Stream;
@@ -89,7 +89,7 @@ impl Connection {
             late: Mutex::default(),
             late_came: Condvar::new(),
         });
-        let reader = Mutex::new(Reader::new(input));
+        let reader = Mutex::new(RequestReader::new(input));
         std::thread::scope(|scope| {
             let late = std::thread::Builder::new()
                 .name("nbd-late".into())
@@ -112,7 +112,7 @@ impl Connection {
     }
 
     /// A thread's life: leader, then busy with a batch, then follower.
-    fn work(self: &Arc<Self>, reader: &Mutex<Reader>) {
+    fn work(self: &Arc<Self>, reader: &Mutex<RequestReader>) {
         loop {
             let batch = reader.lock().next_batch(self);
             match batch {

@@ -37,7 +37,7 @@ pub(super) enum Job {
 }
 
 /// Received bytes and how far they are understood.
-pub(super) struct Reader {
+pub(super) struct RequestReader {
     input: Box<[u8]>,
     start: usize,
     end: usize,
@@ -46,7 +46,7 @@ pub(super) struct Reader {
     has_ended: bool,
 }
 
-impl Reader {
+impl RequestReader {
     /// `input`: bytes that have come already.
     pub fn new(input: &[u8]) -> Self {
         let mut all = vec![0; INPUT_BYTES.max(input.len())].into_boxed_slice();

@@ -24,8 +24,8 @@ mod whole;
 
 use onefold_chunk::Fingerprint;
 
+use callers::CallerStream;
 pub use callers::Lookups;
-use callers::Stream;
 use filters::{TOGETHER, ask_filters};
 use follow::tell_all;
 
@@ -47,7 +47,7 @@ const TELLING_KEYS: usize = 16;
 pub struct Lookup<'a> {
     lookups: &'a Lookups,
     view: &'a View,
-    stream: Stream,
+    stream: CallerStream,
     buf: Vec<u8>,
     /// Counters of this lookup.
     pub stats: IndexStats,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::queue::Queue;
+use super::queue::ChannelQueue;
 use super::{FlashCounts, FlashModel};
 use crate::modelled::Account;
 
@@ -30,7 +30,7 @@ pub struct Flash {
 impl Flash {
     /// Reads the pages of one call.
     pub(super) fn read_pages(&mut self, pages: impl Iterator<Item = Logical>) {
-        let mut queue = Queue::new(&self.model);
+        let mut queue = ChannelQueue::new(&self.model);
         let mut before = None;
         for page in pages {
             if before.is_none_or(|(disk, number)| (disk, number + 1) != page) {

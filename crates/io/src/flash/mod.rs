@@ -20,7 +20,7 @@ mod queue;
 
 use self::ftl::Flash;
 pub use self::model::{FlashCounts, FlashModel};
-use self::queue::Queue;
+use self::queue::ChannelQueue;
 use crate::modelled::{ModelledDir, ModelledDisk};
 use crate::{Disk, Error, ErrorKind, ReadAt, Result, WriteAt};
 
@@ -42,7 +42,7 @@ impl FlashDisk {
     fn count_writes(&self, writes: &[WriteAt<'_>]) -> Result<()> {
         let mut flash = self.account.lock();
         let page_bytes = flash.model.page_bytes;
-        let mut queue = Queue::new(&flash.model);
+        let mut queue = ChannelQueue::new(&flash.model);
         let mut before = None;
         for write in writes.iter().filter(|write| !write.data.is_empty()) {
             let offset = write.offset;

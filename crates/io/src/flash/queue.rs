@@ -3,7 +3,7 @@
 use super::FlashModel;
 
 /// The pages of one call on their way to the channels, in order.
-pub(super) struct Queue {
+pub(super) struct ChannelQueue {
     depth: usize,
     /// Time at which each channel becomes free, in microseconds.
     free: Vec<f64>,
@@ -12,7 +12,7 @@ pub(super) struct Queue {
     end: f64,
 }
 
-impl Queue {
+impl ChannelQueue {
     pub(super) fn new(model: &FlashModel) -> Self {
         Self {
             depth: model.queue_depth.max(1) as usize,

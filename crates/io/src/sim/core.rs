@@ -20,38 +20,38 @@ pub(super) const ROOT: Ino = 0;
 
 /// The disk or folder that a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Child {
+pub(super) enum SimChild {
     Disk(Ino),
     Dir(Ino),
 }
 
-pub(super) type Names = BTreeMap<String, Child>;
+pub(super) type Names = BTreeMap<String, SimChild>;
 
 /// Folders by number. A folder that is in no other folder cannot be reached.
 #[derive(Clone, Default)]
-pub(super) struct Tree(Arc<BTreeMap<Ino, Arc<Names>>>);
+pub(super) struct SimTree(Arc<BTreeMap<Ino, Arc<Names>>>);
 
 /// A change in one folder.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
+pub(super) struct FolderChange {
     pub dir: Ino,
-    pub child: Child,
-    pub kind: ChangeKind,
+    pub child: SimChild,
+    pub kind: FolderChangeKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum ChangeKind {
+pub(super) enum FolderChangeKind {
     Add { name: String },
     Rename { from: String, to: String },
     Remove { name: String },
 }
 
-impl Change {
+impl FolderChange {
     /// The names that the change touches, with their folders.
     pub fn names(&self) -> impl Iterator<Item = (Ino, &str)> {
         let (first, second) = match &self.kind {
-            ChangeKind::Add { name } | ChangeKind::Remove { name } => (name, None),
-            ChangeKind::Rename { from, to } => (from, Some(to)),
+            FolderChangeKind::Add { name } | FolderChangeKind::Remove { name } => (name, None),
+            FolderChangeKind::Rename { from, to } => (from, Some(to)),
         };
         std::iter::once(first)
             .chain(second)
@@ -59,7 +59,7 @@ impl Change {
     }
 }
 
-impl Tree {
+impl SimTree {
     pub fn names(&self, dir: Ino) -> Option<&Names> {
         self.0.get(&dir).map(Arc::as_ref)
     }
@@ -68,27 +68,27 @@ impl Tree {
         Arc::make_mut(&mut self.0).insert(dir, Arc::new(names));
     }
 
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &FolderChange) {
         let dirs = Arc::make_mut(&mut self.0);
         let names = Arc::make_mut(dirs.entry(change.dir).or_default());
         match &change.kind {
-            ChangeKind::Add { name } => {
+            FolderChangeKind::Add { name } => {
                 names.insert(name.clone(), change.child);
-                if let Child::Dir(ino) = change.child {
+                if let SimChild::Dir(ino) = change.child {
                     dirs.entry(ino).or_default();
                 }
             }
-            ChangeKind::Rename { from, to } => {
+            FolderChangeKind::Rename { from, to } => {
                 if names.get(from) == Some(&change.child) {
                     names.remove(from);
                 }
                 names.insert(to.clone(), change.child);
             }
-            ChangeKind::Remove { name } => {
+            FolderChangeKind::Remove { name } => {
                 if names.get(name) == Some(&change.child) {
                     names.remove(name);
                 }
-                if let Child::Dir(ino) = change.child {
+                if let SimChild::Dir(ino) = change.child {
                     dirs.remove(&ino);
                 }
             }
@@ -98,8 +98,8 @@ impl Tree {
     fn disks(&self) -> impl Iterator<Item = Ino> {
         let children = self.0.values().flat_map(|names| names.values());
         children.filter_map(|child| match child {
-            Child::Disk(ino) => Some(*ino),
-            Child::Dir(_) => None,
+            SimChild::Disk(ino) => Some(*ino),
+            SimChild::Dir(_) => None,
         })
     }
 }
@@ -171,9 +171,9 @@ impl FileNode {
 /// The complete state of the device.
 #[derive(Clone)]
 pub(super) struct Core {
-    pub live: Tree,
-    pub durable: Tree,
-    pub pending: Arc<Vec<Change>>,
+    pub live: SimTree,
+    pub durable: SimTree,
+    pub pending: Arc<Vec<FolderChange>>,
     pub files: Arc<BTreeMap<Ino, Arc<FileNode>>>,
     pub next_ino: Ino,
 }
@@ -181,7 +181,7 @@ pub(super) struct Core {
 impl Core {
     /// An empty folder.
     pub fn new() -> Self {
-        let mut tree = Tree::default();
+        let mut tree = SimTree::default();
         tree.insert(ROOT, Names::new());
         Self {
             live: tree.clone(),
@@ -198,8 +198,8 @@ impl Core {
     }
 
     /// Changes a folder as users see it, not durably.
-    pub fn change_dir(&mut self, change: Change) {
-        if let (Child::Disk(ino), ChangeKind::Add { .. }) = (change.child, &change.kind) {
+    pub fn change_dir(&mut self, change: FolderChange) {
+        if let (SimChild::Disk(ino), FolderChangeKind::Add { .. }) = (change.child, &change.kind) {
             Arc::make_mut(&mut self.files).insert(ino, Arc::default());
         }
         self.live.apply(&change);
@@ -255,8 +255,8 @@ impl Core {
     pub fn collect(&mut self, open: impl Fn(Ino) -> bool) {
         let mut named: BTreeSet<Ino> = self.live.disks().chain(self.durable.disks()).collect();
         named.extend(self.pending.iter().filter_map(|change| match change.child {
-            Child::Disk(ino) => Some(ino),
-            Child::Dir(_) => None,
+            SimChild::Disk(ino) => Some(ino),
+            SimChild::Dir(_) => None,
         }));
         Arc::make_mut(&mut self.files).retain(|ino, _| named.contains(ino) || open(*ino));
     }

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use super::core::{Change, Child, Core, FileNode, FileOp, Ino, Names, ROOT, Tree};
+use super::core::{Core, FileNode, FileOp, FolderChange, Ino, Names, ROOT, SimChild, SimTree};
 use crate::{pages::Pages, random::Random};
 
 const SECTOR_BYTES: u64 = 512;
@@ -42,15 +42,15 @@ pub(super) fn image(core: &Core, seed: u64) -> Core {
     for change in surviving_changes(&core.pending, luck, &mut rng) {
         tree.apply(change);
     }
-    let mut live = Tree::default();
+    let mut live = SimTree::default();
     let mut files = BTreeMap::new();
     let mut folders = vec![ROOT];
     while let Some(dir) = folders.pop() {
         let names = tree.names(dir).cloned().unwrap_or_default();
         for child in names.values() {
             match *child {
-                Child::Dir(ino) => folders.push(ino),
-                Child::Disk(ino) => {
+                SimChild::Dir(ino) => folders.push(ino),
+                SimChild::Disk(ino) => {
                     let pages = core
                         .file(ino)
                         .map(|file| surviving_bytes(file, luck, seed, ino));
@@ -69,7 +69,11 @@ pub(super) fn image(core: &Core, seed: u64) -> Core {
     }
 }
 
-fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Random) -> Vec<&'a Change> {
+fn surviving_changes<'a>(
+    pending: &'a [FolderChange],
+    luck: Luck,
+    rng: &mut Random,
+) -> Vec<&'a FolderChange> {
     let first = match luck {
         Luck::None => 0,
         Luck::All => pending.len(),
@@ -80,7 +84,7 @@ fn surviving_changes<'a>(pending: &'a [Change], luck: Luck, rng: &mut Random) ->
 }
 
 /// A random subset of changes; once a change of a name is lost, so are the later ones of that name.
-fn independent_changes<'a>(pending: &'a [Change], rng: &mut Random) -> Vec<&'a Change> {
+fn independent_changes<'a>(pending: &'a [FolderChange], rng: &mut Random) -> Vec<&'a FolderChange> {
     let mut lost: HashSet<(Ino, &str)> = HashSet::new();
     let mut kept = Vec::new();
     for change in pending {

@@ -6,7 +6,7 @@ use parking_lot::MutexGuard;
 
 use super::{
     SharedDevice, SimDir, SimDisk,
-    core::{Change, ChangeKind, Child, Ino, Names},
+    core::{FolderChange, FolderChangeKind, Ino, Names, SimChild},
 };
 use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
@@ -34,14 +34,19 @@ impl SimDir {
         device.core.live.names(self.ino).ok_or_else(gone)
     }
 
-    fn child(&self, op: &'static str, device: &SharedDevice, name: &str) -> Result<Option<Child>> {
+    fn child(
+        &self,
+        op: &'static str,
+        device: &SharedDevice,
+        name: &str,
+    ) -> Result<Option<SimChild>> {
         Ok(self.names(op, device)?.get(name).copied())
     }
 
     fn disk(&self, op: &'static str, device: &SharedDevice, name: &str) -> Result<Ino> {
         match self.child(op, device, name)? {
-            Some(Child::Disk(ino)) => Ok(ino),
-            Some(Child::Dir(_)) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
+            Some(SimChild::Disk(ino)) => Ok(ino),
+            Some(SimChild::Dir(_)) => Err(self.fail(op, name, ErrorKind::NotAFile, "is a folder")),
             None => Err(self.not_found(op, name)),
         }
     }
@@ -64,16 +69,16 @@ impl SimDir {
         op: &'static str,
         device: &mut SharedDevice,
         name: &str,
-        child: fn(Ino) -> Child,
+        child: fn(Ino) -> SimChild,
     ) -> Result<Ino> {
         let path = join(&self.path, name);
         device.space(op, &path, 0)?;
         device.change_folder(op, &path, |core| {
             let ino = core.new_ino();
-            let kind = ChangeKind::Add {
+            let kind = FolderChangeKind::Add {
                 name: name.to_owned(),
             };
-            core.change_dir(Change {
+            core.change_dir(FolderChange {
                 dir: self.ino,
                 child: child(ino),
                 kind,
@@ -87,12 +92,12 @@ impl SimDir {
         op: &'static str,
         device: &mut SharedDevice,
         name: &str,
-        child: Child,
+        child: SimChild,
     ) -> Result<()> {
-        let kind = ChangeKind::Remove {
+        let kind = FolderChangeKind::Remove {
             name: name.to_owned(),
         };
-        let change = Change {
+        let change = FolderChange {
             dir: self.ino,
             child,
             kind,
@@ -109,17 +114,19 @@ impl SimDir {
         match (child, self.child("rename", &device, to)?) {
             (_, None) => {}
             (_, Some(_)) if !replace => return fail(ErrorKind::Exists, "the name is taken"),
-            (Child::Disk(_), Some(Child::Disk(_))) => {}
-            (Child::Disk(_), Some(Child::Dir(_))) => {
+            (SimChild::Disk(_), Some(SimChild::Disk(_))) => {}
+            (SimChild::Disk(_), Some(SimChild::Dir(_))) => {
                 return fail(ErrorKind::NotAFile, "a folder is in the way");
             }
-            (Child::Dir(_), Some(_)) => return fail(ErrorKind::Device, "something is in the way"),
+            (SimChild::Dir(_), Some(_)) => {
+                return fail(ErrorKind::Device, "something is in the way");
+            }
         }
-        let kind = ChangeKind::Rename {
+        let kind = FolderChangeKind::Rename {
             from: from.to_owned(),
             to: to.to_owned(),
         };
-        let change = Change {
+        let change = FolderChange {
             dir: self.ino,
             child,
             kind,
@@ -160,7 +167,7 @@ impl Dir for SimDir {
         if self.child("create", &device, name)?.is_some() {
             return Err(self.fail("create", name, ErrorKind::Exists, "the name is taken"));
         }
-        let ino = self.add("create", &mut device, name, Child::Disk)?;
+        let ino = self.add("create", &mut device, name, SimChild::Disk)?;
         Ok(SimDisk::open(
             &self.device,
             &mut device,
@@ -180,7 +187,7 @@ impl Dir for SimDir {
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut device = self.alive("remove", name)?;
-        let child = Child::Disk(self.disk("remove", &device, name)?);
+        let child = SimChild::Disk(self.disk("remove", &device, name)?);
         self.remove_child("remove", &mut device, name, child)
     }
 
@@ -188,9 +195,9 @@ impl Dir for SimDir {
         let mut device = self.device.lock();
         device.alive("list", &self.path)?;
         device.look_into_folder("list", &self.path)?;
-        let row = |(name, child): (&String, &Child)| DirEntry {
+        let row = |(name, child): (&String, &SimChild)| DirEntry {
             name: name.clone(),
-            is_dir: matches!(child, Child::Dir(_)),
+            is_dir: matches!(child, SimChild::Dir(_)),
         };
         Ok(self.names("list", &device)?.iter().map(row).collect())
     }
@@ -214,12 +221,12 @@ impl Dir for SimDir {
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let mut device = self.alive("create folder", name)?;
         match self.child("create folder", &device, name)? {
-            Some(Child::Dir(ino)) => Ok(self.folder(ino, name)),
-            Some(Child::Disk(_)) => {
+            Some(SimChild::Dir(ino)) => Ok(self.folder(ino, name)),
+            Some(SimChild::Disk(_)) => {
                 Err(self.fail("create folder", name, ErrorKind::Device, "is a disk"))
             }
             None => {
-                let ino = self.add("create folder", &mut device, name, Child::Dir)?;
+                let ino = self.add("create folder", &mut device, name, SimChild::Dir)?;
                 Ok(self.folder(ino, name))
             }
         }
@@ -228,8 +235,8 @@ impl Dir for SimDir {
     fn open_subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         let device = self.alive("open folder", name)?;
         match self.child("open folder", &device, name)? {
-            Some(Child::Dir(ino)) => Ok(self.folder(ino, name)),
-            Some(Child::Disk(_)) => {
+            Some(SimChild::Dir(ino)) => Ok(self.folder(ino, name)),
+            Some(SimChild::Disk(_)) => {
                 Err(self.fail("open folder", name, ErrorKind::Device, "is a disk"))
             }
             None => Err(self.not_found("open folder", name)),
@@ -241,8 +248,8 @@ impl Dir for SimDir {
         let child = self.child("remove folder", &device, name)?;
         let child = match child {
             None => return Err(self.not_found("remove folder", name)),
-            Some(Child::Dir(ino)) if device.core.live.names(ino).is_none_or(Names::is_empty) => {
-                Child::Dir(ino)
+            Some(SimChild::Dir(ino)) if device.core.live.names(ino).is_none_or(Names::is_empty) => {
+                SimChild::Dir(ino)
             }
             Some(_) => {
                 return Err(self.fail(
@@ -259,8 +266,8 @@ impl Dir for SimDir {
     fn lock(&self, name: &str, kind: LockKind) -> Result<Option<Box<dyn LockGuard>>> {
         let mut device = self.alive("lock", name)?;
         let ino = match self.child("lock", &device, name)? {
-            Some(Child::Disk(ino) | Child::Dir(ino)) => ino,
-            None => self.add("lock", &mut device, name, Child::Disk)?,
+            Some(SimChild::Disk(ino) | SimChild::Dir(ino)) => ino,
+            None => self.add("lock", &mut device, name, SimChild::Disk)?,
         };
         Ok(device.locks.entry(ino).or_default().try_lock(kind))
     }

@@ -36,7 +36,7 @@ use rustix::io::Errno;
 pub use disk::SimDisk;
 pub use faults::{Faults, SimCounts, When};
 
-use self::core::{Child, Core, FileNode, Ino, ROOT};
+use self::core::{Core, FileNode, Ino, ROOT, SimChild};
 use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages, random::Random};
 
 /// A folder of a simulated device.
@@ -141,8 +141,8 @@ impl SimDir {
         while let Some((dir, path)) = folders.pop() {
             for (name, child) in device.core.live.names(dir).into_iter().flatten() {
                 match child {
-                    Child::Disk(_) => paths.push(join(&path, name)),
-                    Child::Dir(ino) => folders.push((*ino, join(&path, name))),
+                    SimChild::Disk(_) => paths.push(join(&path, name)),
+                    SimChild::Dir(ino) => folders.push((*ino, join(&path, name))),
                 }
             }
         }
@@ -198,10 +198,10 @@ impl SimDir {
         let (dir, ino) = self.resolve("lose", &device, path)?;
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         device.core.sync_dir(dir);
-        device.core.change_dir(core::Change {
+        device.core.change_dir(core::FolderChange {
             dir,
-            child: Child::Disk(ino),
-            kind: core::ChangeKind::Remove { name },
+            child: SimChild::Disk(ino),
+            kind: core::FolderChangeKind::Remove { name },
         });
         device.core.sync_dir(dir);
         Ok(())
@@ -213,8 +213,8 @@ impl SimDir {
         let mut names = path.split('/').peekable();
         while let Some(name) = names.next() {
             match device.core.live.names(dir).and_then(|all| all.get(name)) {
-                Some(Child::Disk(ino)) if names.peek().is_none() => return Ok((dir, *ino)),
-                Some(Child::Dir(ino)) => dir = *ino,
+                Some(SimChild::Disk(ino)) if names.peek().is_none() => return Ok((dir, *ino)),
+                Some(SimChild::Dir(ino)) => dir = *ino,
                 _ => break,
             }
         }

@@ -1,7 +1,7 @@
 //! A batch of reads, or of writes, in a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
 //! Always holds:
-//! 1. [`Batch::run`] returns only after the kernel is done with every buffer it was given, even after a failure. This
+//! 1. [`RingBatch::run`] returns only after the kernel is done with every buffer it was given, even after a failure. This
 //!    makes lending it borrowed buffers sound.
 //! 2. Only requests that moved bytes are continued in the ring. All others are returned, so that an ordinary read or
 //!    write finds out what is wrong: kernels have answered EAGAIN for ever where a device cannot promise not to wait,
@@ -32,7 +32,7 @@ pub(super) enum Direction {
 
 /// One read or write for the kernel: `len` bytes at `offset` of `file`, and at `start` in memory.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct RingRequest {
     pub way: Direction,
     pub file: RawFd,
     pub start: *mut u8,
@@ -43,13 +43,13 @@ pub(super) struct Request {
 }
 
 /// The functions of a ring that a batch uses; tests have other implementations.
-pub(super) trait Ring {
+pub(super) trait RingCalls {
     /// Queues a request; `false` where the queue is full.
     ///
     /// # Safety
     /// File and memory must stay, and nothing else may access the memory, until the request is completed or the ring is
     /// gone with the request still queued.
-    unsafe fn push(&mut self, request: &Request) -> bool;
+    unsafe fn push(&mut self, request: &RingRequest) -> bool;
 
     /// Passes the queued requests to the kernel and waits for a completion.
     fn enter(&mut self) -> io::Result<()>;
@@ -62,24 +62,24 @@ pub(super) trait Ring {
 }
 
 /// A read or write of a batch.
-pub(super) trait Part {
+pub(super) trait BatchPart {
     /// Number of bytes that must be moved.
     fn need(&self) -> usize;
 
     /// The request for the rest after `got` bytes were moved. Its memory must be valid, and nobody else's, while the
     /// part is borrowed. The batch fills in the number.
-    fn rest(&mut self, got: usize) -> Request;
+    fn rest(&mut self, got: usize) -> RingRequest;
 }
 
-impl Part for Numbered<'_, '_> {
+impl BatchPart for Numbered<'_, '_> {
     fn need(&self) -> usize {
         self.piece.need
     }
 
-    fn rest(&mut self, got: usize) -> Request {
+    fn rest(&mut self, got: usize) -> RingRequest {
         let piece = &mut *self.piece;
         let rest = &mut piece.buf[got..];
-        Request {
+        RingRequest {
             way: Direction::Read,
             file: piece.file.as_raw_fd(),
             len: rest.len().min(REQUEST_BYTES_MAX) as u32,
@@ -97,14 +97,14 @@ pub(crate) struct WritePiece<'a> {
     pub data: &'a [u8],
 }
 
-impl Part for WritePiece<'_> {
+impl BatchPart for WritePiece<'_> {
     fn need(&self) -> usize {
         self.data.len()
     }
 
-    fn rest(&mut self, got: usize) -> Request {
+    fn rest(&mut self, got: usize) -> RingRequest {
         let rest = &self.data[got..];
-        Request {
+        RingRequest {
             way: Direction::Write,
             file: self.file.as_raw_fd(),
             len: rest.len().min(REQUEST_BYTES_MAX) as u32,
@@ -116,7 +116,7 @@ impl Part for WritePiece<'_> {
 }
 
 /// A batch in a ring.
-pub(super) struct Batch<P> {
+pub(super) struct RingBatch<P> {
     pieces: Vec<P>,
     /// Number of bytes moved for each piece.
     got: Vec<usize>,
@@ -126,7 +126,7 @@ pub(super) struct Batch<P> {
     in_flight_max: usize,
 }
 
-impl<P: Part> Batch<P> {
+impl<P: BatchPart> RingBatch<P> {
     pub fn new(pieces: Vec<P>, in_flight_max: usize) -> Self {
         let todo = (0..pieces.len())
             .filter(|i| pieces[*i].need() > 0)
@@ -141,7 +141,7 @@ impl<P: Part> Batch<P> {
     }
 
     /// Runs until nothing is left to request; `false` where the ring failed, and must not be used again.
-    pub fn run(&mut self, ring: &mut impl Ring) -> bool {
+    pub fn run(&mut self, ring: &mut impl RingCalls) -> bool {
         let mut interruptions = Interruptions::default();
         while self.in_flight > 0 || !self.todo.is_empty() {
             self.fill(ring);
@@ -157,12 +157,12 @@ impl<P: Part> Batch<P> {
     }
 
     /// Queues requests as far as the ring has room.
-    fn fill(&mut self, ring: &mut impl Ring) {
+    fn fill(&mut self, ring: &mut impl RingCalls) {
         while self.in_flight < self.in_flight_max {
             let Some(i) = self.todo.pop_front() else {
                 return;
             };
-            let request = Request {
+            let request = RingRequest {
                 number: i as u64,
                 ..self.pieces[i].rest(self.got[i])
             };
@@ -176,7 +176,7 @@ impl<P: Part> Batch<P> {
         }
     }
 
-    fn reap(&mut self, ring: &mut impl Ring) {
+    fn reap(&mut self, ring: &mut impl RingCalls) {
         while let Some((number, result)) = ring.completed() {
             self.in_flight -= 1;
             let i = number as usize;
@@ -191,7 +191,7 @@ impl<P: Part> Batch<P> {
     }
 
     /// After a failure of the ring: polls until the kernel has completed what it took, and requests nothing more.
-    fn give_up(&mut self, ring: &mut impl Ring) {
+    fn give_up(&mut self, ring: &mut impl RingCalls) {
         self.reap(ring);
         while self.in_flight > ring.queued() {
             std::thread::sleep(LOOK_AGAIN);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::batch_piece::{IN_FLIGHT_MAX, Numbered};
 pub(crate) use in_flight::WritePiece;
-use in_flight::{Batch, Direction, Part, Request, Ring};
+use in_flight::{BatchPart, Direction, RingBatch, RingCalls, RingRequest};
 
 /// Idle rings. Setting one up takes some 50 µs and is done about once for each thread.
 static IDLE: Mutex<Vec<IoUring>> = Mutex::new(Vec::new());
@@ -61,8 +61,8 @@ pub(crate) fn write<'a>(ring: IoUring, pieces: Vec<WritePiece<'a>>) -> Vec<Write
     run(ring, pieces, IN_FLIGHT_MAX)
 }
 
-fn run<P: Part>(mut ring: IoUring, pieces: Vec<P>, in_flight_max: usize) -> Vec<P> {
-    let mut batch = Batch::new(pieces, in_flight_max);
+fn run<P: BatchPart>(mut ring: IoUring, pieces: Vec<P>, in_flight_max: usize) -> Vec<P> {
+    let mut batch = RingBatch::new(pieces, in_flight_max);
     if batch.run(&mut ring) {
         let mut idle = IDLE.lock();
         if idle.len() < IDLE_MAX {
@@ -72,8 +72,8 @@ fn run<P: Part>(mut ring: IoUring, pieces: Vec<P>, in_flight_max: usize) -> Vec<
     batch.left()
 }
 
-impl Ring for IoUring {
-    unsafe fn push(&mut self, request: &Request) -> bool {
+impl RingCalls for IoUring {
+    unsafe fn push(&mut self, request: &RingRequest) -> bool {
         let file = Fd(request.file);
         let (start, len, offset) = (request.start, request.len, request.offset);
         let entry = match request.way {

@@ -38,13 +38,13 @@ impl Reads {
 
     /// Runs the batch on `ring`: returns whether the ring can still be used, and the numbers of the pieces that are
     /// left.
-    fn run(&mut self, ring: &mut impl Ring) -> (bool, Vec<usize>) {
+    fn run(&mut self, ring: &mut impl RingCalls) -> (bool, Vec<usize>) {
         self.run_then(ring, |_| ())
     }
 
     fn run_then(
         &mut self,
-        ring: &mut impl Ring,
+        ring: &mut impl RingCalls,
         then: impl FnOnce(Vec<Numbered<'_, '_>>),
     ) -> (bool, Vec<usize>) {
         let mut pieces: Vec<_> = self
@@ -63,7 +63,7 @@ impl Reads {
             .iter_mut()
             .enumerate()
             .map(|(number, piece)| Numbered { number, piece });
-        let mut batch = Batch::new(numbered.collect(), self.in_flight_max);
+        let mut batch = RingBatch::new(numbered.collect(), self.in_flight_max);
         let clean = batch.run(ring);
         let left = batch.left();
         let numbers = left.iter().map(|numbered| numbered.number).collect();
@@ -83,8 +83,8 @@ struct Watched {
     most: usize,
 }
 
-impl Ring for Watched {
-    unsafe fn push(&mut self, request: &Request) -> bool {
+impl RingCalls for Watched {
+    unsafe fn push(&mut self, request: &RingRequest) -> bool {
         // SAFETY: the caller promises the same.
         let pushed = unsafe { self.ring.push(request) };
         self.in_flight += usize::from(pushed);
@@ -160,11 +160,11 @@ enum Answer {
     Fail(Errno),
 }
 
-/// A ring without a kernel: each [`Ring::enter`] completes one request, with the `answer` for its number.
+/// A ring without a kernel: each [`RingCalls::enter`] completes one request, with the `answer` for its number.
 struct MadeUp<A> {
     answer: A,
-    queued: VecDeque<Request>,
-    taken: VecDeque<Request>,
+    queued: VecDeque<RingRequest>,
+    taken: VecDeque<RingRequest>,
     completed: VecDeque<(u64, i32)>,
     /// Number of requests for each piece.
     asked: Vec<usize>,
@@ -207,8 +207,8 @@ impl<A: FnMut(u64) -> Answer> MadeUp<A> {
     }
 }
 
-impl<A: FnMut(u64) -> Answer> Ring for MadeUp<A> {
-    unsafe fn push(&mut self, request: &Request) -> bool {
+impl<A: FnMut(u64) -> Answer> RingCalls for MadeUp<A> {
+    unsafe fn push(&mut self, request: &RingRequest) -> bool {
         self.asked[request.number as usize] += 1;
         self.queued.push_back(*request);
         true

@@ -19,12 +19,12 @@ use crate::select::{self, Spec};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    pub what: What,
+    pub what: PrintedObject,
 }
 
 /// Object to print.
 #[derive(Subcommand, Debug)]
-pub enum What {
+pub enum PrintedObject {
     /// The repository's settings, which were chosen when it was made
     Config,
     /// The description of a snapshot
@@ -38,7 +38,7 @@ pub enum What {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a look")?;
     let value: Value = match &args.what {
-        What::Config => {
+        PrintedObject::Config => {
             let config = repository.config();
             json!({
                 "version": onefold_store::config::CONFIG.version,
@@ -49,7 +49,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                 "index": config.index,
             })
         }
-        What::Snapshot { id } => {
+        PrintedObject::Snapshot { id } => {
             let spec = Spec::parse(id)?;
             if !spec.path.is_empty() {
                 return Err(Error::Usage(

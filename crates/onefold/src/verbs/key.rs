@@ -26,12 +26,12 @@ const NO_KEYS: &str = "the repository is not encrypted: it has no keys";
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    pub what: What,
+    pub what: KeyAction,
 }
 
 /// Action on keys.
 #[derive(Subcommand, Debug)]
-pub enum What {
+pub enum KeyAction {
     /// List the keys
     List,
     /// Add a password
@@ -91,13 +91,13 @@ impl New {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a look at keys")?;
     match &args.what {
-        What::List => list(&repository, out)?,
-        What::Add(new) => {
+        KeyAction::List => list(&repository, out)?,
+        KeyAction::Add(new) => {
             let id = add(&repository, new)?;
             changed(Some(&id), None, out)?;
             out.say(format_args!("added key {}", short(&id)))?;
         }
-        What::Remove { id } => {
+        KeyAction::Remove { id } => {
             let id = resolve(&repository, id)?;
             if repository.current_key() == Some(id.as_str()) {
                 return Err(Error::Usage(
@@ -109,7 +109,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             changed(None, Some(&id), out)?;
             out.say(format_args!("removed key {}", short(&id)))?;
         }
-        What::Passwd(new) => {
+        KeyAction::Passwd(new) => {
             let old = repository.current_key().map(str::to_owned);
             let id = add(&repository, new)?;
             if let Some(old) = &old {

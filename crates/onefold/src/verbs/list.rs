@@ -15,12 +15,12 @@ use crate::{json, repository};
 pub struct Args {
     /// Kind of objects to list
     #[arg(value_name = "WHAT")]
-    pub what: What,
+    pub what: ListedKind,
 }
 
 /// Kind of the listed objects.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum ListedKind {
     /// Snapshots
     Snapshots,
     /// Containers
@@ -39,20 +39,20 @@ pub enum What {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let repository = repository::open(global, "a listing")?;
     let names: Vec<String> = match args.what {
-        What::Chunks => return chunks(&repository, out),
-        What::Snapshots => strings(repository.roots()?),
-        What::Containers => {
+        ListedKind::Chunks => return chunks(&repository, out),
+        ListedKind::Snapshots => strings(repository.roots()?),
+        ListedKind::Containers => {
             let containers = repository.containers()?.into_iter();
             containers.map(|(id, _)| id.to_string()).collect()
         }
-        What::Keys => repository.keys()?.into_iter().map(|key| key.id).collect(),
-        What::Sessions if out.json => {
+        ListedKind::Keys => repository.keys()?.into_iter().map(|key| key.id).collect(),
+        ListedKind::Sessions if out.json => {
             let sessions = repository.sessions()?;
             let sessions: Vec<_> = sessions.iter().map(json::session).collect();
             out.json(&sessions)?;
             return Ok(Exit::Ok);
         }
-        What::Sessions => strings(repository.sessions()?),
+        ListedKind::Sessions => strings(repository.sessions()?),
     };
     if out.json {
         out.json(&names)?;

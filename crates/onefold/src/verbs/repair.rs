@@ -37,7 +37,7 @@ pub struct Args {
 
     /// Part of the repository to repair
     #[arg(value_name = "WHAT", default_value = "all")]
-    pub what: What,
+    pub what: RepairPart,
 
     /// For `repair snapshots`: beginnings of ids, or "latest"; without, all that the filters let through
     #[arg(value_name = "SNAPSHOT")]
@@ -61,7 +61,7 @@ pub const ASIDE_UNTIL: &str =
 
 /// Part of the repository to repair.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum RepairPart {
     /// Everything
     #[value(alias = "packs")]
     All,
@@ -82,7 +82,7 @@ impl Args {
 }
 
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
-    if args.what == What::Snapshots {
+    if args.what == RepairPart::Snapshots {
         return snapshots::run(args, global, out);
     }
     if args.is_of_snapshots() {
@@ -92,7 +92,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     }
     let repository = repository::open_to_repair(global, "a repair")?;
     let patience = Patience::new(global, out);
-    if args.what == What::Index {
+    if args.what == RepairPart::Index {
         patience.keep(|| Ok(repository.rebuild_index()?))?;
         if out.json {
             out.json(&json!({"message_type": "summary", "num_errors": 0}))?;

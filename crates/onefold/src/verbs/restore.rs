@@ -79,7 +79,7 @@ pub struct Args {
 
     /// How to treat files and folders that are there already; folders that only lead to what is chosen stay as they are
     #[arg(long, value_name = "WHEN", default_value = "always")]
-    pub overwrite: When,
+    pub overwrite: OverwriteWhen,
 
     /// Remove from the restored folders of the target what is not in the snapshot; not with patterns, which restore
     /// only parts of folders
@@ -130,7 +130,7 @@ pub struct Args {
 
 /// The way to treat files that are there already.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-pub enum When {
+pub enum OverwriteWhen {
     /// Replace them
     Always,
     /// Replace them where size or time differ
@@ -141,13 +141,13 @@ pub enum When {
     Never,
 }
 
-impl From<When> for Overwrite {
-    fn from(when: When) -> Self {
+impl From<OverwriteWhen> for Overwrite {
+    fn from(when: OverwriteWhen) -> Self {
         match when {
-            When::Always => Overwrite::Always,
-            When::IfChanged => Overwrite::IfChanged,
-            When::IfNewer => Overwrite::IfNewer,
-            When::Never => Overwrite::Never,
+            OverwriteWhen::Always => Overwrite::Always,
+            OverwriteWhen::IfChanged => Overwrite::IfChanged,
+            OverwriteWhen::IfNewer => Overwrite::IfNewer,
+            OverwriteWhen::Never => Overwrite::Never,
         }
     }
 }

@@ -54,12 +54,12 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 10 no depot, 11 i
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
     #[command(subcommand)]
-    pub what: What,
+    pub what: VolumeAction,
 }
 
 /// Action on volumes.
 #[derive(Subcommand, Debug)]
-pub enum What {
+pub enum VolumeAction {
     Create(create::Args),
     Attach(attach::Args),
     Detach(detach::Args),
@@ -82,7 +82,7 @@ pub enum What {
     Delete(delete::Args),
 }
 
-impl What {
+impl VolumeAction {
     /// Whether all that it does is to look.
     pub fn changes_nothing(&self) -> bool {
         matches!(
@@ -95,24 +95,24 @@ impl What {
 pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     unlocking::expect(global)?;
     match &args.what {
-        What::Create(args) => create::run(args, global, out),
-        What::Attach(args) if args.serves_itself() => daemon::run(args, out),
-        What::Attach(args) => attach::run(args, out),
-        What::Detach(args) => detach::run(args, out),
-        What::Serve(args) => serve::run(args, out),
-        What::List(args) => list::run(args, out),
-        What::Snapshot(args) => snapshot::snapshot(args, out),
-        What::Clone(args) => snapshot::clone(args, out),
-        What::Grow(args) => grow::run(args, out),
-        What::Stats(args) => ask::stats(args, out),
-        What::Hint(args) => hint::hint(args, out),
-        What::Unhint(args) => hint::unhint(args, out),
-        What::Dd(args) => dd::run(args, out),
-        What::Cp(args) => cp::run(args, out),
-        What::Collect(args) => ask::collect(args, out),
-        What::Check(args) => check::run(args, out),
-        What::Save(args) => ask::save(args, out),
-        What::Dump(args) => dump::run(args, out),
-        What::Delete(args) => delete::run(args, out),
+        VolumeAction::Create(args) => create::run(args, global, out),
+        VolumeAction::Attach(args) if args.serves_itself() => daemon::run(args, out),
+        VolumeAction::Attach(args) => attach::run(args, out),
+        VolumeAction::Detach(args) => detach::run(args, out),
+        VolumeAction::Serve(args) => serve::run(args, out),
+        VolumeAction::List(args) => list::run(args, out),
+        VolumeAction::Snapshot(args) => snapshot::snapshot(args, out),
+        VolumeAction::Clone(args) => snapshot::clone(args, out),
+        VolumeAction::Grow(args) => grow::run(args, out),
+        VolumeAction::Stats(args) => ask::stats(args, out),
+        VolumeAction::Hint(args) => hint::hint(args, out),
+        VolumeAction::Unhint(args) => hint::unhint(args, out),
+        VolumeAction::Dd(args) => dd::run(args, out),
+        VolumeAction::Cp(args) => cp::run(args, out),
+        VolumeAction::Collect(args) => ask::collect(args, out),
+        VolumeAction::Check(args) => check::run(args, out),
+        VolumeAction::Save(args) => ask::save(args, out),
+        VolumeAction::Dump(args) => dump::run(args, out),
+        VolumeAction::Delete(args) => delete::run(args, out),
     }
 }

@@ -7,14 +7,14 @@ use onefold_index::ContainerId;
 
 /// The containers of the log, as runs of its pages: 8 bytes each.
 #[derive(Default)]
-pub(super) struct Containers {
+pub(super) struct LogContainers {
     /// First and last page of each container, in the order of the log; neighbours may share a page.
     runs: Vec<[u32; 2]>,
     /// The last container, and the number of its keys so far.
     last: Option<(ContainerId, u64)>,
 }
 
-impl Containers {
+impl LogContainers {
     /// Forgets all containers.
     pub(super) fn clear(&mut self) {
         self.runs.clear();
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_page_brings_the_containers_that_it_has_keys_of() {
-        let mut containers = Containers::default();
+        let mut containers = LogContainers::default();
         let told = [
             (1, 0),
             (1, 0),

@@ -29,9 +29,9 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, LockGuard};
 
-use self::containers::Containers;
+use self::containers::LogContainers;
 use self::retired::{read_retired, write_retired};
-use self::table::Table;
+use self::table::CuckooTable;
 use crate::flashlog::open_or_create;
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
@@ -66,12 +66,12 @@ pub struct ChunkStash {
     dir: Arc<dyn Dir>,
     disk: Arc<dyn Disk>,
     options: ChunkStashOptions,
-    table: Table,
+    table: CuckooTable,
     pages: u32,
     order: Vec<Fingerprint>,
     buffer: HashMap<Fingerprint, Said>,
     cache: PageCache,
-    containers: Containers,
+    containers: LogContainers,
     retired: HashSet<ContainerId>,
     /// Whether retired containers have come back since their file was written.
     returns: bool,
@@ -98,13 +98,13 @@ impl ChunkStash {
         dir.sync()?;
         let slots = (options.ram_budget_bytes / 100 * 80 / 6).max(64);
         let mut stash = ChunkStash {
-            table: Table::new(slots),
+            table: CuckooTable::new(slots),
             cache: PageCache::new(
                 options
                     .cache_bytes
                     .unwrap_or(options.ram_budget_bytes / 100 * 15),
             ),
-            containers: Containers::default(),
+            containers: LogContainers::default(),
             retired: read_retired(&*dir)?,
             returns: false,
             disk,

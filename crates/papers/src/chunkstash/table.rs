@@ -18,15 +18,15 @@ const MOVES_MAX: usize = 64;
 const FREE_SHARE: f64 = 0.2;
 
 /// The cuckoo table: signatures, and log pages plus one; 0 is an empty slot.
-pub(super) struct Table {
+pub(super) struct CuckooTable {
     pub(super) signatures: Vec<u16>,
     pub(super) pages: Vec<u32>,
 }
 
-impl Table {
+impl CuckooTable {
     /// A table of `slots` empty slots.
-    pub(super) fn new(slots: usize) -> Table {
-        Table {
+    pub(super) fn new(slots: usize) -> CuckooTable {
+        CuckooTable {
             signatures: vec![0; slots],
             pages: vec![0; slots],
         }
@@ -201,7 +201,7 @@ mod tests {
     /// The slides: "key x stored at its candidate position i derives its signature from hᵢ(x)".
     #[test]
     fn a_key_has_another_signature_in_each_of_its_slots() {
-        let table = Table::new(1000);
+        let table = CuckooTable::new(1000);
         for number in 0..100u64 {
             let key = Fingerprint::of(&number.to_le_bytes());
             let signatures: HashSet<u16> =

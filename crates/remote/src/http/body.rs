@@ -10,7 +10,7 @@ use object_store::client::{HttpError, HttpRequestBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::broken;
-use super::traffic::{Progress, Traffic, stalled};
+use super::traffic::{ByteProgress, Traffic, stalled};
 
 /// Bytes that are sent at a time: a limit of 16 KiB a second still moves something every 4 seconds.
 const PIECE_BYTES: usize = 64 << 10;
@@ -21,7 +21,7 @@ pub(crate) struct Outgoing {
     /// Unread bytes of the body's last frame.
     rest: Bytes,
     pause: Pause,
-    progress: Progress,
+    progress: ByteProgress,
     traffic: Arc<Traffic>,
 }
 
@@ -44,7 +44,7 @@ impl Pause {
 }
 
 impl Outgoing {
-    pub fn new(body: HttpRequestBody, progress: Progress, traffic: Arc<Traffic>) -> Self {
+    pub fn new(body: HttpRequestBody, progress: ByteProgress, traffic: Arc<Traffic>) -> Self {
         Self {
             body,
             rest: Bytes::new(),
@@ -93,12 +93,12 @@ pub(crate) struct Incoming {
     pause: Pause,
     /// When it has stood still for too long.
     deadline: Pin<Box<Sleep>>,
-    progress: Progress,
+    progress: ByteProgress,
     traffic: Arc<Traffic>,
 }
 
 impl Incoming {
-    pub fn new(body: hyper::body::Incoming, progress: Progress, traffic: Arc<Traffic>) -> Self {
+    pub fn new(body: hyper::body::Incoming, progress: ByteProgress, traffic: Arc<Traffic>) -> Self {
         let deadline = Box::pin(tokio::time::sleep(progress.stalled_after()));
         Self {
             body,

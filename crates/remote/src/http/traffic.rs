@@ -142,12 +142,12 @@ impl Pace {
 
 /// Sees whether bytes of one request move.
 #[derive(Clone)]
-pub(super) struct Progress {
+pub(super) struct ByteProgress {
     steps: Arc<AtomicU64>,
     stalled_after: Duration,
 }
 
-impl Progress {
+impl ByteProgress {
     pub fn new(stalled_after: Duration) -> Self {
         Self {
             steps: Arc::default(),

@@ -1,16 +1,16 @@
 //! Reference counts: pages of the counts of 1,000 neighbouring blocks each, and a tree that leads to them. Blocks of a
 //! page that is not there have the count 0.
 
-use super::page::{BODY_AT, PageHead, PageKind};
+use super::page::{BODY_AT, CbtPageHead, PageKind};
 use super::pager::Pager;
-use super::tree::{NodeEntries, Tree};
+use super::tree::{CbtTree, NodeEntries};
 use crate::Result;
 use crate::block_states::Scan;
 
 /// Blocks of a page.
 pub(super) const COUNTS_IN_PAGE: u64 = 1000;
 
-pub(super) const COUNTS: PageHead = PageHead {
+pub(super) const COUNTS: CbtPageHead = CbtPageHead {
     kind: PageKind::Counts,
     level: 0,
     key_bytes: 0,
@@ -18,11 +18,11 @@ pub(super) const COUNTS: PageHead = PageHead {
 
 /// The counts of all blocks.
 #[derive(Clone, Copy)]
-pub(super) struct Counts {
-    pub tree: Tree,
+pub(super) struct ReferenceCounts {
+    pub tree: CbtTree,
 }
 
-impl Counts {
+impl ReferenceCounts {
     /// # Errors
     /// The device failed, or a page is damaged.
     pub fn get(&self, pager: &mut Pager, block: u64) -> Result<u32> {
@@ -34,7 +34,7 @@ impl Counts {
     }
 
     /// # Errors
-    /// As of [`Tree::insert`].
+    /// As of [`CbtTree::insert`].
     pub fn set(
         &mut self,
         pager: &mut Pager,

@@ -5,7 +5,7 @@ use onefold_io::{Dir, Disk, ErrorKind};
 use super::file_is_gone;
 use super::page::FILE;
 use super::superblock::{Superblock, newest};
-use super::tree::Tree;
+use super::tree::CbtTree;
 use crate::dump::{Dump, not_read};
 use crate::page_cache::PAGE_BYTES;
 use crate::{Error, Result};
@@ -63,7 +63,7 @@ fn superblock_fields(superblock: &Superblock) -> Vec<(&'static str, Dump)> {
     ]
 }
 
-fn tree_fields(tree: &Tree) -> Vec<(&'static str, Dump)> {
+fn tree_fields(tree: &CbtTree) -> Vec<(&'static str, Dump)> {
     let is_empty = tree.root == 0;
     vec![
         ("root_page", (!is_empty).then_some(tree.root).into()),

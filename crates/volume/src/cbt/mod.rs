@@ -30,14 +30,14 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, ErrorKind, create_anew};
 
-use self::counts::Counts;
+use self::counts::ReferenceCounts;
 pub use self::page::CBT_PAGE;
 use self::page::FILE;
 use self::pager::Pager;
 use self::space::Space;
 pub use self::superblock::CBT_SUPERBLOCK;
 use self::superblock::{Superblock, key_bytes, newest};
-use self::tree::{NodeEntries, Tree};
+use self::tree::{CbtTree, NodeEntries};
 use crate::backend::Calls;
 use crate::block_states::BlockStates;
 use crate::page_cache::{PAGE_BYTES, PageFormat};
@@ -70,7 +70,7 @@ pub struct Cbt {
     pager: Pager,
     nodes: NodeEntries,
     states: BlockStates,
-    counts: Counts,
+    counts: ReferenceCounts,
     stores: Vec<Store>,
     /// Stores that were created since the backend was opened.
     created: usize,
@@ -83,7 +83,7 @@ pub struct Cbt {
 #[derive(Clone, Copy)]
 struct Store {
     shape: StoreShape,
-    tree: Tree,
+    tree: CbtTree,
 }
 
 /// Reads a superblock to its end: what a decoder of bytes from outside is tried with.
@@ -109,7 +109,7 @@ impl Cbt {
             block_cursor: 0,
             end: 0,
             page_cursor: 0,
-            counts: Tree::new(8),
+            counts: CbtTree::new(8),
             stores: Vec::new(),
             slots: Vec::new(),
         };
@@ -163,7 +163,7 @@ impl Cbt {
                 max: options.node_entries_max.max(4),
             },
             states: BlockStates::new(blocks, last.used, last.block_cursor),
-            counts: Counts { tree: last.counts },
+            counts: ReferenceCounts { tree: last.counts },
             stores: stores
                 .map(|(shape, tree)| Store {
                     shape: *shape,
@@ -185,7 +185,7 @@ impl Cbt {
                     what: format!("more than {} stores", superblock::STORES_MAX),
                 });
             }
-            let tree = Tree::new(key_bytes(shape));
+            let tree = CbtTree::new(key_bytes(shape));
             self.stores.push(Store { shape, tree });
             self.is_changed = true;
         }

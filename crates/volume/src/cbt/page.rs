@@ -59,7 +59,7 @@ impl PageKind {
 
 /// Header fields of a page besides number and transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PageHead {
+pub(super) struct CbtPageHead {
     pub kind: PageKind,
     /// 0 in a leaf, and in all that is no node.
     pub level: u8,
@@ -68,7 +68,7 @@ pub(super) struct PageHead {
 }
 
 /// Begins a page of zeros.
-pub(super) fn begin(bytes: &mut [u8], head: PageHead, transaction: u64) {
+pub(super) fn begin(bytes: &mut [u8], head: CbtPageHead, transaction: u64) {
     bytes[KIND_AT] = head.kind.code();
     bytes[LEVEL_AT] = head.level;
     bytes[KEY_BYTES_AT] = head.key_bytes;
@@ -98,7 +98,7 @@ pub(super) fn key_bytes(bytes: &[u8]) -> usize {
 
 /// # Errors
 /// [`Error::Damaged`]: the page is whole, and not the one that was expected here.
-pub(super) fn expect(bytes: &[u8], page: u64, head: PageHead) -> Result<()> {
+pub(super) fn expect(bytes: &[u8], page: u64, head: CbtPageHead) -> Result<()> {
     let found = (bytes[KIND_AT], bytes[LEVEL_AT], bytes[KEY_BYTES_AT]);
     let expected = (head.kind.code(), head.level, head.key_bytes);
     match found == expected {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_io::Disk;
 
-use super::page::{self, CbtFormat, PageHead};
+use super::page::{self, CbtFormat, CbtPageHead};
 use super::space::Space;
 use crate::page_cache::{PAGE_BYTES, PageCache, PageFormat};
 use crate::{Error, Result};
@@ -63,7 +63,7 @@ impl Pager {
     ///
     /// # Errors
     /// [`Error::Damaged`]; the device failed.
-    pub fn read(&mut self, number: u64, head: PageHead) -> Result<&[u8]> {
+    pub fn read(&mut self, number: u64, head: CbtPageHead) -> Result<&[u8]> {
         let bytes = self.read_any(number)?;
         page::expect(bytes, number, head)?;
         Ok(bytes)
@@ -100,7 +100,7 @@ impl Pager {
     ///
     /// # Errors
     /// [`Error::NoSpace`]; the device failed.
-    pub fn make(&mut self, head: PageHead) -> Result<u64> {
+    pub fn make(&mut self, head: CbtPageHead) -> Result<u64> {
         let number = self.allocate()?;
         page::begin(self.cache.make(number)?, head, self.transaction);
         Ok(number)
@@ -110,7 +110,7 @@ impl Pager {
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::NoSpace`]; the device failed.
-    pub fn shadow(&mut self, number: u64, head: PageHead) -> Result<u64> {
+    pub fn shadow(&mut self, number: u64, head: CbtPageHead) -> Result<u64> {
         let transaction = self.transaction;
         let bytes = self.read(number, head)?;
         if page::transaction(bytes) == transaction {

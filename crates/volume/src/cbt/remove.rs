@@ -3,13 +3,13 @@
 use super::node;
 use super::page;
 use super::pager::Pager;
-use super::tree::{NodeEntries, Tree, child};
+use super::tree::{CbtTree, NodeEntries, child};
 use crate::Result;
 
 /// A node with fewer entries than one in this many of what it could take is merged, if a neighbour has room.
 const SPARSE_SHARE: usize = 3;
 
-impl Tree {
+impl CbtTree {
     /// Removes the key, if it is there.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! Always holds: a page that the last superblock leads to is not allocated before the next one is durable, even if it
 //! was freed since.
 
-use super::page::{self, BODY_AT, PageHead, PageKind};
+use super::page::{self, BODY_AT, CbtPageHead, PageKind};
 use crate::page_cache::PAGE_BYTES;
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(super) const GROUPS_MAX: usize = 22_000;
 /// Pages are added at the end while fewer than one in this many is free.
 const FREE_SHARE_MIN: u64 = 8;
 
-const BITS: PageHead = PageHead {
+const BITS: CbtPageHead = CbtPageHead {
     kind: PageKind::Bits,
     level: 0,
     key_bytes: 0,

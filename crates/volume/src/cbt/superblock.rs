@@ -7,7 +7,7 @@ use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
 use super::page::{FILE, LEVEL_MAX};
 use super::space::{GROUP_PAGES, GROUPS_MAX, Space};
-use super::tree::Tree;
+use super::tree::CbtTree;
 use crate::page_cache::PAGE_BYTES;
 use crate::store_shape::StoreShape;
 use crate::{Error, Result};
@@ -37,8 +37,8 @@ pub(super) struct Superblock {
     /// Where the search for a free page goes on.
     pub page_cursor: u64,
     /// The tree that leads to pages of counts.
-    pub counts: Tree,
-    pub stores: Vec<(StoreShape, Tree)>,
+    pub counts: CbtTree,
+    pub stores: Vec<(StoreShape, CbtTree)>,
     /// For each group which of its two pages of bits counts.
     pub slots: Vec<u8>,
 }
@@ -174,14 +174,14 @@ pub(super) fn newest(disk: &dyn Disk) -> Result<Superblock> {
     })
 }
 
-fn put_tree(out: &mut Vec<u8>, tree: &Tree) {
+fn put_tree(out: &mut Vec<u8>, tree: &CbtTree) {
     put_varint(out, tree.root);
     out.push(tree.level);
     put_varint(out, tree.entries);
 }
 
-fn tree(reader: &mut ByteReader<'_>, key_bytes: u8) -> Result<Tree> {
-    let tree = Tree {
+fn tree(reader: &mut ByteReader<'_>, key_bytes: u8) -> Result<CbtTree> {
+    let tree = CbtTree {
         root: reader.varint_max(PAGES_MAX)?,
         level: reader.u8()?,
         entries: reader.varint()?,

@@ -4,13 +4,13 @@
 //! insertion enters it, and one that is nearly empty is merged with a neighbour before a removal does.
 
 use super::node;
-use super::page::{self, LEVEL_MAX, PageHead, PageKind};
+use super::page::{self, CbtPageHead, LEVEL_MAX, PageKind};
 use super::pager::Pager;
 use crate::Result;
 
 /// A tree, as the superblock has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tree {
+pub(super) struct CbtTree {
     /// 0: the tree has no page yet.
     pub root: u64,
     /// Level of the root.
@@ -31,7 +31,7 @@ impl NodeEntries {
     }
 }
 
-impl Tree {
+impl CbtTree {
     pub fn new(key_bytes: u8) -> Self {
         Self {
             root: 0,
@@ -41,8 +41,8 @@ impl Tree {
         }
     }
 
-    pub fn head(&self, level: u8) -> PageHead {
-        PageHead {
+    pub fn head(&self, level: u8) -> CbtPageHead {
+        CbtPageHead {
             kind: PageKind::Node,
             level,
             key_bytes: self.key_bytes,

@@ -7,7 +7,7 @@ use super::counts::COUNTS;
 use super::node;
 use super::page;
 use super::space::GROUP_PAGES;
-use super::tree::Tree;
+use super::tree::CbtTree;
 use crate::{Error, Finding, Result};
 
 /// Findings that are listed.
@@ -102,7 +102,7 @@ impl TreeWalk {
     fn below(
         &mut self,
         backend: &mut Cbt,
-        tree: &Tree,
+        tree: &CbtTree,
         number: u64,
         level: u8,
         leads_to_counts: bool,

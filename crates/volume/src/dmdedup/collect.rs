@@ -1,7 +1,7 @@
 //! Offline garbage collection (report §3.4): blocks that only a hash names are given up, the hash first and the last
 //! reference after it.
 
-use super::faults::{Fault, is_on};
+use super::faults::{DmdedupFault, is_on};
 use super::{Dmdedup, HASH_KEY_BYTES, Shared};
 use crate::{Collected, Effort, Error, Key, Pbn, Result, Supported};
 
@@ -112,7 +112,7 @@ impl Shared {
     fn give_up(&self, victims: &[Victim]) -> Result<()> {
         let mut backend = self.backend()?;
         for (key, pbn) in victims {
-            if !is_on(Fault::HashOutlivesItsBlock) {
+            if !is_on(DmdedupFault::HashOutlivesItsBlock) {
                 backend.delete(self.hashes, Key::Sparse(key))?;
             }
             let count = backend.dec_ref(*pbn)?;

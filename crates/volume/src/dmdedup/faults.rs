@@ -4,7 +4,7 @@
 /// A step that is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(test), allow(dead_code))]
-pub enum Fault {
+pub enum DmdedupFault {
     /// A hash or an LBN names a block though the write of its data failed.
     FailedWriteIsNamed,
     /// Metadata is flushed before the data that it names is synced.
@@ -19,7 +19,7 @@ pub enum Fault {
 
 /// Whether the step is left out.
 #[cfg(not(test))]
-pub fn is_on(_: Fault) -> bool {
+pub fn is_on(_: DmdedupFault) -> bool {
     false
 }
 
@@ -30,19 +30,19 @@ pub use tests::{is_on, leave_out};
 mod tests {
     use std::cell::Cell;
 
-    use super::Fault;
+    use super::DmdedupFault;
 
     thread_local! {
-        static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+        static FAULT: Cell<Option<DmdedupFault>> = const { Cell::new(None) };
     }
 
     /// Whether the step is left out, in this thread.
-    pub fn is_on(fault: Fault) -> bool {
+    pub fn is_on(fault: DmdedupFault) -> bool {
         FAULT.get() == Some(fault)
     }
 
     /// Leaves a step out, in this thread, or none any more.
-    pub fn leave_out(fault: Option<Fault>) {
+    pub fn leave_out(fault: Option<DmdedupFault>) {
         FAULT.set(fault);
     }
 }

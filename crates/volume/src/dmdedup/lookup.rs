@@ -1,6 +1,6 @@
 //! Looking contents up by their hashes: what was read with the hint PREFETCH first, then the hash index.
 
-use super::faults::{Fault, is_on};
+use super::faults::{DmdedupFault, is_on};
 use super::write::{HashKey, hash_key};
 use super::{Dmdedup, Shared};
 use crate::{ChunkRead, Key, NameChunks, Pbn, Result};
@@ -81,7 +81,7 @@ impl Shared {
     /// A block has so many references from now on: one that has none is free, and holds something else soon. The
     /// backend is locked.
     pub(super) fn forget_prefetched(&self, pbn: Pbn, count: u32) {
-        if count == 0 && !is_on(Fault::PrefetchedOutlivesItsBlock) {
+        if count == 0 && !is_on(DmdedupFault::PrefetchedOutlivesItsBlock) {
             self.prefetched.forget(&pbn);
         }
     }

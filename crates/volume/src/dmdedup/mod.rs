@@ -34,7 +34,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::behind::WriteBehind;
 pub use self::data::DataArea;
-use self::room::Room;
+use self::room::BlockRoom;
 use self::transaction::Transactions;
 use self::write::{HashKey, InFlight};
 use crate::hints::Prefetched;
@@ -57,7 +57,7 @@ pub struct Dmdedup {
     in_flight: VecDeque<InFlight>,
     /// Contents that are new in batches that have not settled.
     pending: HashMap<HashKey, Pbn>,
-    room: Room,
+    room: BlockRoom,
     transactions: Transactions,
     /// Memory in which neighbours are put side by side.
     memories: Vec<Buffer>,
@@ -116,7 +116,7 @@ impl Dmdedup {
         };
         let known = shared.garbage_and_end()?;
         Ok(Self {
-            room: Room::new(&shared.data, known.end)?,
+            room: BlockRoom::new(&shared.data, known.end)?,
             shared: Arc::new(shared),
             sequence: 0,
             transactions: Transactions::default(),

@@ -13,7 +13,7 @@ const AHEAD_BYTES: u64 = 64 << 20;
 const ASK_AGAIN: u64 = 1024;
 
 /// Up to which block there is room.
-pub(super) struct Room {
+pub(super) struct BlockRoom {
     /// Blocks below have room.
     kept: u64,
     /// The highest block in use so far, and one more.
@@ -23,7 +23,7 @@ pub(super) struct Room {
     asked: u64,
 }
 
-impl Room {
+impl BlockRoom {
     /// Blocks below `used` were written before.
     pub fn new(data: &DataArea, used: u64) -> Result<Self> {
         let mut room = Self {

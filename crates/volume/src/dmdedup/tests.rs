@@ -7,7 +7,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::sim::{Faults, SimDir, When};
 use onefold_io::{Dir, Disk, Random};
 
-use super::faults::{Fault, leave_out};
+use super::faults::{DmdedupFault, leave_out};
 use super::{DataArea, Dmdedup};
 use crate::conformance::{CrashModel, EngineTrial, engine};
 use crate::inram::{InRam, SaveAt};
@@ -148,11 +148,11 @@ fn the_engine_as_it_is_passes() {
 #[test]
 fn deliberate_faults_are_found() {
     for fault in [
-        Fault::FailedWriteIsNamed,
-        Fault::NoSyncBeforeFlush,
-        Fault::HashOutlivesItsBlock,
-        Fault::FailedWriteStaysPending,
-        Fault::PrefetchedOutlivesItsBlock,
+        DmdedupFault::FailedWriteIsNamed,
+        DmdedupFault::NoSyncBeforeFlush,
+        DmdedupFault::HashOutlivesItsBlock,
+        DmdedupFault::FailedWriteStaysPending,
+        DmdedupFault::PrefetchedOutlivesItsBlock,
     ] {
         let is_found = (0..4).any(|seed| {
             leave_out(Some(fault));

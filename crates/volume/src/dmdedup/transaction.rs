@@ -1,8 +1,8 @@
 //! Transactions of a number of writes (report §3.6.3): data and metadata are committed after that many, besides at every
 //! flush. A batch that crosses the border is named in parts.
 
-use super::faults::{Fault, is_on};
-use super::write::{HashKey, Target};
+use super::faults::{DmdedupFault, is_on};
+use super::write::{ChunkFate, HashKey};
 use super::{Dmdedup, Pbn};
 use crate::Result;
 
@@ -25,12 +25,12 @@ impl Dmdedup {
     /// Names what a batch wrote, in as many transactions as it takes.
     pub(super) fn publish_all(
         &mut self,
-        mut chunks: &[(u64, Target)],
+        mut chunks: &[(u64, ChunkFate)],
         mut new_blocks: &[(Pbn, Option<HashKey>)],
     ) -> Result<()> {
         while !chunks.is_empty() {
             let (now, later) = chunks.split_at(self.room_in_transaction(chunks.len()));
-            let is_new = |(_, target): &&(u64, Target)| target.is_new();
+            let is_new = |(_, target): &&(u64, ChunkFate)| target.is_new();
             let (blocks, rest) = new_blocks.split_at(now.iter().filter(is_new).count());
             self.publish(now, blocks)?;
             self.add_to_transaction(now.len())?;
@@ -51,7 +51,7 @@ impl Dmdedup {
 
     /// Data, then metadata.
     pub(super) fn end_transaction(&mut self) -> Result<()> {
-        if !is_on(Fault::NoSyncBeforeFlush) {
+        if !is_on(DmdedupFault::NoSyncBeforeFlush) {
             self.shared.data.sync()?;
         }
         self.shared.wait_for_readers();

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 
 use super::behind::{DataJob, IN_FLIGHT_MAX, Running};
-use super::faults::{Fault, is_on};
+use super::faults::{DmdedupFault, is_on};
 use super::{Backend, Dmdedup, HASH_KEY_BYTES};
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
@@ -25,7 +25,7 @@ pub(super) type HashKey = [u8; HASH_KEY_BYTES];
 
 /// Fate of one chunk of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum ChunkFate {
     /// Zeros: the LBN is unmapped.
     Unmapped,
     /// The content is known: its block is written, or is being written before this chunk settles.
@@ -36,7 +36,7 @@ pub(super) enum Target {
     NoDedup(Pbn),
 }
 
-impl Target {
+impl ChunkFate {
     /// Whether the chunk has a new block.
     pub fn is_new(self) -> bool {
         matches!(self, Self::New(_) | Self::NoDedup(_))
@@ -46,7 +46,7 @@ impl Target {
 /// A batch on its way to the device.
 pub(super) struct InFlight {
     /// LBN and target of each chunk that was not refused, in order.
-    chunks: Vec<(u64, Target)>,
+    chunks: Vec<(u64, ChunkFate)>,
     /// Blocks that are being written, and the key under which the content is to be found; `None` where it is not to be.
     new_blocks: Vec<(Pbn, Option<HashKey>)>,
     running: Running,
@@ -54,7 +54,7 @@ pub(super) struct InFlight {
 
 /// A batch after lookups and allocation, before anything of it can be seen.
 struct PlannedBatch<'a> {
-    chunks: Vec<(u64, Target)>,
+    chunks: Vec<(u64, ChunkFate)>,
     refused: Vec<usize>,
     new_blocks: Vec<(Pbn, Option<HashKey>)>,
     /// Contents of the new blocks.
@@ -102,7 +102,7 @@ impl Dmdedup {
         if !memory.is_empty() {
             self.memories.push(memory);
         }
-        let result = match is_on(Fault::FailedWriteIsNamed) {
+        let result = match is_on(DmdedupFault::FailedWriteIsNamed) {
             true => Ok(()),
             false => result,
         };
@@ -114,7 +114,7 @@ impl Dmdedup {
                 let _ = later.running.wait();
                 blocks.extend(later.new_blocks);
             }
-            if !is_on(Fault::FailedWriteStaysPending) {
+            if !is_on(DmdedupFault::FailedWriteStaysPending) {
                 self.pending.clear();
             }
             // A backend that failed takes nothing back, and the first error is the one to tell.
@@ -140,19 +140,19 @@ impl Dmdedup {
         };
         for (at, chunk) in chunks.iter().enumerate() {
             let target = match chunk.content {
-                ChunkContent::Zero => Some(Target::Unmapped),
+                ChunkContent::Zero => Some(ChunkFate::Unmapped),
                 ChunkContent::NoDedup(bytes) => self
                     .new_block(&mut plan, chunk.has_page, None, bytes)?
-                    .map(Target::NoDedup),
+                    .map(ChunkFate::NoDedup),
                 ChunkContent::Fingerprinted(_, bytes) => {
                     let Some((key, found)) = known.next() else {
                         continue;
                     };
                     match found.or_else(|| self.pending.get(key).copied()) {
-                        Some(pbn) => Some(Target::Known(pbn)),
+                        Some(pbn) => Some(ChunkFate::Known(pbn)),
                         None => self
                             .new_block(&mut plan, chunk.has_page, Some(*key), bytes)?
-                            .map(Target::New),
+                            .map(ChunkFate::New),
                     }
                 }
             };
@@ -255,7 +255,7 @@ impl Dmdedup {
     /// Names what was written: first the hashes, then the LBNs, in the order of the batch.
     pub(super) fn publish(
         &mut self,
-        chunks: &[(u64, Target)],
+        chunks: &[(u64, ChunkFate)],
         new_blocks: &[(Pbn, Option<HashKey>)],
     ) -> Result<()> {
         let shared = std::sync::Arc::clone(&self.shared);
@@ -280,8 +280,8 @@ impl Dmdedup {
                 old = *now;
             }
             let new = match *target {
-                Target::Unmapped => None,
-                Target::Known(pbn) | Target::New(pbn) | Target::NoDedup(pbn) => Some(pbn),
+                ChunkFate::Unmapped => None,
+                ChunkFate::Known(pbn) | ChunkFate::New(pbn) | ChunkFate::NoDedup(pbn) => Some(pbn),
             };
             self.count_write(*target, old);
             self.map(&mut backend, *lbn, old, new)?;
@@ -321,16 +321,16 @@ impl Dmdedup {
         Ok(())
     }
 
-    fn count_write(&mut self, target: Target, old: Option<Pbn>) {
+    fn count_write(&mut self, target: ChunkFate, old: Option<Pbn>) {
         let counts = &mut self.counts;
         match target {
-            Target::Unmapped => counts.zeros += 1,
-            Target::Known(pbn) => {
+            ChunkFate::Unmapped => counts.zeros += 1,
+            ChunkFate::Known(pbn) => {
                 counts.duplicate += 1;
                 counts.equal += u64::from(old == Some(pbn));
             }
-            Target::New(_) => counts.unique += 1,
-            Target::NoDedup(_) => {
+            ChunkFate::New(_) => counts.unique += 1,
+            ChunkFate::NoDedup(_) => {
                 counts.unique += 1;
                 counts.nodedup += 1;
             }

@@ -2,7 +2,7 @@
 
 use onefold_io::Dir;
 
-use super::header::{self, Mark, StoreHeader};
+use super::header::{self, StoreHeader, TablesMark};
 use crate::Result;
 use crate::dump::Dump;
 
@@ -13,8 +13,8 @@ use crate::dump::Dump;
 pub fn dump(folder: &dyn Dir) -> Result<Dump> {
     let header = header::read(folder)?;
     let mark = match header.mark {
-        Mark::Clean => "clean",
-        Mark::Open => "open: the tables are being changed, or their process was killed",
+        TablesMark::Clean => "clean",
+        TablesMark::Open => "open: the tables are being changed, or their process was killed",
     };
     let store = |store: &StoreHeader| {
         let mut fields = store.shape.dump_fields();

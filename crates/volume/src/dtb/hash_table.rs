@@ -13,7 +13,7 @@ use crate::{Error, Key, Pbn, Result};
 const SLOTS_FOR_TEN_KEYS: u64 = 11;
 
 /// Where the slots lie: the key and PBN + 1, which is 0 in an empty one.
-pub(super) struct HashTable {
+pub(super) struct DiskHashTable {
     first_page: u64,
     key_bytes: usize,
     slots: u64,
@@ -25,7 +25,7 @@ struct SearchEnd {
     is_there: bool,
 }
 
-impl HashTable {
+impl DiskHashTable {
     pub fn new(first_page: u64, key_bytes: usize, keys_max: u64) -> Self {
         Self {
             first_page,

@@ -25,7 +25,7 @@ const OPEN: u8 = 2;
 
 /// Whether the tables can be used by who opens them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mark {
+pub(super) enum TablesMark {
     /// They are whole.
     Clean,
     /// They are being changed.
@@ -33,8 +33,8 @@ pub(super) enum Mark {
 }
 
 /// Content of the header page.
-pub(super) struct Header {
-    pub mark: Mark,
+pub(super) struct DtbHeader {
+    pub mark: TablesMark,
     pub blocks: u64,
     /// Blocks with a count; right only where the mark is clean.
     pub used: u64,
@@ -51,7 +51,7 @@ pub(super) struct StoreHeader {
 
 /// # Errors
 /// [`Error::Damaged`], also where there is no file.
-pub(super) fn read(folder: &dyn Dir) -> Result<Header> {
+pub(super) fn read(folder: &dyn Dir) -> Result<DtbHeader> {
     let disk = match folder.open(FILE) {
         Err(error) if error.kind == ErrorKind::NotFound => {
             return Err(Error::Damaged {
@@ -63,18 +63,18 @@ pub(super) fn read(folder: &dyn Dir) -> Result<Header> {
     };
     let mut bytes = vec![0; disk.len()?.min(PAGE_BYTES as u64) as usize];
     disk.read_at(&mut bytes, 0)?;
-    Header::decode(&bytes, FILE)
+    DtbHeader::decode(&bytes, FILE)
 }
 
-impl Header {
+impl DtbHeader {
     /// The whole page.
     ///
     /// # Errors
     /// [`Error::Invalid`]: more stores than a header can have.
     pub fn page(&self) -> Result<Vec<u8>> {
         let mut out = vec![match self.mark {
-            Mark::Clean => CLEAN,
-            Mark::Open => OPEN,
+            TablesMark::Clean => CLEAN,
+            TablesMark::Open => OPEN,
         }];
         for number in [
             self.blocks,
@@ -104,8 +104,8 @@ impl Header {
         let payload = frame::decode_frame(DTB, bytes, path, 0)?.payload;
         let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
         let mark = match reader.u8()? {
-            CLEAN => Mark::Clean,
-            OPEN => Mark::Open,
+            CLEAN => TablesMark::Clean,
+            OPEN => TablesMark::Open,
             mark => return Err(reader.damaged(format!("a mark {mark}")).into()),
         };
         let blocks = reader.varint_max(1 << 48)?;

@@ -7,12 +7,12 @@ use crate::{Key, Pbn, Result};
 const VALUES_IN_PAGE: u64 = PAGE_BYTES as u64 / 8;
 
 /// Where the values lie.
-pub(super) struct Linear {
+pub(super) struct DiskLinear {
     first_page: u64,
     keys: u64,
 }
 
-impl Linear {
+impl DiskLinear {
     pub fn new(first_page: u64, keys: u64) -> Self {
         Self { first_page, keys }
     }

@@ -15,10 +15,10 @@ mod linear;
 
 use onefold_io::{Dir, create_anew};
 
-use self::hash_table::HashTable;
+use self::hash_table::DiskHashTable;
 pub use self::header::DTB;
-use self::header::{Header, Mark, StoreHeader};
-use self::linear::Linear;
+use self::header::{DtbHeader, StoreHeader, TablesMark};
+use self::linear::DiskLinear;
 use crate::backend::Calls;
 use crate::block_states::{BlockStates, Scan};
 use crate::page_cache::{PAGE_BYTES, PageCache, PageFormat};
@@ -37,7 +37,7 @@ const COUNTS_IN_PAGE: u64 = PAGE_BYTES as u64 / 4;
 /// # Errors
 /// [`Error::Damaged`], [`Error::Unsupported`].
 pub fn verify_header(bytes: &[u8]) -> Result<()> {
-    Header::decode(bytes, FILE).map(drop)
+    DtbHeader::decode(bytes, FILE).map(drop)
 }
 
 /// Metadata in tables on a device.
@@ -47,7 +47,7 @@ pub struct Dtb {
     stores: Vec<DeviceStore>,
     /// Stores that were created since the backend was opened.
     created: usize,
-    mark: Mark,
+    mark: TablesMark,
     /// A change failed halfway: the tables mean nothing any more.
     is_broken: bool,
     calls: Calls,
@@ -74,18 +74,18 @@ struct DeviceStore {
 }
 
 enum DeviceTable {
-    Linear(Linear),
-    Sparse(HashTable),
+    Linear(DiskLinear),
+    Sparse(DiskHashTable),
 }
 
 impl DeviceStore {
     fn new(shape: StoreShape, first_page: u64, entries: u64) -> Self {
         let table = match shape {
-            StoreShape::Linear(keys) => DeviceTable::Linear(Linear::new(first_page, keys)),
+            StoreShape::Linear(keys) => DeviceTable::Linear(DiskLinear::new(first_page, keys)),
             StoreShape::Sparse {
                 key_bytes,
                 keys_max,
-            } => DeviceTable::Sparse(HashTable::new(first_page, key_bytes, keys_max)),
+            } => DeviceTable::Sparse(DiskHashTable::new(first_page, key_bytes, keys_max)),
         };
         Self {
             shape,
@@ -120,8 +120,8 @@ impl Dtb {
         let end = (1 + count_pages(blocks)) * PAGE_BYTES as u64;
         disk.set_len(end)?;
         disk.allocate(0, end)?;
-        let header = Header {
-            mark: Mark::Clean,
+        let header = DtbHeader {
+            mark: TablesMark::Clean,
             blocks,
             used: 0,
             cursor: 0,
@@ -139,7 +139,7 @@ impl Dtb {
     /// can be used. [`Error::Unsupported`] where it is of another number of blocks.
     pub fn open(folder: &dyn Dir, blocks: u64, cache_bytes: u64) -> Result<Self> {
         let header = header::read(folder)?;
-        if header.mark == Mark::Open {
+        if header.mark == TablesMark::Open {
             return Err(Error::Damaged {
                 place: FILE.into(),
                 what: "dtb keeps nothing that survives a crash, and this metadata was being changed when its process or \
@@ -176,7 +176,7 @@ impl Dtb {
             states: BlockStates::new(blocks, header.used, header.cursor),
             stores,
             created: 0,
-            mark: Mark::Clean,
+            mark: TablesMark::Clean,
             is_broken: false,
             calls: Calls::default(),
         })
@@ -210,12 +210,12 @@ impl Dtb {
         })
     }
 
-    fn write_header(&mut self, mark: Mark) -> Result<()> {
+    fn write_header(&mut self, mark: TablesMark) -> Result<()> {
         let stores = self.stores.iter().map(|store| StoreHeader {
             shape: store.shape,
             entries: store.entries,
         });
-        let header = Header {
+        let header = DtbHeader {
             mark,
             blocks: self.states.blocks(),
             used: self.states.used(),
@@ -233,8 +233,8 @@ impl Dtb {
         if self.is_broken {
             return Err(broken());
         }
-        if self.mark == Mark::Clean {
-            self.write_header(Mark::Open)?;
+        if self.mark == TablesMark::Clean {
+            self.write_header(TablesMark::Open)?;
         }
         let changed = change(self);
         // A block that cannot be referred to is refused before anything is changed.
@@ -408,12 +408,12 @@ impl MetadataBackend for Dtb {
         if self.is_broken {
             return Err(broken());
         }
-        if self.mark == Mark::Open {
+        if self.mark == TablesMark::Open {
             // Whatever fails here, no later save may call the tables whole.
             self.is_broken = true;
             self.cache.write_back()?;
             self.cache.disk().sync()?;
-            self.write_header(Mark::Clean)?;
+            self.write_header(TablesMark::Clean)?;
             self.is_broken = false;
         }
         self.states.release();

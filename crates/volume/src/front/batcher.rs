@@ -7,8 +7,8 @@ use std::sync::Arc;
 use onefold_chunk::{Fingerprint, fingerprints};
 
 use super::ack::WriteAck;
-use super::staging::Run;
-use super::state::{FrontState, Shared};
+use super::staging::StagedRun;
+use super::state::{FrontShared, FrontState};
 use super::stats::NodedupCounts;
 use crate::{ChunkContent, HashedChunk, HeadId, Lbn};
 
@@ -22,10 +22,10 @@ const WORTHWHILE_CHUNKS: usize = 64;
 const BATCHES_ENOUGH: u64 = 2;
 
 /// Work that waits for its turn.
-pub(super) enum Task {
+pub(super) enum FrontTask {
     /// Chunks of a run, the first with this sequence number.
     Write {
-        run: Arc<Run>,
+        run: Arc<StagedRun>,
         chunks: Range<usize>,
         first_sequence: u64,
         /// Nanoseconds until which they may wait for a page, where they have waited before.
@@ -44,14 +44,14 @@ pub(super) struct Discard {
 }
 
 /// Work that the engine does in one go.
-pub(super) enum Batch {
+pub(super) enum EngineBatch {
     Write(Vec<BatchChunk>),
     Discard(Discard),
 }
 
 /// A chunk on its way to the engine.
 pub(super) struct BatchChunk {
-    pub run: Arc<Run>,
+    pub run: Arc<StagedRun>,
     pub index: usize,
     pub sequence: u64,
     pub has_page: bool,
@@ -103,14 +103,14 @@ impl FrontState {
     }
 
     /// The next batch for the engine, if it is hashed, with all that can go with it.
-    pub fn take_hashed(&mut self) -> Option<Batch> {
+    pub fn take_hashed(&mut self) -> Option<EngineBatch> {
         let mut batch = self.hashed.remove(&self.next_for_engine)?;
         self.next_for_engine += 1;
-        if let Batch::Write(chunks) = &mut batch {
-            while let Some(Batch::Write(next)) = self.hashed.get(&self.next_for_engine)
+        if let EngineBatch::Write(chunks) = &mut batch {
+            while let Some(EngineBatch::Write(next)) = self.hashed.get(&self.next_for_engine)
                 && chunks.len() + next.len() <= BATCH_CHUNKS_MAX
             {
-                if let Some(Batch::Write(next)) = self.hashed.remove(&self.next_for_engine) {
+                if let Some(EngineBatch::Write(next)) = self.hashed.remove(&self.next_for_engine) {
                     chunks.extend(next);
                 }
                 self.next_for_engine += 1;
@@ -125,14 +125,14 @@ impl FrontState {
         let mut batch = Vec::new();
         while let Some(task) = self.queue.front_mut() {
             match task {
-                Task::Discard(_) if !batch.is_empty() => break,
-                Task::Discard(_) => {
-                    if let Some(Task::Discard(discard)) = self.queue.pop_front() {
+                FrontTask::Discard(_) if !batch.is_empty() => break,
+                FrontTask::Discard(_) => {
+                    if let Some(FrontTask::Discard(discard)) = self.queue.pop_front() {
                         let number = self.number_batch();
-                        self.hashed.insert(number, Batch::Discard(discard));
+                        self.hashed.insert(number, EngineBatch::Discard(discard));
                     }
                 }
-                Task::Write {
+                FrontTask::Write {
                     run,
                     chunks,
                     first_sequence,
@@ -169,7 +169,7 @@ impl FrontState {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// Finds chunks of zeros, and fingerprints the others, all at once.
     pub fn hash(&self, batch: &mut [BatchChunk]) {
         let places = batch.iter().map(|chunk| (chunk.run.head, chunk.lbn()));

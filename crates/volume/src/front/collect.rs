@@ -1,10 +1,10 @@
 //! Garbage collection: a little with each write where pages get few, and some while nothing else is to be done.
 
 use super::settle::Served;
-use super::state::{FrontState, Shared, give};
+use super::state::{FrontShared, FrontState, give};
 use crate::{Collected, Effort, Result};
 
-impl Shared {
+impl FrontShared {
     /// Collects garbage now, and looks at the pages.
     ///
     /// # Errors

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::heads::HeadSize;
 use super::split::{self, Span};
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::{BlockDevice, Error, ExtentKind, Geometry, HeadId, Op, Request, Result, Visit};
 
 /// A head, served by a front.
 pub(super) struct Device {
-    shared: Arc<Shared>,
+    shared: Arc<FrontShared>,
     head: HeadId,
     /// As it was when the device was made.
     first_geometry: Geometry,
@@ -19,7 +19,7 @@ pub(super) struct Device {
 
 impl Device {
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<FrontShared>,
         head: HeadId,
         first_geometry: Geometry,
         size: Arc<HeadSize>,

@@ -2,7 +2,7 @@
 //! commit, and no later one can say that it is there.
 
 use super::ack::Answer;
-use super::batcher::{Batch, Task};
+use super::batcher::{EngineBatch, FrontTask};
 use super::state::FrontState;
 use crate::Error;
 
@@ -18,12 +18,14 @@ impl FrontState {
         self.queued_chunks = 0;
         for task in self.queue.drain(..) {
             match task {
-                Task::Write { run, chunks, .. } => answers.extend(
+                FrontTask::Write { run, chunks, .. } => answers.extend(
                     run.ack
                         .as_ref()
                         .and_then(|ack| ack.done(chunks.len(), Err(error.clone()))),
                 ),
-                Task::Discard(discard) => answers.extend(discard.ack.done(1, Err(error.clone()))),
+                FrontTask::Discard(discard) => {
+                    answers.extend(discard.ack.done(1, Err(error.clone())))
+                }
             }
         }
         for (_, batch) in std::mem::take(&mut self.hashed) {
@@ -36,14 +38,14 @@ impl FrontState {
 }
 
 /// Everybody who waits for something of the batch.
-pub(super) fn fail_batch(batch: &Batch, error: &Error) -> Vec<Answer> {
+pub(super) fn fail_batch(batch: &EngineBatch, error: &Error) -> Vec<Answer> {
     match batch {
-        Batch::Discard(discard) => discard
+        EngineBatch::Discard(discard) => discard
             .ack
             .done(1, Err(error.clone()))
             .into_iter()
             .collect(),
-        Batch::Write(chunks) => chunks
+        EngineBatch::Write(chunks) => chunks
             .iter()
             .filter_map(|chunk| chunk.run.ack.as_ref()?.done(1, Err(error.clone())))
             .collect(),

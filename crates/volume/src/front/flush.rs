@@ -2,9 +2,9 @@
 //! wait share one.
 
 use super::ack::Answer;
-use super::batcher::Batch;
+use super::batcher::EngineBatch;
 use super::settle::Served;
-use super::state::{FrontState, Shared, give};
+use super::state::{FrontShared, FrontState, give};
 use crate::{Buffer, Completion, Error, Result};
 
 /// Flushes that wait for a commit.
@@ -63,7 +63,7 @@ impl Waiter {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// Takes a flush. It covers everything that was answered before, on any connection and of any head.
     pub fn flush(&self, completion: Completion, buffer: Buffer) {
         let mut state = self.lock();
@@ -94,7 +94,7 @@ impl Shared {
         let result = served.engine.commit();
         let answers = match &result {
             Ok(()) => self.settle(served),
-            Err(error) => self.fail_with(served, &Batch::Write(Vec::new()), error),
+            Err(error) => self.fail_with(served, &EngineBatch::Write(Vec::new()), error),
         };
         self.lock().pages.update(served.engine.free_space());
         (result, answers)

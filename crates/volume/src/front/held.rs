@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::WhenFull;
 use super::ack::Answer;
-use super::batcher::{BatchChunk, Task};
-use super::staging::Run;
-use super::state::{FrontState, Shared, give};
+use super::batcher::{BatchChunk, FrontTask};
+use super::staging::StagedRun;
+use super::state::{FrontShared, FrontState, give};
 use crate::Error;
 
 /// Without news of space, another attempt is made after this long.
@@ -15,7 +15,7 @@ const RETRY_NANOSECONDS: u64 = 250_000_000;
 
 /// A chunk that waits for a page.
 struct HeldChunk {
-    run: Arc<Run>,
+    run: Arc<StagedRun>,
     index: usize,
     /// Nanoseconds at which it fails.
     until: u64,
@@ -23,14 +23,14 @@ struct HeldChunk {
 
 /// All chunks that wait for a page.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldChunks {
     chunks: Vec<HeldChunk>,
     /// There is news of space.
     has_news: bool,
     last_attempt: u64,
 }
 
-impl Held {
+impl HeldChunks {
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -42,7 +42,7 @@ impl Held {
 
     /// A later write to the same place is on its way: those that wait fail, so that the later one is not overwritten.
     #[must_use]
-    pub fn overtaken_by(&mut self, run: &Run) -> Vec<Answer> {
+    pub fn overtaken_by(&mut self, run: &StagedRun) -> Vec<Answer> {
         let lbns = run.lbns();
         let is_overtaken = |held: &HeldChunk| {
             held.run.head == run.head && lbns.contains(&(held.run.first_lbn + held.index as u64))
@@ -75,7 +75,7 @@ pub(super) fn no_page() -> Error {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// Nanoseconds from any start; `None` without a clock.
     pub fn now(&self) -> Option<u64> {
         self.options.clock.as_ref().map(|clock| clock())
@@ -130,7 +130,7 @@ impl Shared {
             let sequence = state.staged;
             state.staging.put_chunk(&held.run, held.index, sequence);
             state.queued_chunks += 1;
-            state.queue.push_back(Task::Write {
+            state.queue.push_back(FrontTask::Write {
                 chunks: held.index..held.index + 1,
                 first_sequence: sequence - held.index as u64,
                 held_until: Some(held.until),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::Front;
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::hints::{HintKind, HintRanges, NO_END};
 use crate::{Error, HeadId, Hints, Result};
 
@@ -36,7 +36,7 @@ impl Hinting {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// Hints of chunks by their place, in their order.
     pub fn hints_at(&self, places: impl Iterator<Item = (HeadId, u64)>) -> Vec<Hints> {
         let Some(ranges) = self.hinting.in_use() else {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::batcher::BatchChunk;
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::depot::config::BYTES_MAX;
 use crate::hints::{FileSystem, looks_like_metadata};
 use crate::{Buffer, ChunkRead, Error, HeadId, Lbn, Result};
@@ -19,7 +19,7 @@ const ASKED_AFTER_SUPERBLOCK: u64 = 256;
 
 /// Knowledge about each volume.
 #[derive(Default)]
-pub(super) struct Metadata(Mutex<HashMap<HeadId, KnownMetadata>>);
+pub(super) struct HeadsMetadata(Mutex<HashMap<HeadId, KnownMetadata>>);
 
 struct KnownMetadata {
     file_system: FileSystem,
@@ -27,7 +27,7 @@ struct KnownMetadata {
     questions_left: u64,
 }
 
-impl Shared {
+impl FrontShared {
     /// Whether a chunk is metadata of a file system, by its place or its bytes. A wrong answer costs a page of the
     /// reserve, or a write that fails though it need not have.
     pub fn is_metadata(&self, chunk: &BatchChunk) -> bool {

@@ -13,7 +13,7 @@
 //! 5. A full device is told before the acknowledgement: a write without a page is answered only when the engine has it.
 //! 6. The state's lock is never held over I/O, over hashing, or while an answer is given. Order: engine, then state.
 //!
-//! Each stage is a step of `Shared::step`. Threads call it until there is nothing to do; with [`Options::inline`]
+//! Each stage is a step of `FrontShared::step`. Threads call it until there is nothing to do; with [`Options::inline`]
 //! there are none, and who waits calls it. So the same code repeats exactly in a simulation.
 
 mod ack;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 pub use self::options::{Ack, Options, WhenFull};
-use self::state::Shared;
+use self::state::FrontShared;
 pub use self::stats::{FrontStats, Histogram, Latencies, NodedupCounts};
 use crate::{
     BlockDevice, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, Geometry,
@@ -52,7 +52,7 @@ use crate::{
 /// Serves the heads of one engine. Dropped without [`close`](Front::close), it is as if the program had died: what was
 /// staged and not flushed may be lost.
 pub struct Front {
-    shared: Arc<Shared>,
+    shared: Arc<FrontShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -68,7 +68,7 @@ impl Front {
             true => 0,
             false => options.workers(),
         };
-        let shared = Arc::new(Shared::new(engine, chunk_bytes, hash_key, options));
+        let shared = Arc::new(FrontShared::new(engine, chunk_bytes, hash_key, options));
         let threads = (0..workers)
             .map(|_| {
                 let shared = Arc::clone(&shared);

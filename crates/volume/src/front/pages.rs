@@ -18,7 +18,7 @@ const MORE_GARBAGE: u64 = 16;
 
 /// Pages of the data device as the engine told last, and how many of them are promised to staged chunks.
 #[derive(Default, Debug)]
-pub(super) struct Pages {
+pub(super) struct PagePromises {
     space: FreeSpace,
     claimed: u64,
     /// Pages that the collector is to free for what was written, in hundredths.
@@ -29,7 +29,7 @@ pub(super) struct Pages {
     fruitless: u32,
 }
 
-impl Pages {
+impl PagePromises {
     /// Notes the engine's pages as it tells them now.
     pub fn update(&mut self, space: FreeSpace) {
         let used = self.space.free.saturating_sub(space.free);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn steady_overwriting_settles_with_pages_free() {
         for live in [3000, 7000, 8500, 9500] {
-            let mut pages = Pages::default();
+            let mut pages = PagePromises::default();
             let mut free = 10_000 - live;
             let mut garbage = 0;
             pages.update(space(free, garbage));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_collection_that_freed_nothing_is_not_repeated_until_there_is_more_garbage() {
-        let mut pages = Pages::default();
+        let mut pages = PagePromises::default();
         pages.update(space(0, 500));
         assert!(pages.has_garbage(false));
         pages.collected(space(0, 400));

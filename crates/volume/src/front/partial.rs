@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use parking_lot::MutexGuard;
 
-use super::state::{FrontState, Shared};
+use super::state::{FrontShared, FrontState};
 use crate::{HeadId, Result};
 
 /// LBNs at which a partial write is at work, and discards that have not reached the engine.
@@ -77,7 +77,7 @@ impl Partials {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// Waits until nobody is at work on these LBNs, and locks them all at once.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use onefold_chunk::fingerprints;
 
 use super::split::Span;
 use super::staging::Staged;
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::{Buffer, ChunkRead, Completion, HeadId, Lbn, Request, Result};
 
 /// Neighbouring bytes of a request that come from one place.
@@ -24,7 +24,7 @@ enum From {
     Part(u64, usize),
 }
 
-impl Shared {
+impl FrontShared {
     /// Carries out reads and answers them.
     pub fn read(self: &Arc<Self>, head: HeadId, mut requests: Vec<Request>) {
         if requests.is_empty() {

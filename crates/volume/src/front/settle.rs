@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use super::ack::Answer;
-use super::batcher::{Batch, BatchChunk};
+use super::batcher::{BatchChunk, EngineBatch};
 use super::failure::fail_batch;
 use super::held::no_page;
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::{Engine, Error};
 
 /// The engine, with what it was given and has not settled.
@@ -29,12 +29,12 @@ impl Served {
         let batches = std::mem::take(&mut self.unsettled);
         let answers = batches
             .into_iter()
-            .map(|chunks| fail_batch(&Batch::Write(chunks), error));
+            .map(|chunks| fail_batch(&EngineBatch::Write(chunks), error));
         answers.flatten().collect()
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// The engine took these chunks, save what it refused: of that nothing is left, and who wrote it is told.
     pub fn given(
         &self,
@@ -110,7 +110,7 @@ impl Shared {
         }
         match served.engine.write_out() {
             Ok(_) => self.settle(served),
-            Err(error) => self.fail_with(served, &Batch::Write(Vec::new()), &error),
+            Err(error) => self.fail_with(served, &EngineBatch::Write(Vec::new()), &error),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::ack::WriteAck;
 use crate::{Buffer, HeadId, Hints};
 
 /// Neighbouring whole chunks of one write, in the memory that they came in.
-pub(super) struct Run {
+pub(super) struct StagedRun {
     pub head: HeadId,
     pub first_lbn: u64,
     pub chunk_bytes: usize,
@@ -23,7 +23,7 @@ pub(super) struct Run {
     pub ack: Option<Arc<WriteAck>>,
 }
 
-impl Run {
+impl StagedRun {
     pub fn chunks(&self) -> usize {
         self.buffer.len() / self.chunk_bytes
     }
@@ -40,7 +40,7 @@ impl Run {
 /// A chunk in staging.
 #[derive(Clone)]
 pub(super) struct Staged {
-    pub run: Arc<Run>,
+    pub run: Arc<StagedRun>,
     pub index: usize,
     pub sequence: u64,
 }
@@ -69,14 +69,14 @@ impl Staging {
     }
 
     /// Puts all chunks of `run`, the first with `sequence`.
-    pub fn put(&mut self, run: &Arc<Run>, sequence: u64) {
+    pub fn put(&mut self, run: &Arc<StagedRun>, sequence: u64) {
         for index in 0..run.chunks() {
             self.put_chunk(run, index, sequence + index as u64);
         }
     }
 
     /// Puts one chunk of `run`, with `sequence`.
-    pub fn put_chunk(&mut self, run: &Arc<Run>, index: usize, sequence: u64) {
+    pub fn put_chunk(&mut self, run: &Arc<StagedRun>, index: usize, sequence: u64) {
         self.bytes += run.chunk_bytes;
         let staged = Staged {
             run: Arc::clone(run),
@@ -88,7 +88,7 @@ impl Staging {
     }
 
     /// The engine has this chunk, or nobody wants it any more. A newer one of the LBN stays.
-    pub fn remove(&mut self, run: &Run, index: usize, sequence: u64) {
+    pub fn remove(&mut self, run: &StagedRun, index: usize, sequence: u64) {
         self.bytes -= run.chunk_bytes;
         let key = (run.head, run.first_lbn + index as u64);
         if self

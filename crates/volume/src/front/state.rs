@@ -8,28 +8,28 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::ack::Answer;
-use super::batcher::{Batch, Task};
+use super::batcher::{EngineBatch, FrontTask};
 use super::flush::Flushes;
 use super::heads::HeadSizes;
-use super::held::Held;
+use super::held::HeldChunks;
 use super::hinting::Hinting;
-use super::metadata::Metadata;
-use super::pages::Pages;
+use super::metadata::HeadsMetadata;
+use super::pages::PagePromises;
 use super::partial::Partials;
 use super::settle::Served;
 use super::staging::Staging;
-use super::stats::{Counters, FrontStats};
+use super::stats::{FrontCounters, FrontStats};
 use super::{FrontStats as Stats, Options};
 use crate::{ChunkReader, Engine, Error, Result};
 
 /// Everything that devices and threads of a front share.
-pub(super) struct Shared {
+pub(super) struct FrontShared {
     pub chunk_bytes: u32,
     pub hash_key: [u8; 32],
     pub options: Options,
     pub reader: Arc<dyn ChunkReader>,
-    pub counters: Counters,
-    pub metadata: Metadata,
+    pub counters: FrontCounters,
+    pub metadata: HeadsMetadata,
     pub hinting: Hinting,
     /// Sizes of the heads that have devices.
     pub sizes: HeadSizes,
@@ -50,20 +50,20 @@ const IDLE: Duration = Duration::from_millis(50);
 pub(super) struct FrontState {
     pub staging: Staging,
     /// In sequence, not yet taken by the batcher.
-    pub queue: VecDeque<Task>,
+    pub queue: VecDeque<FrontTask>,
     /// Chunks in it.
     pub queued_chunks: usize,
     /// Batches that were taken, by their number, once they are hashed.
-    pub hashed: BTreeMap<u64, Batch>,
+    pub hashed: BTreeMap<u64, EngineBatch>,
     /// Number of the next batch that is taken, and of the next one for the engine.
     pub next_batch: u64,
     pub next_for_engine: u64,
     /// Somebody is at the engine with a batch or a commit.
     pub is_engine_busy: bool,
-    pub pages: Pages,
+    pub pages: PagePromises,
     pub partials: Partials,
     pub flushes: Flushes,
-    pub held: Held,
+    pub held: HeldChunks,
     /// Pieces of work that were done.
     pub steps: u64,
     /// Number of the last staged chunk or discard, of the last one that the engine was given, and of the last one that
@@ -75,14 +75,14 @@ pub(super) struct FrontState {
     pub failure: Option<Error>,
 }
 
-impl Shared {
+impl FrontShared {
     pub fn new(
         engine: Box<dyn Engine>,
         chunk_bytes: u32,
         hash_key: [u8; 32],
         options: Options,
     ) -> Self {
-        let mut pages = Pages::default();
+        let mut pages = PagePromises::default();
         pages.update(engine.free_space());
         let state = FrontState {
             staging: Staging::default(),
@@ -95,7 +95,7 @@ impl Shared {
             pages,
             partials: Partials::default(),
             flushes: Flushes::default(),
-            held: Held::default(),
+            held: HeldChunks::default(),
             steps: 0,
             staged: 0,
             given: 0,
@@ -107,8 +107,8 @@ impl Shared {
             hash_key,
             options,
             reader: engine.reader(),
-            counters: Counters::default(),
-            metadata: Metadata::default(),
+            counters: FrontCounters::default(),
+            metadata: HeadsMetadata::default(),
             hinting: Hinting::default(),
             sizes: HeadSizes::default(),
             engine: Mutex::new(Some(Served::new(engine))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::state::Shared;
+use super::state::FrontShared;
 use crate::{Completion, Op};
 
 /// Counters of a front, and sizes of what it holds.
@@ -106,7 +106,7 @@ impl Histogram {
 
 /// The counters themselves.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct FrontCounters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -133,7 +133,7 @@ impl Default for Buckets {
     }
 }
 
-impl Shared {
+impl FrontShared {
     /// A completion that counts how long it took, where there is a clock.
     pub fn measured(self: &Arc<Self>, op: Op, completion: Completion) -> Completion {
         let Some(clock) = &self.options.clock else {
@@ -150,7 +150,7 @@ impl Shared {
     }
 }
 
-impl Counters {
+impl FrontCounters {
     fn latency(&self, op: Op, nanoseconds: u64) {
         let kind = match op {
             Op::Read => 0,

@@ -3,13 +3,13 @@
 use parking_lot::MutexGuard;
 
 use super::ack::Answer;
-use super::batcher::{Batch, BatchChunk, Discard};
+use super::batcher::{BatchChunk, Discard, EngineBatch};
 use super::failure::fail_batch;
 use super::settle::Served;
-use super::state::{FrontState, Shared, give};
+use super::state::{FrontShared, FrontState, give};
 use crate::{Effort, Error, Result};
 
-impl Shared {
+impl FrontShared {
     /// Does one piece of work. `false`: there is none now.
     pub fn step(&self) -> bool {
         let did_something = self.try_step();
@@ -62,10 +62,10 @@ impl Shared {
         if state.failure.is_some() {
             let error = state.failure.clone().unwrap_or(Error::Closing);
             drop(state);
-            give(fail_batch(&Batch::Write(batch), &error));
+            give(fail_batch(&EngineBatch::Write(batch), &error));
             return true;
         }
-        state.hashed.insert(number, Batch::Write(batch));
+        state.hashed.insert(number, EngineBatch::Write(batch));
         true
     }
 
@@ -84,7 +84,7 @@ impl Shared {
         while self.step() {}
     }
 
-    fn engine_step(&self, state: MutexGuard<'_, FrontState>, batch: Batch) {
+    fn engine_step(&self, state: MutexGuard<'_, FrontState>, batch: EngineBatch) {
         drop(state);
         let mut guard = self.engine();
         let Some(served) = guard.as_mut() else {
@@ -92,12 +92,12 @@ impl Shared {
             return give(fail_batch(&batch, &Error::Closing));
         };
         let mut answers = match batch {
-            Batch::Write(chunks) => self.write_batch(served, chunks),
-            Batch::Discard(discard) => self.discard_batch(served, discard),
+            EngineBatch::Write(chunks) => self.write_batch(served, chunks),
+            EngineBatch::Discard(discard) => self.discard_batch(served, discard),
         };
         answers.extend(self.settle_if_idle(served));
         if let Err(error) = self.collect_at_pace(served) {
-            answers.extend(self.fail_with(served, &Batch::Write(Vec::new()), &error));
+            answers.extend(self.fail_with(served, &EngineBatch::Write(Vec::new()), &error));
         }
         self.lock().is_engine_busy = false;
         drop(guard);
@@ -135,7 +135,7 @@ impl Shared {
             match given {
                 Ok(given) => answers.extend(given),
                 Err(error) => {
-                    answers.extend(self.fail_with(served, &Batch::Write(rest), &error));
+                    answers.extend(self.fail_with(served, &EngineBatch::Write(rest), &error));
                     break;
                 }
             }
@@ -186,7 +186,7 @@ impl Shared {
         let discarded = match served.engine.discard(discard.head, discard.lbns.clone()) {
             // Nothing was unmapped, and nothing is broken.
             Err(error @ Error::NoSpace { .. }) => Err(error),
-            Err(error) => return self.fail_with(served, &Batch::Discard(discard), &error),
+            Err(error) => return self.fail_with(served, &EngineBatch::Discard(discard), &error),
             Ok(()) => Ok(()),
         };
         let mut answers = self.settle(served);
@@ -203,7 +203,12 @@ impl Shared {
     }
 
     /// Everybody who waits for the batch, for what is not settled, or for anything behind them, gets the error.
-    pub fn fail_with(&self, served: &mut Served, batch: &Batch, error: &Error) -> Vec<Answer> {
+    pub fn fail_with(
+        &self,
+        served: &mut Served,
+        batch: &EngineBatch,
+        error: &Error,
+    ) -> Vec<Answer> {
         let mut answers = self.lock().fail(error);
         answers.extend(served.fail_unsettled(error));
         answers.extend(fail_batch(batch, error));

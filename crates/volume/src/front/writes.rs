@@ -8,10 +8,10 @@ use parking_lot::MutexGuard;
 
 use super::Ack;
 use super::ack::WriteAck;
-use super::batcher::{Discard, Task};
+use super::batcher::{Discard, FrontTask};
 use super::split::Span;
-use super::staging::{Run, Staged};
-use super::state::{FrontState, Shared, give};
+use super::staging::{Staged, StagedRun};
+use super::state::{FrontShared, FrontState, give};
 use crate::{Buffer, ChunkRead, Completion, Error, HeadId, Hints, Lbn, Result};
 
 /// Discards that wait for the engine, at most: each has to be looked at by partial writes.
@@ -27,7 +27,7 @@ struct NewRun {
     completion: Completion,
 }
 
-impl Shared {
+impl FrontShared {
     /// Whether a write of so many bytes can be staged without waiting. One that is longer than staging can when nothing
     /// else is there.
     pub fn has_room(&self, bytes: usize) -> bool {
@@ -94,7 +94,7 @@ impl Shared {
             };
             Arc::new(WriteAck::new(completion, Buffer::zeroed(0), chunks))
         });
-        let run = Arc::new(Run {
+        let run = Arc::new(StagedRun {
             head: new.head,
             first_lbn: new.first_lbn,
             chunk_bytes: self.chunk_bytes as usize,
@@ -109,7 +109,7 @@ impl Shared {
         let overtaken = state.held.overtaken_by(&run);
         state.staging.put(&run, first_sequence);
         state.queued_chunks += chunks;
-        state.queue.push_back(Task::Write {
+        state.queue.push_back(FrontTask::Write {
             run,
             chunks: 0..chunks,
             first_sequence,
@@ -290,7 +290,7 @@ impl Shared {
         state.staged += 1;
         let sequence = state.staged;
         state.partials.add_discard(sequence, head, lbns.clone());
-        state.queue.push_back(Task::Discard(Discard {
+        state.queue.push_back(FrontTask::Discard(Discard {
             head,
             lbns,
             sequence,

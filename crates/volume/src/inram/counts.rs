@@ -11,7 +11,7 @@ const WAITING: u32 = u32::MAX - 1;
 const ALLOCATED: u32 = u32::MAX;
 
 /// A count or a state for each block.
-pub(super) struct Counts {
+pub(super) struct BlockCounts {
     counts: Vec<u32>,
     /// Where the search for a free block goes on.
     cursor: u64,
@@ -19,7 +19,7 @@ pub(super) struct Counts {
     waiting: Vec<u64>,
 }
 
-impl Counts {
+impl BlockCounts {
     /// # Errors
     /// [`Error::Unsupported`] where the memory cannot be had.
     pub fn new(blocks: u64) -> Result<Self> {

@@ -2,7 +2,7 @@
 
 use onefold_io::Dir;
 
-use super::{Content, Store, saved};
+use super::{SavedContent, Store, saved};
 use crate::Result;
 use crate::dump::Dump;
 use crate::store_shape::StoreShape;
@@ -17,7 +17,7 @@ pub fn dump(folder: &dyn Dir, blocks: u64) -> Result<Dump> {
     Ok(content.map_or(Dump::None, |content| fields(&content)))
 }
 
-fn fields(content: &Content) -> Dump {
+fn fields(content: &SavedContent) -> Dump {
     let stores = content.stores.iter().map(|store| {
         let (shape, entries) = match store {
             Store::Linear(store) => (StoreShape::Linear(store.keys()), store.entries()),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use onefold_io::{Dir, Disk};
 
-use self::counts::Counts;
+use self::counts::BlockCounts;
 use self::hash_table::HashTable;
 use self::linear::Linear;
 pub use self::saved::{INRAM, Limits};
@@ -46,10 +46,10 @@ const FREE_SHARE_MIN: u64 = 64;
 
 /// All metadata in RAM.
 pub struct InRam {
-    content: Content,
+    content: SavedContent,
     /// Stores that were created since the backend was opened.
     created: usize,
-    file: Option<saved::File>,
+    file: Option<saved::SavePlace>,
     save_at: SaveAt,
     /// Whether a file with an earlier state is there.
     is_saved: bool,
@@ -59,9 +59,9 @@ pub struct InRam {
 }
 
 /// Content of a saved file.
-struct Content {
+struct SavedContent {
     stores: Vec<Store>,
-    counts: Counts,
+    counts: BlockCounts,
 }
 
 /// A key-value store.
@@ -76,12 +76,12 @@ impl InRam {
     /// # Errors
     /// The saved file is damaged, of another version, or of another number of blocks; the memory cannot be had.
     pub fn open(folder: Arc<dyn Dir>, blocks: u64, save_at: SaveAt) -> Result<Self> {
-        let file = saved::File::new(folder);
+        let file = saved::SavePlace::new(folder);
         let found = file.load(blocks)?;
         let is_saved = found.is_some();
         let content = match found {
             Some(content) => content,
-            None => Content::new(blocks)?,
+            None => SavedContent::new(blocks)?,
         };
         Ok(Self {
             content,
@@ -100,7 +100,7 @@ impl InRam {
     /// The memory cannot be had.
     pub fn unsaved(blocks: u64) -> Result<Self> {
         Ok(Self {
-            content: Content::new(blocks)?,
+            content: SavedContent::new(blocks)?,
             created: 0,
             file: None,
             save_at: SaveAt::Close,
@@ -115,7 +115,7 @@ impl InRam {
     /// # Errors
     /// The folder's device failed, or has no room; the memory cannot be had.
     pub fn create_file(folder: &dyn Dir, blocks: u64) -> Result<()> {
-        saved::save(folder, &Content::new(blocks)?)
+        saved::save(folder, &SavedContent::new(blocks)?)
     }
 
     /// The file is there.
@@ -157,11 +157,11 @@ impl InRam {
     }
 }
 
-impl Content {
+impl SavedContent {
     pub fn new(blocks: u64) -> Result<Self> {
         Ok(Self {
             stores: Vec::new(),
-            counts: Counts::new(blocks)?,
+            counts: BlockCounts::new(blocks)?,
         })
     }
 }

@@ -10,10 +10,10 @@ use onefold_io::frame::{self, FrameKind, OVERHEAD_BYTES};
 use onefold_io::varint::{ByteReader, put_varint, unzigzag, zigzag};
 use onefold_io::{Dir, Disk, ErrorKind, rename_over};
 
-use super::counts::{COUNT_MAX, Counts};
+use super::counts::{BlockCounts, COUNT_MAX};
 use super::hash_table::HashTable;
 use super::linear::Linear;
-use super::{Content, Store};
+use super::{SavedContent, Store};
 use crate::{Error, Pbn, Result};
 
 /// The frames of the file.
@@ -45,17 +45,17 @@ const COUNTS: u8 = 4;
 const END: u8 = 5;
 
 /// Where the metadata is saved.
-pub(super) struct File {
+pub(super) struct SavePlace {
     folder: Arc<dyn Dir>,
 }
 
-impl File {
+impl SavePlace {
     pub fn new(folder: Arc<dyn Dir>) -> Self {
         Self { folder }
     }
 
     /// Puts `content` in the place of what was saved before; durable when it returns.
-    pub fn save(&self, content: &Content) -> Result<()> {
+    pub fn save(&self, content: &SavedContent) -> Result<()> {
         save(&*self.folder, content)
     }
 
@@ -63,13 +63,13 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Unsupported`] where it is of another number of blocks.
-    pub fn load(&self, blocks: u64) -> Result<Option<Content>> {
+    pub fn load(&self, blocks: u64) -> Result<Option<SavedContent>> {
         load(&*self.folder, blocks)
     }
 }
 
-/// The content that was saved in `folder`; as [`File::load`].
-pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<Content>> {
+/// The content that was saved in `folder`; as [`SavePlace::load`].
+pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<SavedContent>> {
     let limits = Limits {
         blocks,
         keys_max: KEYS_MAX,
@@ -82,7 +82,7 @@ pub(super) fn load(folder: &dyn Dir, blocks: u64) -> Result<Option<Content>> {
 }
 
 /// Puts `content` in the place of the file in `folder`; durable when it returns.
-pub(super) fn save(folder: &dyn Dir, content: &Content) -> Result<()> {
+pub(super) fn save(folder: &dyn Dir, content: &SavedContent) -> Result<()> {
     rename_over::<Error>(folder, FILE_NEW, FILE, |disk| {
         FrameWriter {
             disk: &**disk,
@@ -113,7 +113,7 @@ struct FrameWriter<'a> {
 }
 
 impl FrameWriter<'_> {
-    fn all(&mut self, content: &Content) -> Result<()> {
+    fn all(&mut self, content: &SavedContent) -> Result<()> {
         self.header(content)?;
         let (mut linear, mut sparse, mut counted) = (0, 0, 0);
         for (number, store) in content.stores.iter().enumerate() {
@@ -156,7 +156,7 @@ impl FrameWriter<'_> {
         self.end_frame()
     }
 
-    fn header(&mut self, content: &Content) -> Result<()> {
+    fn header(&mut self, content: &SavedContent) -> Result<()> {
         self.payload = vec![HEADER];
         let out = &mut self.payload;
         put_varint(out, content.counts.blocks());
@@ -240,7 +240,7 @@ pub struct Limits {
 /// # Errors
 /// [`Error::Damaged`]: a frame is not whole, numbers are beyond what there can be, or the sums differ.
 /// [`Error::Unsupported`]: of another number of blocks, or of another version.
-pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<Content> {
+pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<SavedContent> {
     let (len, mut offset) = (disk.len()?, 0);
     let mut reader: Option<FrameReader> = None;
     while offset < len {
@@ -265,7 +265,7 @@ pub(super) fn read(disk: &dyn Disk, path: &str, limits: Limits) -> Result<Conten
 
 /// Takes up the content frame by frame.
 struct FrameReader {
-    content: Content,
+    content: SavedContent,
     /// The highest block of the counts so far.
     counted: Option<u64>,
     blocks_counted: u64,
@@ -289,9 +289,9 @@ impl FrameReader {
             });
         }
         let cursor = bytes.varint_max(blocks.saturating_sub(1))?;
-        let mut content = Content {
+        let mut content = SavedContent {
             stores: Vec::new(),
-            counts: Counts::new(blocks)?,
+            counts: BlockCounts::new(blocks)?,
         };
         content.counts.restore_cursor(cursor);
         for _ in 0..bytes.varint_max(STORES_MAX)? {

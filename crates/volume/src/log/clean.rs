@@ -13,7 +13,7 @@
 
 use std::collections::HashSet;
 
-use super::copy::{Copier, Victim};
+use super::copy::{ChunkCopier, VictimZone};
 use super::faults::{self, Fault};
 use super::layout::{ZoneId, ZoneNo};
 use super::map::shared_parts::distinct_parts;
@@ -39,19 +39,19 @@ const GARBAGE_PERCENT_MIN: u64 = 4;
 
 /// Condemned zones that are not emptied yet.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct CleaningPlan {
     /// The one with the most garbage last.
-    victims: Vec<Victim>,
+    victims: Vec<VictimZone>,
     condemned: HashSet<ZoneId>,
 }
 
-impl Plan {
+impl CleaningPlan {
     /// Whether a hit in the zone is refused.
     pub fn condemns(&self, zone: ZoneId) -> bool {
         self.condemned.contains(&zone)
     }
 
-    fn of(victims: Vec<Victim>) -> Self {
+    fn of(victims: Vec<VictimZone>) -> Self {
         Self {
             condemned: victims.iter().map(|victim| victim.zone).collect(),
             victims,
@@ -72,7 +72,7 @@ impl LogEngine {
                 self.totals.is_left_worthless = victims.is_empty();
             }
             if victims.is_empty() {
-                self.plan = Plan::default();
+                self.plan = CleaningPlan::default();
                 break;
             }
             let (freed, copied) = self.empty(victims)?;
@@ -88,7 +88,7 @@ impl LogEngine {
     }
 
     /// Takes the next victims of the plan: as many as free zones have room for their living chunks.
-    fn next_victims(&mut self) -> Vec<Victim> {
+    fn next_victims(&mut self) -> Vec<VictimZone> {
         let layout = self.shared.layout;
         let zone_pages = match self.packer.is_on() {
             // Rows of packed pages take room, too.
@@ -121,7 +121,7 @@ impl LogEngine {
 
     /// Looks for garbage, and condemns the zones that have the most.
     fn make_plan(&mut self) -> Result<()> {
-        self.plan = Plan::default();
+        self.plan = CleaningPlan::default();
         // A merge may have named zones that were freed since: the mark must see its result.
         if !faults::is_on(Fault::MarkBeforeMergeIsInstalled) {
             let installed = self.install_merged(true);
@@ -138,12 +138,12 @@ impl LogEngine {
         if !faults::is_on(Fault::NoCheckpointBeforeMark) {
             self.checkpoint()?;
         }
-        self.plan = Plan::of(self.find_victims()?);
+        self.plan = CleaningPlan::of(self.find_victims()?);
         Ok(())
     }
 
     /// Marks zones, some at a time, until there are victims or all were marked.
-    fn find_victims(&mut self) -> Result<Vec<Victim>> {
+    fn find_victims(&mut self) -> Result<Vec<VictimZone>> {
         let mut marked = HashSet::new();
         self.totals.changed_since_mark = 0;
         self.totals.journal_since_mark = 0;
@@ -206,7 +206,7 @@ impl LogEngine {
     }
 
     /// The tracked zones with the most garbage, the one with the most last.
-    fn choose(&mut self, marks: &Marks) -> Vec<Victim> {
+    fn choose(&mut self, marks: &Marks) -> Vec<VictimZone> {
         let layout = self.shared.layout;
         let zones = self.shared.zones.read();
         let zone_pages = u64::from(layout.groups_end() - 1);
@@ -224,18 +224,21 @@ impl LogEngine {
         candidates.sort_unstable();
         let share = zones.count() as usize / PLAN_SHARE;
         candidates.truncate(share.clamp(PLAN_VICTIMS_MIN, PLAN_VICTIMS_MAX));
-        let victims = candidates.into_iter().rev().map(|(_, zone, no)| Victim {
-            zone,
-            no,
-            live: marks.living(zone),
-        });
+        let victims = candidates
+            .into_iter()
+            .rev()
+            .map(|(_, zone, no)| VictimZone {
+                zone,
+                no,
+                live: marks.living(zone),
+            });
         victims.collect()
     }
 
     /// Copies what lives, commits, frees. Returns pages freed (net) and copied.
-    fn empty(&mut self, victims: Vec<Victim>) -> Result<(u64, u64)> {
+    fn empty(&mut self, victims: Vec<VictimZone>) -> Result<(u64, u64)> {
         let layout = self.shared.layout;
-        let mut copier = Copier::new(self.depot);
+        let mut copier = ChunkCopier::new(self.depot);
         let mut emptied = HashSet::new();
         for victim in victims {
             match self.read_living(&victim) {

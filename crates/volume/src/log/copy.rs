@@ -17,14 +17,14 @@ use crate::{Error, Result};
 const CLOSE: usize = 4;
 
 /// A zone that is emptied.
-pub(super) struct Victim {
+pub(super) struct VictimZone {
     pub zone: ZoneId,
     pub no: ZoneNo,
     /// First pages of chunks that lived at the mark, in order. A zone has fewer pages than 2^16.
     pub live: Vec<u16>,
 }
 
-impl Victim {
+impl VictimZone {
     /// Pages of its living chunks.
     pub fn live_pages(&self, layout: &Layout) -> u64 {
         self.live.len() as u64 * u64::from(layout.chunk_pages)
@@ -70,7 +70,7 @@ impl LogEngine {
     ///
     /// # Errors
     /// The device failed, or a chunk or the zone's table is damaged.
-    pub(super) fn read_living(&self, victim: &Victim) -> Result<LivingChunks> {
+    pub(super) fn read_living(&self, victim: &VictimZone) -> Result<LivingChunks> {
         let layout = self.shared.layout;
         let table = match victim.live.is_empty() {
             true => None,
@@ -99,7 +99,7 @@ impl LogEngine {
 
     /// The bytes of living chunks, and where each begins in them. Where they lie close, what lies between is read, too:
     /// one long read costs less than many short ones.
-    fn read_pages(&self, victim: &Victim) -> Result<(PageBuffer, Vec<usize>)> {
+    fn read_pages(&self, victim: &VictimZone) -> Result<(PageBuffer, Vec<usize>)> {
         let (layout, data) = (self.shared.layout, &self.shared.data);
         let chunk_bytes = layout.chunk_bytes();
         let (Some(first), Some(last)) = (victim.live.first(), victim.live.last()) else {
@@ -128,7 +128,7 @@ impl LogEngine {
     /// Appends a chunk or packed page to the copied zone, and a zone where that is full.
     pub(super) fn copy(
         &mut self,
-        copier: &mut Copier,
+        copier: &mut ChunkCopier,
         from: ZoneId,
         living: &LivingPage<'_>,
     ) -> Result<()> {
@@ -176,7 +176,7 @@ impl LogEngine {
     }
 
     /// Writes the copied zone that is being filled, with its table.
-    pub(super) fn finish_zone(&mut self, copier: &mut Copier) -> Result<()> {
+    pub(super) fn finish_zone(&mut self, copier: &mut ChunkCopier) -> Result<()> {
         let Some(mut open) = copier.open.take() else {
             return Ok(());
         };
@@ -213,7 +213,7 @@ impl LogEngine {
 }
 
 /// Where living chunks are copied to.
-pub(super) struct Copier {
+pub(super) struct ChunkCopier {
     depot: [u8; 16],
     open: Option<CopiedZone>,
     pub moved: Moved,
@@ -221,7 +221,7 @@ pub(super) struct Copier {
     pub rows: Vec<(ZoneId, Vec<ChunkHash>)>,
 }
 
-impl Copier {
+impl ChunkCopier {
     pub fn new(depot: [u8; 16]) -> Self {
         Self {
             depot,
@@ -266,7 +266,7 @@ impl CopiedZone {
 
 /// Opens a chunk's pages. Fails where they are not what was written.
 fn open_pages(
-    victim: &Victim,
+    victim: &VictimZone,
     layout: &Layout,
     first: u32,
     bytes: &mut [u8],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onefold_io::Dir;
 
 use super::checkpoint::Reached;
-use super::clean::Plan;
+use super::clean::CleaningPlan;
 use super::faults::{self, Fault};
 use super::figures::Totals;
 use super::group::{Entry, header_pages_max};
@@ -49,7 +49,7 @@ pub struct LogEngine {
     /// Whether relocations changed since their file was written.
     pub(super) relocations_changed: bool,
     /// Zones that cleaning is going to empty.
-    pub(super) plan: Plan,
+    pub(super) plan: CleaningPlan,
     /// The place at which the next mark goes on with zones in turn.
     pub(super) mark_turn: ZoneNo,
     /// The zone that groups are appended to.
@@ -145,7 +145,7 @@ impl LogEngine {
                 sequence: beginning.sequence - 1,
             },
             relocations_changed: false,
-            plan: Plan::default(),
+            plan: CleaningPlan::default(),
             mark_turn: ZoneNo(0),
             zone: None,
             begin: Some(beginning.begin),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use onefold_io::{Disk, PageBuffer, WriteAt};
 
-use self::recent::Recent;
+use self::recent::RecentFrames;
 use crate::Result;
 
 /// Bytes of a page: dm-bufio's unit (report §3.6.2).
@@ -43,7 +43,7 @@ pub(crate) struct PageCache<F> {
     frames_max: usize,
     frames: Vec<CachedPage>,
     at: HashMap<u64, usize>,
-    recent: Recent,
+    recent: RecentFrames,
     dirty: usize,
     reads: u64,
     writes: u64,
@@ -66,7 +66,7 @@ impl<F: PageFormat> PageCache<F> {
             frames_max: pages.max(PAGES_MIN),
             frames: Vec::new(),
             at: HashMap::new(),
-            recent: Recent::default(),
+            recent: RecentFrames::default(),
             dirty: 0,
             reads: 0,
             writes: 0,

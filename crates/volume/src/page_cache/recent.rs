@@ -2,13 +2,13 @@
 
 /// Frames from the one that was used last to the one that was used longest ago.
 #[derive(Default)]
-pub(super) struct Recent {
+pub(super) struct RecentFrames {
     /// For each frame its neighbours, `(newer, older)`. The list is a ring: newer than the newest is the oldest.
     links: Vec<(usize, usize)>,
     newest: usize,
 }
 
-impl Recent {
+impl RecentFrames {
     /// Another frame, the newest.
     pub fn add(&mut self) {
         let frame = self.links.len();

@@ -35,11 +35,11 @@ const FOLDERS_MAX: usize = 16;
 #[derive(Default)]
 pub struct ListedFolders {
     /// Folders, the one that was asked about last at the end.
-    folders: VecDeque<Names>,
+    folders: VecDeque<FoldedNames>,
     hasher: RandomState,
 }
 
-struct Names {
+struct FoldedNames {
     folder: u32,
     hashes: HashSet<u64>,
 }
@@ -67,7 +67,7 @@ impl ListedFolders {
             }
         })?;
         let mut left = NAMES_MAX - hashes.len();
-        self.folders.push_back(Names { folder, hashes });
+        self.folders.push_back(FoldedNames { folder, hashes });
         // The oldest folders are forgotten.
         let others = self.folders.iter().rev().skip(1).take(FOLDERS_MAX - 1);
         let kept = others.take_while(|it| {

@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{FolderStep, FolderVisit, Task};
+use super::{FolderStep, FolderTask, FolderVisit};
 use crate::meta::Stat;
 use crate::walk::Select;
-use crate::walk::key::{FolderPath, Key};
+use crate::walk::key::{FolderPath, WalkKey};
 use crate::walk::put_off::Subfolder;
 use crate::walk::schedule::TaskResult;
 use crate::{Error, Flags, Kind};
@@ -51,7 +51,7 @@ impl FolderVisit<'_> {
         let device = self.device.filter(|_| select.whole && !is_source);
         let own_name = self.own_name.as_deref().unwrap_or(name);
         let step = FolderStep::Open(Some((dir.clone(), own_name.to_vec())));
-        let task = Task {
+        let task = FolderTask {
             step,
             select,
             ignore: self.ignore.clone(),
@@ -59,7 +59,7 @@ impl FolderVisit<'_> {
             is_flagged: flags.has(Flags::UNLISTED),
         };
         self.next.push((
-            Key {
+            WalkKey {
                 folder: self.key.folder.child(name),
                 piece: 0,
             },
@@ -90,12 +90,12 @@ impl FolderVisit<'_> {
             self.put_off(folder, dir, &others);
         }
         for (name, is_flagged) in subfolders {
-            let key = Key {
+            let key = WalkKey {
                 folder: folder.child(&name),
                 piece: 0,
             };
             let step = FolderStep::Open(Some((dir.clone(), name)));
-            let task = Task {
+            let task = FolderTask {
                 is_flagged,
                 ..self.task(step)
             };
@@ -114,7 +114,7 @@ impl FolderVisit<'_> {
         let Some((first, _)) = subfolders.first() else {
             return;
         };
-        let key = Key {
+        let key = WalkKey {
             folder: folder.child(first),
             piece: 0,
         };

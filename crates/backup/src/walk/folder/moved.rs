@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::{FolderStep, FolderVisit, SeenName};
 use crate::meta::Stat;
-use crate::walk::key::Key;
+use crate::walk::key::WalkKey;
 use crate::walk::names::FolderName;
 use crate::{Kind, path};
 
@@ -19,7 +19,7 @@ impl FolderVisit<'_> {
     /// Makes a task for each name in the folder.
     pub(super) fn look_at_moved(&mut self) {
         for (name, piece) in self.select.children.keys().zip(1..) {
-            let key = Key {
+            let key = WalkKey {
                 folder: self.key.folder.clone(),
                 piece,
             };

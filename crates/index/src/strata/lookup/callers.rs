@@ -25,7 +25,7 @@ const STREAMS_MAX: usize = 64;
 /// State that lookups keep from one to the next.
 pub struct Lookups {
     cached: RwLock<CachedView>,
-    streams: Mutex<Vec<(ThreadId, Stream)>>,
+    streams: Mutex<Vec<(ThreadId, CallerStream)>>,
     /// Buffer for pages, for the next lookup; a lookup that finds it taken allocates a buffer of its own.
     buf: Mutex<Vec<u8>>,
     /// Number of log pages that were read into the cache.
@@ -51,7 +51,7 @@ struct CachedView {
 
 /// The state of a caller's stream.
 #[derive(Clone, Copy)]
-pub(super) struct Stream {
+pub(super) struct CallerStream {
     /// Share of the stream's keys that the cache knew after a wave of reads, estimated, 0 to 1.
     pub(super) locality: f32,
     /// The log page that the stream has reached, if a key was seen in the cache.
@@ -87,7 +87,7 @@ impl Lookups {
 
     /// RAM of the cache and the streams, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        let streams = self.streams.lock().capacity() * size_of::<(ThreadId, Stream)>();
+        let streams = self.streams.lock().capacity() * size_of::<(ThreadId, CallerStream)>();
         self.cached.read().cache.ram_bytes() + self.buf.lock().capacity() + streams
     }
 
@@ -101,7 +101,7 @@ impl Lookups {
         let caller = std::thread::current().id();
         let streams = self.streams.lock();
         let own = streams.iter().find(|(of, _)| *of == caller);
-        let new = Stream {
+        let new = CallerStream {
             locality: 1.0,
             reached: None,
         };
@@ -131,7 +131,7 @@ impl Lookups {
         all.false_reads += stats.false_reads;
     }
 
-    fn keep(&self, stream: Stream) {
+    fn keep(&self, stream: CallerStream) {
         let caller = std::thread::current().id();
         let mut streams = self.streams.lock();
         match streams.iter_mut().find(|(of, _)| *of == caller) {

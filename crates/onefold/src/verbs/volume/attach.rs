@@ -44,7 +44,7 @@ pub struct Args {
 
     /// How the kernel is given the device; auto takes the first that is there
     #[arg(long, value_name = "WAY", default_value = "auto")]
-    pub via: Transport,
+    pub via: WayToKernel,
 
     #[command(flatten)]
     pub when_filling: WhenFilling,
@@ -64,7 +64,7 @@ pub struct Args {
 
 /// Ways to the kernel.
 #[derive(ValueEnum, Clone, Copy, Debug)]
-pub enum Transport {
+pub enum WayToKernel {
     /// The first that is there
     Auto,
     /// The driver ublk
@@ -75,13 +75,13 @@ pub enum Transport {
     Fuse,
 }
 
-impl From<Transport> for Via {
-    fn from(way: Transport) -> Self {
+impl From<WayToKernel> for Via {
+    fn from(way: WayToKernel) -> Self {
         match way {
-            Transport::Auto => Via::Auto,
-            Transport::Ublk => Via::Only(attach::Transport::Ublk),
-            Transport::Nbd => Via::Only(attach::Transport::Nbd),
-            Transport::Fuse => Via::Only(attach::Transport::Fuse),
+            WayToKernel::Auto => Via::Auto,
+            WayToKernel::Ublk => Via::Only(attach::Transport::Ublk),
+            WayToKernel::Nbd => Via::Only(attach::Transport::Nbd),
+            WayToKernel::Fuse => Via::Only(attach::Transport::Fuse),
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Args {
 
     /// The structure (default: manifest, or metadata with another backend than log)
     #[arg(value_name = "WHAT")]
-    pub what: Option<What>,
+    pub what: Option<DumpedStructure>,
 
     /// Which zone, by its place on the data device, from 0 on: of zone
     #[arg(value_name = "PLACE", required_if_eq("what", "zone"))]
@@ -36,7 +36,7 @@ pub struct Args {
 
 /// A structure.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum DumpedStructure {
     /// The settings, which never change
     Config,
     /// The beginning of a recovery
@@ -50,7 +50,7 @@ pub enum What {
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
-    if args.place.is_some() && args.what != Some(What::Zone) {
+    if args.place.is_some() && args.what != Some(DumpedStructure::Zone) {
         return Err(Error::Usage("a place is that of a zone".into()));
     }
     let folder = match FileDir::open(&args.depot) {
@@ -78,12 +78,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 fn structure(args: &Args, folder: &FileDir) -> Result<Structure, VolumeError> {
     Ok(match args.what {
         None => Structure::first(folder)?,
-        Some(What::Config) => Structure::Config,
-        Some(What::Manifest) => Structure::Manifest,
-        Some(What::Zones) => Structure::Zones,
+        Some(DumpedStructure::Config) => Structure::Config,
+        Some(DumpedStructure::Manifest) => Structure::Manifest,
+        Some(DumpedStructure::Zones) => Structure::Zones,
         // The parser sees to it that a place is there.
-        Some(What::Zone) => Structure::Zone(args.place.unwrap_or_default()),
-        Some(What::Metadata) => Structure::Metadata,
+        Some(DumpedStructure::Zone) => Structure::Zone(args.place.unwrap_or_default()),
+        Some(DumpedStructure::Metadata) => Structure::Metadata,
     })
 }
 

@@ -3,15 +3,15 @@
 use onefold_io::ErrorKind;
 
 use super::SimStore;
-use super::world::{Change, Outcome, World, error};
+use super::world::{ChangeOutcome, RequestedChange, World, error};
 use crate::objects::{CONTAINERS, OBJECT_BYTES_MAX, ObjectStore};
 use crate::repository::slots::SLOT_FOLDER;
 use crate::{Error, Result};
 
 impl SimStore {
-    fn change(&self, name: &str, change: Change) -> Result<()> {
+    fn change(&self, name: &str, change: RequestedChange) -> Result<()> {
         match self.world.lock().change(self.process, name, change)? {
-            Outcome::Refused => Err(error(
+            ChangeOutcome::Refused => Err(error(
                 "create",
                 name,
                 ErrorKind::Exists,
@@ -52,8 +52,8 @@ impl SimStore {
     }
 }
 
-fn put(name: &str, parts: &[&[u8]], if_absent: bool) -> Change {
-    Change::Put {
+fn put(name: &str, parts: &[&[u8]], if_absent: bool) -> RequestedChange {
+    RequestedChange::Put {
         name: name.into(),
         bytes: parts.concat(),
         if_absent,
@@ -136,7 +136,7 @@ impl ObjectStore for SimStore {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
-        self.change(name, Change::Delete(name.into()))
+        self.change(name, RequestedChange::Delete(name.into()))
     }
 
     /// Every object that is there is durable.
@@ -151,7 +151,7 @@ impl ObjectStore for SimStore {
     }
 
     fn make_folder(&self, folder: &str) -> Result<()> {
-        self.change(folder, Change::MakeFolder(folder.into()))
+        self.change(folder, RequestedChange::MakeFolder(folder.into()))
     }
 
     fn left_over(&self) -> Result<Vec<String>> {

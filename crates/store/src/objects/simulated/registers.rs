@@ -3,7 +3,7 @@
 use onefold_io::ErrorKind;
 
 use super::SimStore;
-use super::world::{Change, Outcome, error};
+use super::world::{ChangeOutcome, RequestedChange, error};
 use crate::Result;
 use crate::registry::registers::{Expect, Register, Registers, Version};
 
@@ -20,13 +20,13 @@ impl Registers for SimStore {
     }
 
     fn write(&self, name: &str, expect: &Expect, bytes: &[u8]) -> Result<Version> {
-        let change = Change::Write {
+        let change = RequestedChange::Write {
             name: name.into(),
             expect: expect.clone(),
             bytes: bytes.to_vec(),
         };
         match self.world.lock().change(self.process, name, change)? {
-            Outcome::Written(version) => Ok(Version(version.to_string())),
+            ChangeOutcome::Written(version) => Ok(Version(version.to_string())),
             _ => Err(error(
                 "swap",
                 name,
@@ -46,7 +46,7 @@ impl Registers for SimStore {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let change = Change::Remove(name.into());
+        let change = RequestedChange::Remove(name.into());
         self.world.lock().change(self.process, name, change)?;
         Ok(())
     }

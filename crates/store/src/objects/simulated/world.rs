@@ -13,7 +13,7 @@ const LATE_MAX: u64 = 40;
 
 /// A change that was asked for.
 #[derive(Clone)]
-pub(super) enum Change {
+pub(super) enum RequestedChange {
     Put {
         name: String,
         bytes: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) enum Change {
 }
 
 /// Outcome of a change.
-pub(super) enum Outcome {
+pub(super) enum ChangeOutcome {
     Done,
     /// A register's new version.
     Written(u64),
@@ -54,7 +54,7 @@ pub(super) struct World {
     processes: u64,
     dead: BTreeSet<u64>,
     /// Late changes, each with the number of requests after which it comes.
-    late: Vec<(u64, Change)>,
+    late: Vec<(u64, RequestedChange)>,
 }
 
 impl World {
@@ -117,7 +117,12 @@ impl World {
     }
 
     /// Does a change, or not, or later.
-    pub fn change(&mut self, process: u64, name: &str, change: Change) -> Result<Outcome> {
+    pub fn change(
+        &mut self,
+        process: u64,
+        name: &str,
+        change: RequestedChange,
+    ) -> Result<ChangeOutcome> {
         let dies = self.request(process, name)?;
         if dies {
             if self.requests % 2 == 1 {
@@ -155,14 +160,14 @@ impl World {
             .into_iter()
             .partition(|(at, _)| *at <= now);
         self.late = later;
-        let due: Vec<(u64, Change)> = due;
+        let due: Vec<(u64, RequestedChange)> = due;
         for (_, change) in &due {
             self.apply(change);
         }
         Ok(self.faults.dies_at == Some(now))
     }
 
-    fn come_later(&mut self, change: Change) {
+    fn come_later(&mut self, change: RequestedChange) {
         let at = self.requests + 1 + self.random.below(LATE_MAX);
         self.late.push((at, change));
     }
@@ -172,21 +177,21 @@ impl World {
         in_10_000 > 0 && self.random.below(10_000) < u64::from(in_10_000)
     }
 
-    fn apply(&mut self, change: &Change) -> Outcome {
+    fn apply(&mut self, change: &RequestedChange) -> ChangeOutcome {
         match change {
-            Change::Put {
+            RequestedChange::Put {
                 name,
                 bytes,
                 if_absent,
             } => {
                 if *if_absent && self.objects.contains_key(name) {
-                    return Outcome::Refused;
+                    return ChangeOutcome::Refused;
                 }
                 self.objects.insert(name.clone(), bytes.clone());
                 self.put_ms.insert(name.clone(), self.now_ms);
             }
-            Change::Delete(name) => drop(self.objects.remove(name)),
-            Change::Write {
+            RequestedChange::Delete(name) => drop(self.objects.remove(name)),
+            RequestedChange::Write {
                 name,
                 expect,
                 bytes,
@@ -196,17 +201,17 @@ impl World {
                     None => Expect::Absent,
                 };
                 if is != *expect {
-                    return Outcome::Refused;
+                    return ChangeOutcome::Refused;
                 }
                 self.versions += 1;
                 let register = (bytes.clone(), self.versions);
                 self.registers.insert(name.clone(), register);
-                return Outcome::Written(self.versions);
+                return ChangeOutcome::Written(self.versions);
             }
-            Change::Remove(name) => drop(self.registers.remove(name)),
-            Change::MakeFolder(folder) => drop(self.folders.insert(folder.clone())),
+            RequestedChange::Remove(name) => drop(self.registers.remove(name)),
+            RequestedChange::MakeFolder(folder) => drop(self.folders.insert(folder.clone())),
         }
-        Outcome::Done
+        ChangeOutcome::Done
     }
 }
 
