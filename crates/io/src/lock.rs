@@ -28,21 +28,21 @@ impl LockState {
             }
             _ => return None,
         }
-        Some(Box::new(Guard {
+        Some(Box::new(MemLockGuard {
             state: Arc::clone(self),
             kind,
         }))
     }
 }
 
-struct Guard {
+struct MemLockGuard {
     state: Arc<LockState>,
     kind: LockKind,
 }
 
-impl LockGuard for Guard {}
+impl LockGuard for MemLockGuard {}
 
-impl Drop for Guard {
+impl Drop for MemLockGuard {
     fn drop(&mut self) {
         let mut holders = self.state.0.lock();
         match self.kind {

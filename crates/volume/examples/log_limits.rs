@@ -1,4 +1,4 @@
-//! What the engine `log` takes at most: RAM for a map of random chunks, and time to open after a kill.
+//! Needs of the engine `log` at most: RAM for a map of random chunks, and time to open after a kill.
 //!
 //! ```text
 //! cargo run --release -p onefold-volume --example log_limits -- FOLDER ram [CHUNKS] [RAM_MIB]

@@ -84,7 +84,7 @@ pub fn steps(input: StreamInput, path: &[u8], parent: Option<&Tree>, planner: Pl
     );
 }
 
-/// What a stream's folders and file are to look like: they belong to this process.
+/// Attributes of a stream's folders and file: they belong to this process.
 fn own_stat(kind: Kind, mode: u16, time: Time) -> Stat {
     Stat {
         kind,

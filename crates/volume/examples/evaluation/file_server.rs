@@ -94,7 +94,7 @@ impl Hinted {
     }
 }
 
-/// What a file system did for the load.
+/// Work of a file system for the load.
 struct Recorded {
     file_system: &'static str,
     bytes: u64,

@@ -32,7 +32,7 @@ const KEY_BYTES: usize = 16;
 /// closed.
 pub fn backend(trial: BackendTrial, open: OpenBackend<'_>) {
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
-    let mut suite = Suite::open(trial, &folder, open, Twin::default());
+    let mut suite = BackendSuite::open(trial, &folder, open, Twin::default());
     let mut random = Random(trial.seed);
     for _ in 0..trial.calls {
         match random.below(64) {
@@ -50,7 +50,7 @@ pub fn backend(trial: BackendTrial, open: OpenBackend<'_>) {
             62 => suite.fill(&mut random),
             _ if trial.is_kept && random.one_in(4) => {
                 let twin = suite.close();
-                suite = Suite::open(trial, &folder, open, twin);
+                suite = BackendSuite::open(trial, &folder, open, twin);
                 suite.iterate();
             }
             _ => suite.check_stats(),
@@ -72,7 +72,7 @@ struct Twin {
     waiting: BTreeSet<u64>,
 }
 
-struct Suite {
+struct BackendSuite {
     trial: BackendTrial,
     backend: Box<dyn MetadataBackend>,
     linear: StoreId,
@@ -80,7 +80,7 @@ struct Suite {
     twin: Twin,
 }
 
-impl Suite {
+impl BackendSuite {
     fn open(trial: BackendTrial, folder: &Arc<dyn Dir>, open: OpenBackend<'_>, twin: Twin) -> Self {
         let mut backend = open(folder, trial.blocks).expect("the backend can be opened");
         let linear = backend.create_linear(trial.keys).expect("a linear store");

@@ -21,7 +21,7 @@ pub struct DeviceTrial {
 /// Runs the suite. `open` gives the device, for the first time and whenever it is to be closed and opened again; what
 /// was written before must still be there. The device is all zeros at first, and best a few MiB large.
 pub fn device(trial: DeviceTrial, open: &mut dyn FnMut() -> Arc<dyn BlockDevice>) {
-    let mut suite = Suite::new(trial, open());
+    let mut suite = DeviceSuite::new(trial, open());
     for _ in 0..trial.requests {
         match suite.contents.below(40) {
             0..16 => suite.write(),
@@ -45,7 +45,7 @@ pub fn device(trial: DeviceTrial, open: &mut dyn FnMut() -> Arc<dyn BlockDevice>
     suite.check_extents();
 }
 
-struct Suite {
+struct DeviceSuite {
     trial: DeviceTrial,
     contents: Contents,
     caller: Caller,
@@ -54,7 +54,7 @@ struct Suite {
     twin: Vec<u8>,
 }
 
-impl Suite {
+impl DeviceSuite {
     fn new(trial: DeviceTrial, device: Arc<dyn BlockDevice>) -> Self {
         let geometry = device.geometry();
         assert!(geometry.is_writable && geometry.chunk_bytes.is_power_of_two());

@@ -27,7 +27,7 @@ pub struct EngineTrial {
 /// Runs the suite on head 0. `open` gives the engine, for the first time and whenever it was closed; what was written
 /// before must still be there. The volume is all zeros at first.
 pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
-    let mut suite = Suite {
+    let mut suite = EngineSuite {
         trial,
         engine: open(),
         twin: vec![0; trial.lbns as usize],
@@ -62,7 +62,7 @@ pub fn engine(trial: EngineTrial, open: &mut dyn FnMut() -> Box<dyn Engine>) {
     suite.check_frozen();
 }
 
-struct Suite {
+struct EngineSuite {
     trial: EngineTrial,
     engine: Box<dyn Engine>,
     /// The content of each LBN, by its number; 0 is zeros.
@@ -91,7 +91,7 @@ fn some_bytes(content: u64, chunk_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-impl Suite {
+impl EngineSuite {
     fn bytes(&self, content: u64) -> Vec<u8> {
         match content {
             0 => vec![0; self.trial.chunk_bytes],

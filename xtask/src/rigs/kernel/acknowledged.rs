@@ -142,7 +142,7 @@ mod tests {
         files.hear("INTENDED", &format!("c {}", digest(4)));
         assert_eq!(files.synced, 0);
         assert!(files.compare(&found(&[("a", 1)])).is_ok());
-        // What was found there is known now.
+        // The answer found there is known now.
         assert!(files.compare(&found(&[("a", 2)])).is_err());
     }
 }
