@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -17,12 +18,15 @@ use fuser::{
 };
 use onefold_volume::{BlockDevice, Buffer, Completion, Error, Hints, Op, Request, Result};
 
-use crate::nbd::Memory;
+use crate::host;
+use crate::nbd::{Memory, Share, Use};
 
 /// Largest request of the kernel's, in bytes: 256 pages.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Requests that the kernel keeps under way.
 const IN_FLIGHT_MAX: u16 = 128;
+/// Memory of requests with data, in bytes, of which the one device takes a quarter. More requests wait for a thread.
+const REQUEST_BYTES: usize = 128 << 20;
 /// Threads that take requests.
 const THREADS: usize = 4;
 /// Time for which the kernel may keep names and attributes: it is told where the size changes.
@@ -53,7 +57,8 @@ pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Res
     let device = FuseDevice {
         device,
         name: name.into(),
-        memory: Memory::new(usize::MAX),
+        memory: Memory::new(REQUEST_BYTES),
+        share: Arc::default(),
         since: SystemTime::now(),
     };
     fuser::spawn_mount(device, folder, &config).map(Mounted)
@@ -69,19 +74,27 @@ impl Mounted {
         self.0.notifier().inval_inode(FILE, -1, 0)
     }
 
-    /// Unmounts, and ends when the last request is answered.
-    ///
-    /// # Errors
-    /// The file is in use.
-    pub fn unmount(self) -> io::Result<()> {
-        self.0.umount_and_join()
+    /// Unmounts, and ends when the last request is answered. Where another namespace has a copy of the mount, it lives
+    /// on there, and its threads are left alone: requests fail once the device behind is closed.
+    pub fn unmount(self) {
+        let threads = unmounted(self.0);
+        match host::wait_for(|| threads.is_finished().then_some(())) {
+            Some(()) => drop(threads.join()),
+            None => tracing::warn!("the FUSE file system is still mounted in another namespace"),
+        }
     }
+}
+
+/// The threads of a session, which end once nothing has it mounted. Dropping its other parts unmounts it here.
+fn unmounted(session: BackgroundSession) -> JoinHandle<io::Result<()>> {
+    session.guard
 }
 
 struct FuseDevice {
     device: Arc<dyn BlockDevice>,
     name: String,
     memory: Arc<Memory>,
+    share: Arc<Share>,
     since: SystemTime,
 }
 
@@ -223,6 +236,7 @@ impl Filesystem for FuseDevice {
             return reply.data(&[]);
         }
         let memory = self.memory.clone();
+        let permit = memory.take(&self.share, bytes as usize, Use::Request);
         let buffer = memory.buffer(bytes as usize);
         self.submit(
             (Op::Read, offset, bytes),
@@ -231,6 +245,7 @@ impl Filesystem for FuseDevice {
                 Ok(buffer) => {
                     reply.data(&buffer);
                     memory.keep(buffer);
+                    drop(permit);
                 }
                 Err(error) => reply.error(errno(&error)),
             },
@@ -250,6 +265,7 @@ impl Filesystem for FuseDevice {
         reply: ReplyWrite,
     ) {
         let memory = self.memory.clone();
+        let permit = memory.take(&self.share, data.len(), Use::Request);
         let mut buffer = memory.buffer(data.len());
         buffer.copy_from_slice(data);
         let bytes = data.len() as u32;
@@ -260,6 +276,7 @@ impl Filesystem for FuseDevice {
                 Ok(buffer) => {
                     reply.written(bytes);
                     memory.keep(buffer);
+                    drop(permit);
                 }
                 Err(error) => reply.error(errno(&error)),
             },

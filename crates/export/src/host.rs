@@ -1,9 +1,11 @@
 //! Programs and devices of the host: loop devices, mounts, and their users.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -12,6 +14,26 @@ use crate::{Error, Result};
 
 /// Where programs are that not everybody's PATH has.
 const MORE_PATH: &str = ":/usr/sbin:/sbin";
+
+/// Longest time that the kernel, or a program that looks at a new device, takes to let go of it.
+const CHANGE_MAX: Duration = Duration::from_secs(10);
+/// Longest time of a program that sets up or takes down a device.
+const RUN_MAX: Duration = Duration::from_secs(60);
+
+/// Looks for something that the kernel does after it has answered; `None` where it takes too long.
+pub fn wait_for<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
+    wait_at_most(CHANGE_MAX, found)
+}
+
+fn wait_at_most<T>(longest: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+    let started = Instant::now();
+    loop {
+        match found() {
+            None if started.elapsed() < longest => std::thread::sleep(Duration::from_millis(5)),
+            found => return found,
+        }
+    }
+}
 
 /// A free loop device over `file`, past the page cache.
 ///
@@ -42,6 +64,41 @@ pub fn take_down_loop(device: &Path) -> Result<()> {
         "losetup (package mount)",
     )
     .map(drop)
+}
+
+/// Takes down the loop device over `file`, and waits until it has let go of it: the kernel keeps the file as long as
+/// another program has the device open. To be called again after an error; a device that is down is no error.
+///
+/// # Errors
+/// [`Error::Busy`] where a program keeps the device open; [`Error::Host`].
+pub fn take_down_loop_over(device: &Path, file: &Path) -> Result<()> {
+    if !is_loop_over(device, file) {
+        return Ok(());
+    }
+    take_down_loop(device)?;
+    wait_for(|| (!is_loop_over(device, file)).then_some(())).ok_or_else(|| Error::Busy {
+        what: format!(
+            "a program has {} open: close it, then detach",
+            device.display()
+        ),
+    })
+}
+
+/// Unmounts the file system at `folder`, if one is there.
+///
+/// # Errors
+/// [`Error::Busy`] where a program keeps it in use.
+pub fn unmount(folder: &Path) -> Result<()> {
+    let unmount = || {
+        let done = run(program("umount").arg(folder), "umount (package mount)");
+        done.is_ok().then_some(())
+    };
+    match is_mounted(folder) {
+        false => Ok(()),
+        true => wait_for(unmount).ok_or_else(|| Error::Busy {
+            what: format!("{} is in use: leave it, then detach", folder.display()),
+        }),
+    }
 }
 
 /// Has a loop device take the size of its file.
@@ -102,14 +159,18 @@ fn mounted_at(device: &Path) -> Vec<String> {
 
 /// Unmounts what a dead process left at `folder`, if anything is there.
 pub fn unmount_leftover(folder: &Path) {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let is_there = |line: &str| line.split(' ').nth(1).map(Path::new) == Some(folder);
-    if mounts.lines().any(is_there) {
+    if is_mounted(folder) {
         let _ = run(
             program("umount").arg("--lazy").arg(folder),
             "umount (package mount)",
         );
     }
+}
+
+fn is_mounted(folder: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_there = |line: &str| line.split(' ').nth(1).map(Path::new) == Some(folder);
+    mounts.lines().any(is_there)
 }
 
 /// Loads a module of the kernel where it is missing, if the system has it.
@@ -126,25 +187,75 @@ pub fn program(name: &str) -> Command {
     command
 }
 
-/// Runs a program to its end, and returns what it has printed.
+/// Runs a program to its end, and returns what it has printed: some lines. One that takes too long is killed, or left
+/// alone where the kernel does not let it end.
 ///
 /// # Errors
-/// [`Error::Missing`] where it is not installed; [`Error::Host`] where it failed.
+/// [`Error::Missing`] where it is not installed; [`Error::Host`] where it failed or took too long.
 pub fn run(command: &mut Command, what: &str) -> Result<String> {
-    let output = command.output().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => Error::Missing {
-            what: format!("{what} is not installed"),
-        },
-        _ => Error::Host {
-            what: format!("cannot run {what}"),
-            source,
-        },
-    })?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    let cannot_run = |source| Error::Host {
+        what: format!("cannot run {what}"),
+        source,
+    };
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::Missing {
+                what: format!("{what} is not installed"),
+            },
+            _ => cannot_run(source),
+        })?;
+    let Some(ended) = wait_at_most(RUN_MAX, || child.try_wait().transpose()) else {
+        let _ = child.kill();
+        return Err(Error::Host {
+            what: format!("{what} has not ended for {} s", RUN_MAX.as_secs()),
+            source: io::ErrorKind::TimedOut.into(),
+        });
+    };
+    match ended.map_err(cannot_run)?.success() {
+        true => Ok(printed(child.stdout.take())),
         false => Err(Error::Host {
             what: format!("{what} failed"),
-            source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            source: io::Error::other(printed(child.stderr.take()).trim().to_owned()),
         }),
+    }
+}
+
+/// The output of a program that has ended. A process that it left behind may hold the pipe, so nothing is waited for.
+fn printed(pipe: Option<impl Read + AsFd>) -> String {
+    let mut text = Vec::new();
+    if let Some(mut pipe) = pipe
+        && rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).is_ok()
+    {
+        // An error tells that the pipe is empty and still open: what came before is in `text`.
+        let _ = pipe.read_to_end(&mut text);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_whose_child_keeps_the_pipe_is_not_waited_for() {
+        let script = |script: &str| {
+            let mut command = program("sh");
+            command.args(["-c", script]);
+            run(&mut command, "sh")
+        };
+        assert_eq!(
+            script("echo /dev/loop7; (sleep 1; echo late) &").expect("it ends"),
+            "/dev/loop7\n"
+        );
+        let error =
+            script("echo why >&2; (sleep 1; echo late >&2) & exit 3").expect_err("it fails");
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("why"));
+        let missing = run(&mut program("no-such-program"), "no-such-program");
+        assert!(matches!(missing, Err(Error::Missing { .. })));
     }
 }

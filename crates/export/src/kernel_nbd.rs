@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use onefold_volume::BlockDevice;
 
@@ -12,8 +11,6 @@ use crate::{Error, Listener, Result, host, nbd_netlink};
 
 /// Program and package, for messages.
 const NBD_CLIENT: &str = "nbd-client (package nbd-client)";
-/// Time that the kernel takes at most to connect or disconnect a device.
-const CHANGE_MAX: Duration = Duration::from_secs(10);
 /// Memory of requests in flight, in bytes; the one connection of a device takes a quarter of it.
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 /// Devices that are looked at for a free one.
@@ -117,7 +114,7 @@ fn connect(device: &Arc<dyn BlockDevice>, socket: &Path) -> Result<(PathBuf, u64
             }
         }
         if let Some(owner) =
-            wait_for(|| owner_of(&path).filter(|_| size_of(&path) == geometry.bytes))
+            host::wait_for(|| owner_of(&path).filter(|_| size_of(&path) == geometry.bytes))
         {
             return Ok((path, owner));
         }
@@ -149,23 +146,13 @@ fn size_of(device: &Path) -> u64 {
     attribute(device, "size").unwrap_or_default() * 512
 }
 
-fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
-    let started = Instant::now();
-    loop {
-        match found() {
-            None if started.elapsed() < CHANGE_MAX => std::thread::sleep(Duration::from_millis(10)),
-            found => return found,
-        }
-    }
-}
-
 fn disconnect(device: &Path) -> Result<()> {
     host::run(
         host::program("nbd-client").arg("-d").arg(device),
         NBD_CLIENT,
     )?;
     // The kernel answers before it is done.
-    match wait_for(|| owner_of(device).is_none().then_some(())) {
+    match host::wait_for(|| owner_of(device).is_none().then_some(())) {
         Some(()) => Ok(()),
         None => Err(Error::Host {
             what: format!("{} is still connected", device.display()),

@@ -112,7 +112,7 @@ impl KernelDevice {
                 device,
             }),
             Err(error) => {
-                let _ = mounted.unmount();
+                mounted.unmount();
                 Err(error)
             }
         }
@@ -171,7 +171,7 @@ impl KernelDevice {
         }
     }
 
-    /// Takes the device away from the kernel; nobody uses it.
+    /// Takes the device away from the kernel; nobody uses it. After an error it can be tried again.
     pub fn take_back(&mut self) -> Result<()> {
         match self {
             Self::Ublk(device) => device.remove().map_err(|source| Error::Host {
@@ -180,16 +180,17 @@ impl KernelDevice {
             }),
             Self::Nbd(device) => device.remove(),
             Self::Fuse {
-                mounted, device, ..
+                mounted,
+                file,
+                device,
             } => {
-                host::take_down_loop(device)?;
-                match mounted.take() {
-                    None => Ok(()),
-                    Some(mounted) => mounted.unmount().map_err(|source| Error::Host {
-                        what: "cannot unmount the FUSE file system".into(),
-                        source,
-                    }),
+                host::take_down_loop_over(device, file)?;
+                // What is in use stays mounted, so that another try finds it as it was.
+                file.parent().map_or(Ok(()), host::unmount)?;
+                if let Some(mounted) = mounted.take() {
+                    mounted.unmount();
                 }
+                Ok(())
             }
         }
     }

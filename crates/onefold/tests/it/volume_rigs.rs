@@ -181,3 +181,22 @@ fn systemd_takes_the_unit_and_its_lines_for_fstab() {
         "systemd-analyze verify --man=no ./onefold-volume@srv-vault.service >said 2>&1; cat said; [ ! -s said ]",
     );
 }
+
+#[test]
+fn a_loop_device_that_another_program_looks_at_is_detached_once_it_is_closed() {
+    if !can_attach() || !has("python3") {
+        return;
+    }
+    let rig = Rig::empty();
+    let _cleanup = Cleanup(&rig, r#""$ONEFOLD" volume detach "$PWD/depot""#);
+    shell(
+        &rig,
+        r#"
+        "$ONEFOLD" -q volume create depot --size 64M
+        device=$(attach depot); head -c 1M /dev/urandom >content; dd if=content of="$device" conv=fsync status=none
+        sleep 1 <"$device" &
+        "$ONEFOLD" volume detach depot; wait
+        device=$(attach depot); cmp -n 1048576 content "$device"; "$ONEFOLD" volume detach depot
+        "#,
+    );
+}
