@@ -6,6 +6,7 @@ use onefold_io::{Dir, Disk, MemDir, MemDisk};
 use onefold_volume::cbt::verify_superblock;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::depot::metadata_device::decode_head;
 use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::verify_header;
 use onefold_volume::inram::{INRAM, InRam, Limits, SaveAt, verify_saved};
@@ -43,6 +44,7 @@ fn depot() -> Vec<Target> {
                 config(Backend::Cbt, "a", "/dev/sdb"),
                 golden("depot-config-2"),
                 golden("depot-config-3"),
+                golden("depot-config-4"),
             ],
             |bytes| {
                 let decoded = Config::decode(bytes, "fuzz");
@@ -61,6 +63,12 @@ fn depot() -> Vec<Target> {
             "volume/openings",
             vec![golden("depot-openings-1")],
             |bytes| Reach::of(&Openings::decode(bytes, "fuzz")),
+        )
+        .mended(mend::frame),
+        Target::new(
+            "volume/metadata head",
+            vec![golden("metadata-head-1")],
+            |bytes| Reach::of(&decode_head(bytes, "fuzz")),
         )
         .mended(mend::frame),
     ]
@@ -189,6 +197,7 @@ fn config(backend: Backend, volume: &str, data_path: &str) -> Vec<u8> {
         capacity_bytes: 1 << 29,
         zone_bytes: 0,
         data_path: data_path.into(),
+        metadata_path: String::new(),
     }
     .encode()
 }

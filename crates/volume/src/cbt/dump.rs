@@ -20,11 +20,19 @@ pub fn dump(folder: &dyn Dir) -> Result<Dump> {
         Err(error) if error.kind == ErrorKind::NotFound => return Err(file_is_gone()),
         other => other?,
     };
-    let last = match newest(&*disk) {
+    dump_disk(&*disk)
+}
+
+/// The same of metadata on a disk.
+///
+/// # Errors
+/// The device failed.
+pub fn dump_disk(disk: &dyn Disk) -> Result<Dump> {
+    let last = match newest(disk) {
         Ok(last) => Dump::from(last.transaction),
         Err(error) => not_read(&error),
     };
-    let superblocks = (0..2).map(|place| superblock(&*disk, place));
+    let superblocks = (0..2).map(|place| superblock(disk, place));
     Ok(Dump::Fields(vec![
         ("last_transaction", last),
         ("superblocks", superblocks.collect()),

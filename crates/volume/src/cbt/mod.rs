@@ -28,7 +28,7 @@ mod verify;
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, ErrorKind, create_anew};
+use onefold_io::{Dir, Disk, ErrorKind, create_anew};
 
 use self::counts::ReferenceCounts;
 pub use self::page::CBT_PAGE;
@@ -101,6 +101,15 @@ impl Cbt {
     /// The folder's device failed, or has no room.
     pub fn create(folder: &dyn Dir, blocks: u64) -> Result<()> {
         let disk = create_anew(folder, FILE)?;
+        Self::create_on(&*disk, blocks)?;
+        Ok(folder.sync()?)
+    }
+
+    /// Makes the metadata on a disk of which the first two pages are zeros.
+    ///
+    /// # Errors
+    /// The disk failed, or has no room.
+    pub fn create_on(disk: &dyn Disk, blocks: u64) -> Result<()> {
         let mut space = Space::new();
         let first = Superblock {
             transaction: 0,
@@ -119,8 +128,7 @@ impl Cbt {
             disk.write_at(&bytes, place * PAGE_BYTES as u64)?;
         }
         disk.write_at(&first.with_space(&space).page()?, 0)?;
-        disk.sync()?;
-        Ok(folder.sync()?)
+        Ok(disk.sync()?)
     }
 
     /// Opens the metadata of `blocks` blocks as the last transaction left it.
@@ -133,6 +141,14 @@ impl Cbt {
             Err(error) if error.kind == ErrorKind::NotFound => return Err(file_is_gone()),
             other => other?,
         };
+        Self::open_on(disk, blocks, options)
+    }
+
+    /// Opens the metadata on a disk.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_on(disk: Arc<dyn Disk>, blocks: u64, options: CbtOptions) -> Result<Self> {
         let last = newest(&*disk)?;
         if last.blocks != blocks {
             return Err(Error::Unsupported {

@@ -6,10 +6,10 @@ use onefold_chunk::knobs::{Knob, Knobs, Values, split};
 use onefold_io::{Dir, Disk};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use super::is_saved_at_close;
 use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
+use super::{CreateOptions, OpenDevice, is_saved_at_close, metadata_device};
 use crate::cbt::{Cbt, CbtOptions};
-use crate::dmdedup::{DataArea, Dmdedup};
+use crate::dmdedup::{DataArea, Dmdedup, HASH_KEY_BYTES};
 use crate::dtb::Dtb;
 use crate::dump::Dump;
 use crate::inram::{InRam, SaveAt};
@@ -63,15 +63,48 @@ pub fn parse(text: &str) -> Result<(EngineKind, Parameters)> {
     ))
 }
 
-/// Makes the backend's files.
+/// Makes the backend's files, or takes the metadata device.
 ///
 /// # Errors
-/// The folder's device failed, or has no room.
-pub(super) fn create(folder: &dyn Dir, config: &Config, backend: Backend) -> Result<()> {
-    match backend {
-        Backend::InRam | Backend::InRamSaved => InRam::create_file(folder, config.blocks()),
-        Backend::Dtb => Dtb::create(folder, config.blocks()),
-        Backend::Cbt => Cbt::create(folder, config.blocks()),
+/// The folder's device failed, or has no room; those of a metadata device.
+pub(super) fn create(
+    folder: &dyn Dir,
+    config: &Config,
+    backend: Backend,
+    options: &CreateOptions,
+) -> Result<()> {
+    let blocks = config.blocks();
+    let device = || metadata_device::create(&options.devices, config, options.overwrite);
+    match (backend, config.metadata_path.is_empty()) {
+        (Backend::InRam | Backend::InRamSaved, _) => InRam::create_file(folder, blocks),
+        (Backend::Dtb, true) => Dtb::create(folder, blocks),
+        (Backend::Cbt, true) => Cbt::create(folder, blocks),
+        (Backend::Dtb, false) => create_tables(&device()?, config),
+        (Backend::Cbt, false) => Cbt::create_on(&*device()?, blocks),
+    }
+}
+
+/// Lays out all tables at once, so that a device that is too small is refused now.
+fn create_tables(device: &Arc<dyn Disk>, config: &Config) -> Result<()> {
+    Dtb::create_on(&**device, config.blocks())?;
+    let mut dtb = Dtb::open_on(Arc::clone(device), config.blocks(), CACHE_BYTES_MIN)?;
+    dtb.create_linear(config.lbns())?;
+    dtb.create_sparse(HASH_KEY_BYTES, config.blocks())?;
+    Box::new(dtb).close()
+}
+
+/// The metadata device of a depot that has one, for its owner alone.
+///
+/// # Errors
+/// Those of a metadata device.
+pub(super) fn metadata(
+    folder: &dyn Dir,
+    devices: &OpenDevice,
+    config: &Config,
+) -> Result<Option<Arc<dyn Disk>>> {
+    match config.metadata_path.is_empty() {
+        true => Ok(None),
+        false => metadata_device::open(folder, devices, config).map(Some),
     }
 }
 
@@ -79,22 +112,33 @@ pub(super) fn create(folder: &dyn Dir, config: &Config, backend: Backend) -> Res
 ///
 /// # Errors
 /// The metadata is damaged, or its device failed.
-pub(super) fn dump(folder: &dyn Dir, config: &Config, backend: Backend) -> Result<Dump> {
-    match backend {
-        Backend::InRam | Backend::InRamSaved => crate::inram::dump::dump(folder, config.blocks()),
-        Backend::Dtb => crate::dtb::dump::dump(folder),
-        Backend::Cbt => crate::cbt::dump::dump(folder),
+pub(super) fn dump(
+    folder: &dyn Dir,
+    devices: &OpenDevice,
+    config: &Config,
+    backend: Backend,
+) -> Result<Dump> {
+    let device = || metadata_device::look(devices, config);
+    match (backend, config.metadata_path.is_empty()) {
+        (Backend::InRam | Backend::InRamSaved, _) => {
+            crate::inram::dump::dump(folder, config.blocks())
+        }
+        (Backend::Dtb, true) => crate::dtb::dump::dump(folder),
+        (Backend::Cbt, true) => crate::cbt::dump::dump(folder),
+        (Backend::Dtb, false) => crate::dtb::dump::dump_disk(&*device()?),
+        (Backend::Cbt, false) => crate::cbt::dump::dump_disk(&*device()?),
     }
 }
 
-/// Opens the engine over the backend; `ram_bytes` is the cache that is wanted this time.
+/// Opens the engine over the backend, with its metadata device where it has one; `ram_bytes` is the cache that is wanted
+/// this time.
 ///
 /// # Errors
 /// The depot is damaged, or a device failed.
 pub(super) fn open(
     folder: &Arc<dyn Dir>,
     config: &Config,
-    backend: Backend,
+    (backend, device): (Backend, Option<Arc<dyn Disk>>),
     disk: Arc<dyn Disk>,
     is_inline: bool,
     ram_bytes: Option<u64>,
@@ -115,10 +159,20 @@ pub(super) fn open(
             let inram = InRam::open(Arc::clone(folder), blocks, save_at)?;
             (Box::new(inram), 0)
         }
-        Backend::Dtb => (Box::new(Dtb::open(&**folder, blocks, cache_bytes)?), 0),
+        Backend::Dtb => {
+            let dtb = match device {
+                None => Dtb::open(&**folder, blocks, cache_bytes),
+                Some(device) => Dtb::open_on(device, blocks, cache_bytes),
+            };
+            (Box::new(dtb?), 0)
+        }
         Backend::Cbt => {
-            let cbt = Cbt::open(&**folder, blocks, CbtOptions::new(cache_bytes))?;
-            (Box::new(cbt), config.parameters.transaction_writes)
+            let options = CbtOptions::new(cache_bytes);
+            let cbt = match device {
+                None => Cbt::open(&**folder, blocks, options),
+                Some(device) => Cbt::open_on(device, blocks, options),
+            };
+            (Box::new(cbt?), config.parameters.transaction_writes)
         }
     };
     let engine = Dmdedup::open(metadata, data, config.lbns())?.committing_every(transaction);

@@ -24,6 +24,11 @@ const ENCRYPTED: FrameKind = FrameKind {
     version: 3,
     ..DEPOT
 };
+/// The configuration of a depot with a metadata device.
+const WITH_METADATA_DEVICE: FrameKind = FrameKind {
+    version: 4,
+    ..DEPOT
+};
 /// Codes of encryption: none, and AES-256-GCM.
 const PLAIN: u8 = 0;
 const AES_256_GCM: u8 = 1;
@@ -140,6 +145,8 @@ pub struct Config {
     pub zone_bytes: u64,
     /// Path of the data device; empty where it is the file `data` in the folder.
     pub data_path: String,
+    /// Path of the metadata device, with `dtb` and `cbt`; empty where it is the file `meta` in the folder.
+    pub metadata_path: String,
 }
 
 impl Config {
@@ -196,10 +203,22 @@ impl Config {
                 "a volume named \"{name}\", where up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.' are expected"
             ));
         }
-        if self.data_path.len() > PATH_BYTES_MAX {
+        for path in [&self.data_path, &self.metadata_path] {
+            if path.len() > PATH_BYTES_MAX {
+                let bytes = path.len();
+                return Some(format!("a path of {bytes} bytes, at most {PATH_BYTES_MAX}"));
+            }
+        }
+        if !self.metadata_path.is_empty() && !has_cache(self.engine) {
             return Some(format!(
-                "a path of {} bytes, at most {PATH_BYTES_MAX}",
-                self.data_path.len()
+                "a metadata device with the backend {}, where dtb or cbt is expected: the others have none",
+                self.engine.name()
+            ));
+        }
+        if !self.metadata_path.is_empty() && self.metadata_path == self.data_path {
+            return Some(format!(
+                "{} for data and for metadata, where two devices are expected",
+                self.data_path
             ));
         }
         let is_packed = self.compression != Compression::None;
@@ -229,6 +248,10 @@ impl Config {
             return frame::encode_frame(ENCRYPTED, &out);
         }
         let mut out = self.fields(self.hash_key, PLAIN);
+        if !self.metadata_path.is_empty() {
+            put_bytes(&mut out, self.metadata_path.as_bytes());
+            return frame::encode_frame(WITH_METADATA_DEVICE, &out);
+        }
         match self.compression {
             Compression::None => frame::encode_frame(DEPOT, &out),
             compression => {
@@ -276,15 +299,22 @@ impl Config {
     /// [`Error::Damaged`]; [`Error::Unsupported`] where another version of the program made it.
     pub fn decode(bytes: &[u8], path: &str) -> Result<Self> {
         let is_of = |kind: &FrameKind| bytes.get(8..10) == Some(&kind.version.to_le_bytes());
-        let kind = [COMPRESSED, ENCRYPTED].into_iter().find(is_of);
+        let kinds = [COMPRESSED, ENCRYPTED, WITH_METADATA_DEVICE];
+        let kind = kinds.into_iter().find(is_of);
         let kind = kind.unwrap_or(DEPOT);
         let payload = frame::decode_frame(kind, bytes, path, 0)?.payload;
         let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
         let reader = &mut reader;
         let is_encrypted = kind == ENCRYPTED;
         let mut config = read_fields(reader, if is_encrypted { AES_256_GCM } else { PLAIN })?;
-        if kind != DEPOT {
+        if [COMPRESSED, ENCRYPTED].contains(&kind) {
             config.compression = read_compression(reader, is_encrypted)?;
+        }
+        if kind == WITH_METADATA_DEVICE {
+            config.metadata_path = text(reader)?;
+            if config.metadata_path.is_empty() {
+                return Err(reader.damaged("no metadata device".into()).into());
+            }
         }
         if is_encrypted {
             config.slots = read_slots(reader, path)?;
@@ -350,6 +380,7 @@ fn read_fields(reader: &mut ByteReader<'_>, encryption: u8) -> Result<Config> {
         zone_bytes: reader.varint()?,
         volume: text(reader)?,
         data_path: text(reader)?,
+        metadata_path: String::new(),
     };
     if has_cache(engine) {
         config.parameters.cache_bytes = reader.varint()?;

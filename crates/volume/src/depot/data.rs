@@ -69,12 +69,8 @@ pub(super) fn create(
             what: format!("{path} has room for {room} bytes of chunks, not for {capacity_bytes}"),
         });
     }
-    if !overwrite && !is_blank(&*disk)? {
-        return Err(Error::Exists {
-            place: path.into(),
-            what: "its first and last MiB are not all zeros, so it may hold something (`--overwrite` takes it all the same)"
-                .into(),
-        });
+    if !overwrite {
+        confirm_blank(&*disk, path)?;
     }
     Ok(NewData {
         disk,
@@ -116,6 +112,19 @@ fn claim_file(folder: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     })
 }
 
+/// # Errors
+/// [`Error::Exists`] where either end holds something; the device failed.
+pub(super) fn confirm_blank(disk: &dyn Disk, path: &str) -> Result<()> {
+    match is_blank(disk)? {
+        true => Ok(()),
+        false => Err(Error::Exists {
+            place: path.into(),
+            what: "its first and last MiB are not all zeros, so it may hold something (`--overwrite` takes it all the same)"
+                .into(),
+        }),
+    }
+}
+
 fn is_blank(disk: &dyn Disk) -> Result<bool> {
     let len = disk.len()?;
     for offset in [0, len.saturating_sub(EDGE_BYTES)] {
@@ -132,8 +141,12 @@ fn is_blank(disk: &dyn Disk) -> Result<bool> {
 pub(super) fn give_back(disk: &dyn Disk, config: &Config) -> Result<()> {
     // A device that cannot discard keeps bytes that nobody can find any more.
     let _ = disk.discard(HEAD_BYTES, config.capacity_bytes);
+    blank(disk, HEAD_BYTES + config.capacity_bytes)
+}
+
+/// Makes the first and the last MiB of a device zeros, as far as they lie before `end`.
+pub(super) fn blank(disk: &dyn Disk, end: u64) -> Result<()> {
     let len = disk.len()?;
-    let end = HEAD_BYTES + config.capacity_bytes;
     // The head goes last: a deletion that was cut off can be repeated.
     for begin in [len.saturating_sub(EDGE_BYTES), 0] {
         let until = end.min(begin + EDGE_BYTES);
@@ -173,7 +186,7 @@ pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Resu
     };
     check_owner(&*disk, config)?;
     if claim.is_none() {
-        openings::compare(folder, &*disk, &config.data_path)?;
+        openings::DATA.compare(folder, &*disk, &config.data_path)?;
     }
     Ok(OwnData { disk, claim })
 }

@@ -4,13 +4,15 @@
 use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, remove_if_there};
 
 use super::config::Config;
-use super::{CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, read_config};
+use super::{
+    CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, metadata_device, read_config,
+};
 use crate::{Error, Result};
 
 /// Folders of a depot.
 const FOLDERS: [&str; 2] = ["index", "map"];
 /// Its files, besides those that are numbered.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "ballast",
     "damaged",
     "damaged.new",
@@ -21,7 +23,8 @@ const FILES: [&str; 15] = [
     "manifest.new",
     "config.new",
     "unsaved",
-    super::openings::FILE,
+    super::openings::DATA.file,
+    super::openings::METADATA.file,
     "hints",
     "hints.new",
     "log",
@@ -30,8 +33,8 @@ const FILES: [&str; 15] = [
 const NUMBERED: [&str; 2] = ["zones-", "relocations-"];
 
 impl Depot {
-    /// Deletes the depot in `folder`, which nobody may have open. A data device is given back: its copy of the
-    /// configuration is overwritten, and all of it discarded where it can be. Files of others in the folder stay, and are
+    /// Deletes the depot in `folder`, which nobody may have open. Devices are given back: their heads are
+    /// overwritten, and all of a data device is discarded where it can be. Files of others in the folder stay, and are
     /// returned.
     ///
     /// # Errors
@@ -43,6 +46,9 @@ impl Depot {
             other => Some(other?),
         };
         let guard = lock(folder)?;
+        if let Some(config) = config.as_ref().filter(|it| !it.metadata_path.is_empty()) {
+            metadata_device::give_back(devices, config)?;
+        }
         let _claim = match &config {
             Some(config) => take_data(folder, devices, config)?,
             None => None,

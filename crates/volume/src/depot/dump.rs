@@ -75,7 +75,7 @@ impl Depot {
                 no_such("metadata of its own", "config, manifest, zones")
             }
             (Structure::Metadata, EngineKind::Dmdedup(backend)) => {
-                backends::dump(folder, &config, backend)
+                backends::dump(folder, devices, &config, backend)
             }
             (Structure::Manifest, _) => no_such("manifest", "config and metadata"),
             (Structure::Zones | Structure::Zone(_), _) => no_such("zones", "config and metadata"),
@@ -110,6 +110,9 @@ fn config_fields(config: &Config) -> Dump {
         ("encryption", encryption.into()),
         ("data", data.into()),
     ];
+    if !config.metadata_path.is_empty() {
+        fields.push(("metadata", config.metadata_path.as_str().into()));
+    }
     for knob in knobs_of(config.engine.name()) {
         let parameters = config.parameters;
         fields.push(match knob.key {

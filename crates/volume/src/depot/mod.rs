@@ -21,6 +21,7 @@ mod dump;
 mod heads;
 mod hinting;
 mod log;
+pub mod metadata_device;
 pub mod openings;
 mod parameters;
 mod unlock;
@@ -74,7 +75,9 @@ pub struct CreateOptions {
     pub capacity_bytes: Option<u64>,
     /// Path of a data device; `None` makes a file in the folder.
     pub data_path: Option<String>,
-    /// Use a data device of which the first or last MiB is not all zeros.
+    /// Path of a metadata device, of the backends `dtb` and `cbt`; `None` makes a file in the folder.
+    pub metadata_path: Option<String>,
+    /// Use a device of which the first or last MiB is not all zeros.
     pub overwrite: bool,
     /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
     pub ram_bytes: Option<u64>,
@@ -102,6 +105,7 @@ impl CreateOptions {
             volume_bytes,
             capacity_bytes: None,
             data_path: None,
+            metadata_path: None,
             overwrite: false,
             ram_bytes: None,
             encryption: None,
@@ -185,6 +189,7 @@ impl Depot {
             capacity_bytes: wanted.unwrap_or(chunk),
             zone_bytes: 0,
             data_path: options.data_path.clone().unwrap_or_default(),
+            metadata_path: options.metadata_path.clone().unwrap_or_default(),
         };
         config.check()?;
         if options.encryption.is_some() && config.engine != EngineKind::Log {
@@ -212,7 +217,7 @@ impl Depot {
         data::write_head(&*data.disk, &config)?;
         match config.engine {
             EngineKind::Log => log::create(folder, &config, data.disk, options.ram_bytes, seals)?,
-            EngineKind::Dmdedup(backend) => backends::create(&**folder, &config, backend)?,
+            EngineKind::Dmdedup(backend) => backends::create(&**folder, &config, backend, options)?,
         }
         let encoded = config.encode();
         // The copy first: where `config` is, all else is there.
@@ -235,7 +240,7 @@ impl Depot {
         let lock = lock(&*folder)?;
         let data = data::open(&*folder, &options.devices, &config)?;
         if !config.data_path.is_empty() {
-            openings::count(&*folder, &*data.disk)?;
+            openings::DATA.count(&*folder, &*data.disk)?;
         }
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
         let engine = open_engine(&folder, &config, data.disk, &options, seals)?;
@@ -435,7 +440,16 @@ fn open_engine(
     match config.engine {
         EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes, seals),
         EngineKind::Dmdedup(backend) => {
-            backends::open(folder, config, backend, disk, is_inline, ram_bytes)
+            let devices = &options.devices;
+            let metadata = backends::metadata(&**folder, devices, config)?;
+            backends::open(
+                folder,
+                config,
+                (backend, metadata),
+                disk,
+                is_inline,
+                ram_bytes,
+            )
         }
     }
 }

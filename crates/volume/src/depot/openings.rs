@@ -16,8 +16,12 @@ pub const OPENINGS: FrameKind = FrameKind {
     magic: *b"1FVOPENS",
     version: 1,
 };
-/// The file in the folder.
-pub(super) const FILE: &str = "openings";
+/// Openings of the data device.
+pub(super) const DATA: Counter = Counter { file: "openings" };
+/// Openings of the metadata device.
+pub(super) const METADATA: Counter = Counter {
+    file: "openings.metadata",
+};
 /// Where the device has them: in its head, behind the configuration.
 const ON_DEVICE: u64 = HEAD_BYTES - BYTES;
 /// Bytes for the frame, zeros behind it.
@@ -55,52 +59,69 @@ impl Openings {
     }
 }
 
-/// Fails where the device was opened with another copy of the folder since.
-///
-/// # Errors
-/// [`Error::Unsupported`] in that case; a device failed.
-pub(super) fn compare(folder: &dyn Dir, device: &dyn Disk, path: &str) -> Result<()> {
-    let (Some(known), Some(found)) = (in_folder(folder)?, on_device(device)?) else {
-        // A damaged number says nothing.
-        return Ok(());
-    };
-    if [known.before, known.last].contains(&found.last) {
-        return Ok(());
-    }
-    Err(Error::Unsupported {
-        what: format!(
-            "{path} was opened {} times, and this folder knows of {}: the device was written with another copy of the \
-             folder since, and this one would read and overwrite wrong data. Use the newest copy",
-            found.last, known.last
-        ),
-    })
+/// How often a device was opened, by the folder's file for it.
+#[derive(Clone, Copy)]
+pub(super) struct Counter {
+    /// The file in the folder.
+    pub file: &'static str,
 }
 
-/// Gives the opening that begins its number, on both sides. Without room in the folder all stays as it is.
-///
-/// # Errors
-/// A device failed.
-pub(super) fn count(folder: &dyn Dir, device: &dyn Disk) -> Result<()> {
-    let before = on_device(device)?.unwrap_or_default().last;
-    let last = before.wrapping_add(1);
-    match write_in_folder(folder, Openings { before, last }) {
-        Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
-        written => written?,
+impl Counter {
+    /// Fails where the device was opened with another copy of the folder since.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] in that case; a device failed.
+    pub fn compare(self, folder: &dyn Dir, device: &dyn Disk, path: &str) -> Result<()> {
+        let (Some(known), Some(found)) = (self.in_folder(folder)?, on_device(device)?) else {
+            // A damaged number says nothing.
+            return Ok(());
+        };
+        if [known.before, known.last].contains(&found.last) {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: format!(
+                "{path} was opened {} times, and this folder knows of {}: the device was written with another copy of the \
+                 folder since, and this one would read and overwrite wrong data. Use the newest copy",
+                found.last, known.last
+            ),
+        })
     }
-    let numbers = Openings { before: last, last };
-    device.write_at(&padded(numbers), ON_DEVICE)?;
-    Ok(device.sync()?)
-}
 
-/// In place: a host that is full has no room for a second file.
-fn write_in_folder(folder: &dyn Dir, openings: Openings) -> onefold_io::Result<()> {
-    let (disk, is_new) = match folder.open_write(FILE) {
-        Err(error) if error.kind == ErrorKind::NotFound => (folder.create(FILE)?, true),
-        disk => (disk?, false),
-    };
-    disk.write_at(&padded(openings), 0)?;
-    disk.sync()?;
-    if is_new { folder.sync() } else { Ok(()) }
+    /// Gives the opening that begins its number, on both sides. Without room in the folder all stays as it is.
+    ///
+    /// # Errors
+    /// A device failed.
+    pub fn count(self, folder: &dyn Dir, device: &dyn Disk) -> Result<()> {
+        let before = on_device(device)?.unwrap_or_default().last;
+        let last = before.wrapping_add(1);
+        match self.write_in_folder(folder, Openings { before, last }) {
+            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
+            written => written?,
+        }
+        let numbers = Openings { before: last, last };
+        device.write_at(&padded(numbers), ON_DEVICE)?;
+        Ok(device.sync()?)
+    }
+
+    /// In place: a host that is full has no room for a second file.
+    fn write_in_folder(self, folder: &dyn Dir, openings: Openings) -> onefold_io::Result<()> {
+        let (disk, is_new) = match folder.open_write(self.file) {
+            Err(error) if error.kind == ErrorKind::NotFound => (folder.create(self.file)?, true),
+            disk => (disk?, false),
+        };
+        disk.write_at(&padded(openings), 0)?;
+        disk.sync()?;
+        if is_new { folder.sync() } else { Ok(()) }
+    }
+
+    /// The folder's numbers: zeros where the depot was not opened yet, `None` where they are damaged.
+    fn in_folder(self, folder: &dyn Dir) -> Result<Option<Openings>> {
+        match if_there(folder.open(self.file))? {
+            Some(disk) => read(&*disk, 0, self.file),
+            None => Ok(Some(Openings::default())),
+        }
+    }
 }
 
 fn padded(openings: Openings) -> Vec<u8> {
@@ -109,17 +130,9 @@ fn padded(openings: Openings) -> Vec<u8> {
     page
 }
 
-/// The folder's numbers: zeros where the depot was not opened yet, `None` where they are damaged.
-fn in_folder(folder: &dyn Dir) -> Result<Option<Openings>> {
-    match if_there(folder.open(FILE))? {
-        Some(disk) => read(&*disk, 0, FILE),
-        None => Ok(Some(Openings::default())),
-    }
-}
-
-/// The device's numbers, likewise.
+/// The device's numbers: zeros where it was not opened yet, `None` where they are damaged.
 fn on_device(device: &dyn Disk) -> Result<Option<Openings>> {
-    read(device, ON_DEVICE, "the data device")
+    read(device, ON_DEVICE, "the device")
 }
 
 fn read(disk: &dyn Disk, offset: u64, path: &str) -> Result<Option<Openings>> {
@@ -152,15 +165,19 @@ mod tests {
     }
 
     fn open(folder: &dyn Dir, device: &dyn Disk) -> Result<()> {
-        compare(folder, device, "/dev/sdb")?;
-        count(folder, device)
+        DATA.compare(folder, device, "/dev/sdb")?;
+        DATA.count(folder, device)
     }
 
     /// Another folder with the same file.
     fn copy(folder: &dyn Dir) -> Arc<dyn Dir> {
         let other: Arc<dyn Dir> = Arc::new(MemDir::new());
-        if let Some(openings) = in_folder(folder).expect("RAM").filter(|it| it.last > 0) {
-            write_in_folder(&*other, openings).expect("RAM");
+        if let Some(openings) = DATA
+            .in_folder(folder)
+            .expect("RAM")
+            .filter(|it| it.last > 0)
+        {
+            DATA.write_in_folder(&*other, openings).expect("RAM");
         }
         other
     }
@@ -184,7 +201,8 @@ mod tests {
     fn an_opening_that_ended_anywhere_is_followed_by_another() {
         let (folder, device) = (MemDir::new(), device());
         open(&folder, &device).expect("its own");
-        write_in_folder(&folder, Openings { before: 1, last: 2 }).expect("RAM");
+        DATA.write_in_folder(&folder, Openings { before: 1, last: 2 })
+            .expect("RAM");
         open(&folder, &device).expect("the device was not reached");
         for damaged in [true, false] {
             if damaged {

@@ -1,8 +1,8 @@
 //! A dump of the header of a `dtb`: whether its tables mean anything, and how large they are.
 
-use onefold_io::Dir;
+use onefold_io::{Dir, Disk};
 
-use super::header::{self, StoreHeader, TablesMark};
+use super::header::{self, DtbHeader, StoreHeader, TablesMark};
 use crate::Result;
 use crate::dump::Dump;
 
@@ -11,7 +11,18 @@ use crate::dump::Dump;
 /// # Errors
 /// The file is not there, or its header is damaged; the device failed.
 pub fn dump(folder: &dyn Dir) -> Result<Dump> {
-    let header = header::read(folder)?;
+    Ok(of_header(&header::read(folder)?))
+}
+
+/// The same of metadata on a disk.
+///
+/// # Errors
+/// As of [`dump`].
+pub fn dump_disk(disk: &dyn Disk) -> Result<Dump> {
+    Ok(of_header(&header::read_disk(disk)?))
+}
+
+fn of_header(header: &DtbHeader) -> Dump {
     let mark = match header.mark {
         TablesMark::Clean => "clean",
         TablesMark::Open => "open: the tables are being changed, or their process was killed",
@@ -21,11 +32,11 @@ pub fn dump(folder: &dyn Dir) -> Result<Dump> {
         fields.push(("entries", store.entries.into()));
         Dump::Fields(fields)
     };
-    Ok(Dump::Fields(vec![
+    Dump::Fields(vec![
         ("mark", mark.into()),
         ("blocks", header.blocks.into()),
         ("blocks_used", header.used.into()),
         ("next_block", header.cursor.into()),
         ("stores", header.stores.iter().map(store).collect()),
-    ]))
+    ])
 }

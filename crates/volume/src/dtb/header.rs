@@ -2,7 +2,7 @@
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_varint};
-use onefold_io::{Dir, ErrorKind};
+use onefold_io::{Dir, Disk, ErrorKind};
 
 use super::FILE;
 use crate::page_cache::PAGE_BYTES;
@@ -61,6 +61,12 @@ pub(super) fn read(folder: &dyn Dir) -> Result<DtbHeader> {
         }
         other => other?,
     };
+    read_disk(&*disk)
+}
+
+/// # Errors
+/// [`Error::Damaged`]; the device failed.
+pub(super) fn read_disk(disk: &dyn Disk) -> Result<DtbHeader> {
     let mut bytes = vec![0; disk.len()?.min(PAGE_BYTES as u64) as usize];
     disk.read_at(&mut bytes, 0)?;
     DtbHeader::decode(&bytes, FILE)

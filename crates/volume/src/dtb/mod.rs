@@ -13,7 +13,9 @@ mod hash_table;
 mod header;
 mod linear;
 
-use onefold_io::{Dir, create_anew};
+use std::sync::Arc;
+
+use onefold_io::{Dir, Disk, create_anew};
 
 use self::hash_table::DiskHashTable;
 pub use self::header::DTB;
@@ -117,6 +119,15 @@ impl Dtb {
     /// The folder's device failed, or has no room.
     pub fn create(folder: &dyn Dir, blocks: u64) -> Result<()> {
         let disk = create_anew(folder, FILE)?;
+        Self::create_on(&*disk, blocks)?;
+        Ok(folder.sync()?)
+    }
+
+    /// Makes the metadata on a disk.
+    ///
+    /// # Errors
+    /// The disk failed, or has no room.
+    pub fn create_on(disk: &dyn Disk, blocks: u64) -> Result<()> {
         let end = (1 + count_pages(blocks)) * PAGE_BYTES as u64;
         disk.set_len(end)?;
         disk.allocate(0, end)?;
@@ -128,8 +139,7 @@ impl Dtb {
             stores: Vec::new(),
         };
         disk.write_at(&header.page()?, 0)?;
-        disk.sync()?;
-        Ok(folder.sync()?)
+        Ok(disk.sync()?)
     }
 
     /// Opens the metadata of `blocks` blocks, with at most `cache_bytes` of its pages in RAM; 64 KiB at least.
@@ -138,7 +148,16 @@ impl Dtb {
     /// [`Error::Damaged`] where the file is not there, or was in use when its process or the machine died: nothing of it
     /// can be used. [`Error::Unsupported`] where it is of another number of blocks.
     pub fn open(folder: &dyn Dir, blocks: u64, cache_bytes: u64) -> Result<Self> {
-        let header = header::read(folder)?;
+        header::read(folder)?;
+        Self::open_on(folder.open_write(FILE)?, blocks, cache_bytes)
+    }
+
+    /// Opens the metadata on a disk.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn open_on(disk: Arc<dyn Disk>, blocks: u64, cache_bytes: u64) -> Result<Self> {
+        let header = header::read_disk(&*disk)?;
         if header.mark == TablesMark::Open {
             return Err(Error::Damaged {
                 place: FILE.into(),
@@ -155,7 +174,6 @@ impl Dtb {
                 ),
             });
         }
-        let disk = folder.open_write(FILE)?;
         let mut end = 1 + count_pages(blocks);
         let mut stores = Vec::new();
         for store in &header.stores {

@@ -11,6 +11,7 @@ use onefold_volume::cbt::{Cbt, CbtOptions, verify_superblock};
 use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
+use onefold_volume::depot::metadata_device::{decode_head, encode_head};
 use onefold_volume::depot::openings::Openings;
 use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
@@ -53,6 +54,7 @@ fn golden_config() {
         capacity_bytes: 1 << 29,
         zone_bytes: 0,
         data_path: "/dev/sdb".into(),
+        metadata_path: String::new(),
     };
     let bytes = config.encode();
     compare("depot-config-1", &bytes);
@@ -138,10 +140,21 @@ fn golden_cbt() {
         capacity_bytes: 1 << 29,
         zone_bytes: 0,
         data_path: String::new(),
+        metadata_path: String::new(),
     };
     let bytes = config.encode();
     compare("depot-config-cbt-1", &bytes);
     assert_eq!(Config::decode(&bytes, "config").expect("our own"), config);
+    let apart = Config {
+        metadata_path: "/dev/sdc".into(),
+        ..config
+    };
+    let bytes = apart.encode();
+    compare("depot-config-4", &bytes);
+    assert_eq!(Config::decode(&bytes, "config").expect("our own"), apart);
+    let head = encode_head(apart.depot);
+    compare("metadata-head-1", &head);
+    assert_eq!(decode_head(&head, "head").expect("our own"), apart.depot);
     let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
     Cbt::create(&*folder, 100).expect("RAM");
     let mut backend = Cbt::open(&*folder, 100, CbtOptions::new(1 << 20)).expect("RAM");

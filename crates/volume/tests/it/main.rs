@@ -19,6 +19,7 @@ mod hints;
 mod inferred;
 mod log_faults;
 mod log_limits;
+mod metadata_device;
 mod opened;
 mod recorder;
 mod resources;

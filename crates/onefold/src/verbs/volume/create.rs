@@ -59,8 +59,13 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     pub capacity: Option<u64>,
 
-    /// Use a data device though it holds something
-    #[arg(long, requires = "data")]
+    /// Block device or file for the metadata of dtb and cbt, which must be there and as large as it may become (default:
+    /// a file in the folder)
+    #[arg(long, value_name = "PATH")]
+    pub metadata: Option<PathBuf>,
+
+    /// Use a data or metadata device though it holds something
+    #[arg(long)]
     pub overwrite: bool,
 
     /// Engine that keeps the data and its metadata; dtb and cbt have parameters, as in cbt:cache=64M,transaction=1000
@@ -99,16 +104,17 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         unlocking::agree(depot_path, &dir)?;
         return one_more(args, volume, out);
     }
-    if let Some(data) = &args.data {
-        attach::confirm_unused(data, "create the depot")?;
+    if args.overwrite && args.data.is_none() && args.metadata.is_none() {
+        return Err(Error::Usage(
+            "--overwrite is for a device: give --data or --metadata".into(),
+        ));
+    }
+    for device in [&args.data, &args.metadata].into_iter().flatten() {
+        attach::confirm_unused(device, "create the depot")?;
     }
     let entropy = Entropy::system();
     let depot = entropy.try_bytes().map_err(StoreError::from)?;
     let hash_key = entropy.try_bytes().map_err(StoreError::from)?;
-    let data = args
-        .data
-        .as_ref()
-        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
     let (engine, parameters) = backends::parse(&args.backend)?;
     let compression = match &args.packing {
         Some(name) => Compression::by_name(name)?,
@@ -124,7 +130,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
         volume: volume.to_owned(),
         capacity_bytes: args.capacity,
-        data_path: data.map(|path| path.display().to_string()),
+        data_path: args.data.as_deref().map(absolute),
+        metadata_path: args.metadata.as_deref().map(absolute),
         overwrite: args.overwrite,
         ram_bytes: args.ram,
         ..CreateOptions::new(args.size, depot, hash_key)
@@ -133,6 +140,11 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     default_hints::set(depot_path, volume, &kinds(args))?;
     tell(depot_path, &config, out)?;
     Ok(Exit::Ok)
+}
+
+fn absolute(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
 }
 
 /// Tells what was created, and what its backend does not keep.

@@ -1,0 +1,220 @@
+//! The metadata device of a depot with `dtb` or `cbt`: a file or device given by path, apart from the data (report
+//! §4.1). It begins with a head that names its depot (FORMAT.md, "Metadata device"); the pages lie behind that.
+//!
+//! Always holds: a data device is never taken for a metadata device, nor the other way round: their heads differ.
+
+use std::sync::Arc;
+
+use onefold_io::frame::{self, FrameKind};
+use onefold_io::{Dir, Disk, Error as IoError, ErrorKind, ReadAt, WriteAt};
+
+use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
+use super::data::{self, Access, OpenDevice};
+use super::openings;
+use crate::dump::hex;
+use crate::{Error, Result};
+
+/// The frame of the head.
+pub const METADATA_HEAD: FrameKind = FrameKind {
+    magic: *b"1FVMETAD",
+    version: 1,
+};
+
+/// Bytes of metadata that `cbt` may take for a chunk of the data device (hash and count), and of the volume (LBN), with
+/// nodes half full.
+const CBT_BLOCK_BYTES: u64 = 56;
+const CBT_LBN_BYTES: u64 = 32;
+/// Bytes besides, for pages that a transaction copies.
+const CBT_BYTES: u64 = 1 << 20;
+
+/// The part of the device that holds pages. Its length is fixed.
+struct PagesDisk {
+    disk: Arc<dyn Disk>,
+    bytes: u64,
+    path: String,
+}
+
+/// The head of a depot's metadata device.
+pub fn encode_head(depot: [u8; 16]) -> Vec<u8> {
+    frame::encode_frame(METADATA_HEAD, &depot)
+}
+
+/// The depot that a head names; `bytes` were read from `path`.
+///
+/// # Errors
+/// [`Error::Damaged`]; [`Error::Unsupported`] where another version of the program made it.
+pub fn decode_head(bytes: &[u8], path: &str) -> Result<[u8; 16]> {
+    let payload = frame::decode_frame(METADATA_HEAD, bytes, path, 0)?.payload;
+    payload.try_into().map_err(|_| Error::Damaged {
+        place: path.into(),
+        what: format!("a depot's id of {} bytes, expected 16", payload.len()),
+    })
+}
+
+/// Takes a device for a depot that is being created.
+///
+/// # Errors
+/// [`Error::Exists`] where it holds something, unless `overwrite` is given; [`Error::Held`]; [`Error::Invalid`] where it
+/// is too small for all that `cbt` may need; the device failed.
+pub(super) fn create(
+    devices: &OpenDevice,
+    config: &Config,
+    overwrite: bool,
+) -> Result<Arc<dyn Disk>> {
+    let path = &config.metadata_path;
+    let disk = devices(path, Access::Alone)?;
+    let room = disk.len()?.saturating_sub(HEAD_BYTES);
+    let needed = match config.engine {
+        EngineKind::Dmdedup(Backend::Cbt) => {
+            let blocks = config.blocks().saturating_mul(CBT_BLOCK_BYTES);
+            let lbns = config.lbns().saturating_mul(CBT_LBN_BYTES);
+            blocks.saturating_add(lbns).saturating_add(CBT_BYTES)
+        }
+        // Its tables are laid out at once, and tell themselves.
+        _ => 1,
+    };
+    if room < needed {
+        return Err(Error::Invalid {
+            what: format!(
+                "{path} has room for {room} bytes of metadata, and a depot of this size may need {needed}: a larger \
+                 metadata device or a smaller capacity is needed"
+            ),
+        });
+    }
+    if !overwrite {
+        data::confirm_blank(&*disk, path)?;
+    }
+    // Superblocks of a depot that was there before must not count.
+    let mut head = vec![0; (HEAD_BYTES + CBT_BYTES.min(room)) as usize];
+    let encoded = encode_head(config.depot);
+    head[..encoded.len()].copy_from_slice(&encoded);
+    disk.write_at(&head, 0)?;
+    disk.sync()?;
+    pages(disk, path)
+}
+
+/// Opens the device for its owner alone.
+///
+/// # Errors
+/// [`Error::Unsupported`] where it is another depot's, or was written with another copy of the folder since;
+/// [`Error::Damaged`] where it has no head of a metadata device; [`Error::Held`]; the device is not there, or failed.
+pub(super) fn open(
+    folder: &dyn Dir,
+    devices: &OpenDevice,
+    config: &Config,
+) -> Result<Arc<dyn Disk>> {
+    let path = &config.metadata_path;
+    let disk = devices(path, Access::Alone)?;
+    check_owner(&*disk, config)?;
+    openings::METADATA.compare(folder, &*disk, path)?;
+    openings::METADATA.count(folder, &*disk)?;
+    pages(disk, path)
+}
+
+/// Opens the device for reading, whoever has the depot open.
+///
+/// # Errors
+/// As of [`open`], but for the copies of the folder.
+pub(super) fn look(devices: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk>> {
+    let disk = devices(&config.metadata_path, Access::Beside)?;
+    check_owner(&*disk, config)?;
+    pages(disk, &config.metadata_path)
+}
+
+/// Gives the device back: either end is blank again. One that is another depot's by now, or is gone, stays as it is.
+///
+/// # Errors
+/// [`Error::Held`]; the device failed.
+pub(super) fn give_back(devices: &OpenDevice, config: &Config) -> Result<()> {
+    let disk = match devices(&config.metadata_path, Access::Alone) {
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
+        disk => disk?,
+    };
+    match check_owner(&*disk, config) {
+        Ok(()) => data::blank(&*disk, disk.len()?),
+        Err(Error::Unsupported { .. } | Error::Damaged { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
+    let path = &config.metadata_path;
+    let mut head = vec![0; disk.len()?.min(HEAD_BYTES) as usize];
+    disk.read_at(&mut head, 0)?;
+    let owner = decode_head(&head, path)?;
+    match owner == config.depot {
+        true => Ok(()),
+        false => Err(Error::Unsupported {
+            what: format!(
+                "{path} has metadata of depot {}, not of {}",
+                hex(&owner),
+                hex(&config.depot)
+            ),
+        }),
+    }
+}
+
+fn pages(disk: Arc<dyn Disk>, path: &str) -> Result<Arc<dyn Disk>> {
+    Ok(Arc::new(PagesDisk {
+        bytes: disk.len()?.saturating_sub(HEAD_BYTES),
+        disk,
+        path: path.into(),
+    }))
+}
+
+impl Disk for PagesDisk {
+    fn len(&self) -> onefold_io::Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> onefold_io::Result<()> {
+        self.disk.read_at(buf, HEAD_BYTES.saturating_add(offset))
+    }
+
+    fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> onefold_io::Result<()> {
+        let mut shifted: Vec<ReadAt<'_>> = (reads.iter_mut())
+            .map(|read| ReadAt {
+                offset: HEAD_BYTES.saturating_add(read.offset),
+                buf: &mut *read.buf,
+            })
+            .collect();
+        self.disk.read_many_at(&mut shifted)
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> onefold_io::Result<()> {
+        self.disk.write_at(data, HEAD_BYTES.saturating_add(offset))
+    }
+
+    fn write_many_at(&self, writes: &[WriteAt<'_>]) -> onefold_io::Result<()> {
+        let shifted: Vec<WriteAt<'_>> = (writes.iter())
+            .map(|write| WriteAt {
+                offset: HEAD_BYTES.saturating_add(write.offset),
+                data: write.data,
+            })
+            .collect();
+        self.disk.write_many_at(&shifted)
+    }
+
+    fn sync(&self) -> onefold_io::Result<()> {
+        self.disk.sync()
+    }
+
+    /// The device stays as long as it is: there is room, or there is none.
+    fn set_len(&self, len: u64) -> onefold_io::Result<()> {
+        match len <= self.bytes {
+            true => Ok(()),
+            false => {
+                let what = format!("room for {} bytes of metadata, not for {len}", self.bytes);
+                Err(IoError::new("grow", &*self.path, ErrorKind::NoSpace, what))
+            }
+        }
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> onefold_io::Result<()> {
+        self.disk.allocate(HEAD_BYTES.saturating_add(offset), len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> onefold_io::Result<()> {
+        self.disk.discard(HEAD_BYTES.saturating_add(offset), len)
+    }
+}
