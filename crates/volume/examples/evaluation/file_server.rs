@@ -278,21 +278,20 @@ fn replay(replay: &Replay<'_>) -> Result<Measured, Error> {
     let lbns = recorded.bytes / CHUNK_BYTES;
     let mut device = Modelled::over(replay.setup, chunks, lbns, replay.metadata)?;
     let mut queue = Vec::new();
-    let mut done = 0;
+    let (mut queued, mut done) = (0, 0);
     for event in &recorded.events {
         match event {
             Event::Write(lbn, chunks) => {
                 done += chunks.len() as u64;
                 queue.extend(writes(*lbn, chunks, replay.hinted));
+                queued += 1;
             }
-            _ => {
-                device.write(&queue)?;
-                queue.clear();
-            }
+            _ => queued = QUEUE,
         }
-        if queue.len() >= QUEUE {
+        if queued == QUEUE {
             device.write(&queue)?;
             queue.clear();
+            queued = 0;
         }
         match event {
             Event::Write(..) => {}
