@@ -3,7 +3,6 @@
 
 pub mod bar;
 pub mod line;
-mod rate;
 mod status;
 
 use std::collections::HashSet;
@@ -12,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use indicatif::ProgressBar;
 use onefold_backup::restore::Metadata;
 use onefold_backup::walk::Walk;
 use onefold_backup::{Change, Error as BackupError, Events, Kind, Progress};
@@ -20,7 +20,6 @@ use crate::out::Out;
 use crate::{error, human, json, paths, signal};
 
 pub use line::{Beside, aside};
-use rate::Rate;
 use status::RunState;
 
 /// Interval at which signals are looked for, and the line on a terminal is shown.
@@ -111,9 +110,10 @@ pub struct Meter<'a> {
     rates: Mutex<Rates>,
 }
 
+/// Counters whose growth `indicatif` measures, and the times of the last events.
 struct Rates {
-    moved: Rate,
-    stored: Rate,
+    moved: ProgressBar,
+    stored: ProgressBar,
     last_shown: Instant,
     asked_to_stop: Option<Instant>,
 }
@@ -123,8 +123,8 @@ impl<'a> Meter<'a> {
     pub fn new(doing: Doing, out: &'a Out) -> Self {
         let now = Instant::now();
         let rates = Rates {
-            moved: Rate::new(now),
-            stored: Rate::new(now),
+            moved: ProgressBar::hidden(),
+            stored: ProgressBar::hidden(),
             last_shown: now,
             asked_to_stop: None,
         };
@@ -248,16 +248,14 @@ impl<'a> Meter<'a> {
     }
 
     fn state(&self, now: Instant) -> RunState {
-        let mut rates = self.rates();
+        let (rates, progress) = (self.rates(), &self.progress);
         RunState {
             doing: self.doing,
             elapsed: now - self.started,
             totals: self.totals(),
             met: self.met(),
-            moved_per_s: rates.moved.at(now, self.progress.bytes_moved.load(Relaxed)),
-            stored_per_s: rates
-                .stored
-                .at(now, self.progress.bytes_stored.load(Relaxed)),
+            moved_per_s: growth_per_s(&rates.moved, &progress.bytes_moved),
+            stored_per_s: growth_per_s(&rates.stored, &progress.bytes_stored),
         }
     }
 
@@ -400,6 +398,12 @@ impl Events for Meter<'_> {
             )),
         };
     }
+}
+
+/// Notes the counter's value, and returns its growth per second over the last seconds.
+fn growth_per_s(measured: &ProgressBar, counter: &AtomicU64) -> u64 {
+    measured.set_position(counter.load(Relaxed));
+    measured.per_sec() as u64
 }
 
 fn interval(default: Duration) -> Duration {

@@ -1,8 +1,9 @@
 //! Text of the progress line while files are read or written: as much as fits.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
+use console::measure_text_width;
+use indicatif::FormattedDuration;
 use onefold_backup::Progress;
 
 use super::Doing;
@@ -50,7 +51,7 @@ fn parts(state: &RunState, progress: &Progress) -> Vec<Part> {
             parts.push((2, format!("{bytes}/{all}")));
         }
         None => {
-            parts.push((0, clock(state.elapsed)));
+            parts.push((0, FormattedDuration(state.elapsed).to_string()));
             parts.push((3, human::many(files, state.doing.unit())));
             parts.push((0, human::bytes(bytes)));
         }
@@ -66,7 +67,7 @@ fn parts(state: &RunState, progress: &Progress) -> Vec<Part> {
         Doing::Restore | Doing::Estimate | Doing::Sync => parts.push((5, format!("{moved}/s"))),
     }
     if let Some(eta) = state.eta(progress) {
-        parts.push((3, format!("{} left", clock(eta))));
+        parts.push((3, format!("{} left", FormattedDuration(eta))));
     }
     match progress.errors.load(Relaxed) {
         0 => {}
@@ -83,15 +84,6 @@ fn bar(share: f64) -> String {
     format!("[{:<inside$}]", format!("{}{tip}", "=".repeat(done)))
 }
 
-/// Returns a duration as `3:07`, or `2:05:09`.
-fn clock(d: Duration) -> String {
-    let secs = d.as_secs();
-    match secs {
-        0..3600 => format!("{}:{:02}", secs / 60, secs % 60),
-        _ => format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60),
-    }
-}
-
 /// Joins the parts that fit, and the end of the path where room is left.
 pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
     let joined = |parts: &[Part]| {
@@ -99,46 +91,33 @@ pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
         texts.join("  ")
     };
     let mut line = joined(&parts);
-    while columns(&line) > width && parts.len() > 1 {
+    while measure_text_width(&line) > width && parts.len() > 1 {
         let last = parts.iter().map(|(rank, _)| *rank).max();
         let at = parts.iter().rposition(|(rank, _)| Some(*rank) == last);
         parts.remove(at.unwrap_or(0));
         line = joined(&parts);
     }
-    let left = width.saturating_sub(columns(&line) + 2);
+    let left = width.saturating_sub(measure_text_width(&line) + 2);
     if path.is_empty() || left < PATH_MIN {
         return end(&line, width).to_owned();
     }
-    match columns(path) <= left {
+    match measure_text_width(path) <= left {
         true => format!("{line}  {path}"),
-        false => format!("{line}  …{}", end(path, left - 2)),
+        false => format!("{line}  …{}", end(path, left - 1)),
     }
 }
 
 /// Returns as much of the text's end as fits.
 fn end(text: &str, width: usize) -> &str {
-    let mut room = width;
-    let fits = |&(_, c): &(usize, char)| {
-        let taken = room >= wide(c);
-        room = room.saturating_sub(wide(c));
-        taken
-    };
-    let first = text.char_indices().rev().take_while(fits).last();
-    first.map_or("", |(at, _)| &text[at..])
-}
-
-/// Upper bound of the columns that `text` takes.
-fn columns(text: &str) -> usize {
-    text.chars().map(wide).sum()
-}
-
-/// Columns of a character, without a table of characters: 2 for all that may be wide.
-fn wide(c: char) -> usize {
-    if c.is_ascii() { 1 } else { 2 }
+    let tails = text.char_indices().rev().map(|(at, _)| &text[at..]);
+    let fits = |tail: &&str| measure_text_width(tail) <= width;
+    tails.take_while(fits).last().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -156,13 +135,13 @@ mod tests {
                 "/home/me/ä-long-näme/with/more/folders/file.txt",
                 width,
             );
-            assert!(columns(&line) <= width, "{width}: {line}");
+            assert!(measure_text_width(&line) <= width, "{width}: {line}");
         }
         assert_eq!(fit(parts(), "/some/path", 20), "50%  1 MiB/2 MiB");
         assert_eq!(fit(parts(), "", 6), "50%");
         assert_eq!(
             fit(vec![(0, "0".into())], "/some/where/deep/file", 20),
-            "0  …where/deep/file"
+            "0  …/where/deep/file"
         );
     }
 
@@ -202,7 +181,7 @@ mod tests {
             };
             let line = format!(" {}", line(&state, &progress, 200));
             assert!(parts.iter().all(|part| line.contains(part)), "{line}");
-            assert!(line.contains("0:10 left"), "{line}");
+            assert!(line.contains("00:00:10 left"), "{line}");
         }
     }
 
@@ -220,7 +199,10 @@ mod tests {
             moved_per_s: 1,
             stored_per_s: 0,
         };
-        for (verified, share, eta) in [(0, " 50% ", "0:10 left"), (50, " 75% ", "0:03 left")] {
+        for (verified, share, eta) in [
+            (0, " 50% ", "00:00:10 left"),
+            (50, " 75% ", "00:00:03 left"),
+        ] {
             progress.bytes_verified.store(verified, Relaxed);
             let line = format!(" {}", line(&state, &progress, 200));
             assert!(line.contains(share) && line.contains(eta), "{line}");
@@ -228,11 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn bars_and_clocks() {
+    fn a_bar_has_one_width() {
         assert_eq!(bar(0.0), "[>           ]");
         assert_eq!(bar(50.0), "[======>     ]");
         assert_eq!(bar(100.0), "[============]");
-        assert_eq!(clock(Duration::from_secs(3 * 3600 + 61)), "3:01:01");
-        assert_eq!(clock(Duration::from_secs(61)), "1:01");
     }
 }

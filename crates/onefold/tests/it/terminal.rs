@@ -107,20 +107,20 @@ fn progress_fits_the_terminal() {
         rig.write(&name, &Random(n).bytes(12 << 20));
     }
     for columns in [20, 40, 132] {
-        let first = format!("stty cols {columns};");
+        let first = format!("stty cols {columns} rows 24;");
         let args = "backup s --force --threads 1 --compression max";
         let (screen, code) = on_terminal_of(&rig, &first, args, &[]);
         assert_eq!(code, Some(0), "{screen}");
-        let Some((progress, summary)) = screen.rsplit_once("\r\x1b[K") else {
+        let Some((progress, summary)) = screen.rsplit_once("\r\x1b[2K") else {
             println!("too fast to be seen");
             continue;
         };
         assert!(summary.starts_with("scanned"), "{summary}");
-        for line in progress
-            .split("\x1b[K")
-            .filter_map(|line| line.split('\r').next_back())
-        {
-            assert!(line.chars().count() < columns, "{columns}: {line:?}");
+        for drawn in progress.split("\r\x1b[2K") {
+            let line = drawn.rsplit(['\r', '\n']).next().unwrap_or_default();
+            let text = line.trim_end();
+            assert!(text.chars().count() < columns, "{columns}: {line:?}");
+            assert!(line.chars().count() <= columns, "{columns}: {line:?}");
         }
         assert!(!progress.contains("\x1b[?25l"), "the cursor is hidden");
     }
