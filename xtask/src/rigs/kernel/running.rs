@@ -115,13 +115,23 @@ impl Drop for Running {
     }
 }
 
-/// Kills a guest that takes longer than `limit`, so that its console ends.
+/// Kills a guest that takes longer than `limit`, so that its console ends. Tells of a QEMU that a signal has stopped:
+/// its guest looks idle, and the time of its steps goes on.
 fn watch(qemu: Arc<Mutex<Child>>, limit: Duration) {
     let started = Instant::now();
     std::thread::spawn(move || {
+        let mut was_stopped = false;
         loop {
             std::thread::sleep(Duration::from_secs(1));
             let Ok(mut qemu) = qemu.lock() else { return };
+            let is_stopped = is_stopped(qemu.id());
+            if is_stopped && !was_stopped {
+                println!(
+                    "   QEMU is stopped by a signal (kill -CONT {} ends that)",
+                    qemu.id()
+                );
+            }
+            was_stopped = is_stopped;
             match qemu.try_wait() {
                 Ok(None) if started.elapsed() < limit => {}
                 Ok(None) => drop(qemu.kill()),
@@ -129,6 +139,13 @@ fn watch(qemu: Arc<Mutex<Child>>, limit: Duration) {
             }
         }
     });
+}
+
+/// Whether a signal has stopped the process.
+fn is_stopped(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, state)| state.starts_with('T'))
 }
 
 /// The words of a line for the host, which may stand behind the firmware's own.
@@ -173,5 +190,19 @@ mod tests {
         let running = Running::start(command, Duration::from_secs(1)).expect("there is sh");
         assert!(running.tell(&mut steps).is_empty());
         assert_eq!(steps.failed, 1);
+    }
+
+    #[test]
+    fn a_process_that_a_signal_has_stopped_is_known() {
+        let mut child = Command::new("sh")
+            .args(["-c", "kill -STOP $$"])
+            .spawn()
+            .expect("there is sh");
+        while !is_stopped(child.id()) {
+            std::thread::yield_now();
+        }
+        assert!(!is_stopped(std::process::id()));
+        child.kill().expect("it lives");
+        child.wait().expect("it ends");
     }
 }
