@@ -8,13 +8,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::{Either, select};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{
     GetOptions, GetRange, ObjectMeta, ObjectStore as _, ObjectStoreExt, PutMode, PutOptions,
+    PutPayload,
 };
 use onefold_io::ErrorKind;
 use onefold_store::{Entropy, Error, Result};
@@ -148,11 +148,16 @@ impl Client {
     }
 
     /// Puts an object, once. Gives its new version.
-    pub fn put(&self, name: &str, bytes: &Bytes, mode: PutMode) -> Attempt<Option<String>> {
+    pub fn put(
+        &self,
+        name: &str,
+        bytes: impl Into<PutPayload>,
+        mode: PutMode,
+    ) -> Attempt<Option<String>> {
         let key = self.key(name);
         let put = self
             .store
-            .put_opts(&key, bytes.clone().into(), PutOptions::from(mode));
+            .put_opts(&key, bytes.into(), PutOptions::from(mode));
         Ok(self.attempt(name, put)?.e_tag)
     }
 

@@ -178,7 +178,7 @@ impl Client {
 
     /// Puts an object under a condition, once. Whether it was done; `None` where nobody knows.
     fn put_if(&self, name: &str, bytes: &Bytes, mode: PutMode) -> Result<Option<bool>> {
-        match self.put(name, bytes, mode) {
+        match self.put(name, bytes.clone(), mode) {
             Ok(_) => Ok(Some(true)),
             Err((Failure::Taken | Failure::Missing, _)) => Ok(Some(false)),
             Err((Failure::NoAnswer(_) | Failure::Conflict, _)) => Ok(None),

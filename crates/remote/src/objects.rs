@@ -3,8 +3,10 @@
 //! A folder that was made is an empty object, `<folder>/.made`. Where a listing of containers or snapshots has neither
 //! that nor anything else, the prefix was emptied: that is damage, so nobody takes what was in the folder for deleted.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use object_store::{GetRange, ObjectMeta, PutMode};
+use object_store::{GetRange, ObjectMeta, PutMode, PutPayload};
 use onefold_io::ErrorKind;
 use onefold_store::objects::{OBJECT_BYTES_MAX, ObjectStore};
 use onefold_store::slots::SLOT_FOLDER;
@@ -21,16 +23,26 @@ const MADE: &str = "/.made";
 /// object whole.
 const OWN_BYTES: usize = 1024;
 
+/// Bytes that a request sends, and their owner takes back.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Client {
     /// Whether what stands under the name now are these bytes; `None` where nothing does.
-    fn holds(&self, name: &str, bytes: &Bytes) -> Result<Option<bool>> {
-        let own = &bytes[..bytes.len().min(OWN_BYTES)];
+    fn holds(&self, name: &str, bytes: &PutPayload) -> Result<Option<bool>> {
+        let parts = bytes.iter().flat_map(|part| part.iter());
+        let own: Vec<u8> = parts.take(OWN_BYTES).copied().collect();
         let mut found = vec![0; own.len()];
         let len = match self.head(name) {
             Err(error) if error.is_not_found() => return Ok(None),
             about => about?.size,
         };
-        if len != bytes.len() as u64 {
+        if len != bytes.content_length() as u64 {
             return Ok(Some(false));
         }
         match own.is_empty() {
@@ -39,6 +51,36 @@ impl Client {
                 Err(error) if error.is_not_found() => Ok(None),
                 read => read.map(|()| Some(found == own)),
             },
+        }
+    }
+
+    /// Puts an object under a free name. An attempt without an answer may have been done, or be done later. So what
+    /// refuses the next attempt may be this object: then it is read back.
+    fn put_once(&self, name: &str, bytes: &PutPayload) -> Result<()> {
+        let mut patience = self.patience();
+        let mut may_be_there = false;
+        loop {
+            let (failure, words) = match Client::put(self, name, bytes.clone(), PutMode::Create) {
+                Ok(_) => return Ok(()),
+                Err(failed) => failed,
+            };
+            let asked_s = match failure {
+                Failure::Taken if may_be_there && self.holds(name, bytes)? == Some(true) => {
+                    return Ok(());
+                }
+                Failure::NoAnswer(asked_s) => asked_s,
+                Failure::Conflict => 0,
+                _ => return Err(answer::error("write", name, failure, words)),
+            };
+            may_be_there = true;
+            if !patience.wait(asked_s) {
+                // A last look: it may be there although no answer came.
+                return match self.holds(name, bytes) {
+                    Ok(Some(true)) => Ok(()),
+                    _ => Err(answer::error("write", name, Failure::NoAnswer(0), words)),
+                };
+            }
+            tracing::info!("write {name}: {words}: tried again");
         }
     }
 
@@ -81,42 +123,25 @@ impl Client {
 
 impl ObjectStore for Client {
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        let bytes = Bytes::from(parts.concat());
+        let bytes = PutPayload::from(parts.concat());
         self.ask("write", name, || {
-            Client::put(self, name, &bytes, PutMode::Overwrite)
+            Client::put(self, name, bytes.clone(), PutMode::Overwrite)
         })?;
         Ok(())
     }
 
-    /// An attempt without an answer may have been done, or be done later. So what refuses the next attempt may be this
-    /// object: then it is read back.
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
-        let bytes = Bytes::from(parts.concat());
-        let mut patience = self.patience();
-        let mut may_be_there = false;
-        loop {
-            let (failure, words) = match Client::put(self, name, &bytes, PutMode::Create) {
-                Ok(_) => return Ok(()),
-                Err(failed) => failed,
-            };
-            let asked_s = match failure {
-                Failure::Taken if may_be_there && self.holds(name, &bytes)? == Some(true) => {
-                    return Ok(());
-                }
-                Failure::NoAnswer(asked_s) => asked_s,
-                Failure::Conflict => 0,
-                _ => return Err(answer::error("write", name, failure, words)),
-            };
-            may_be_there = true;
-            if !patience.wait(asked_s) {
-                // A last look: it may be there although no answer came.
-                return match self.holds(name, &bytes) {
-                    Ok(Some(true)) => Ok(()),
-                    _ => Err(answer::error("write", name, Failure::NoAnswer(0), words)),
-                };
-            }
-            tracing::info!("write {name}: {words}: tried again");
-        }
+        self.put_once(name, &parts.concat().into())
+    }
+
+    fn put_long_if_absent(&self, name: &str, long: Vec<u8>, tail: &[u8]) -> (Vec<u8>, Result<()>) {
+        let long = Arc::new(long);
+        let shared = Bytes::from_owner(Shared(Arc::clone(&long)));
+        let parts = [shared, Bytes::copy_from_slice(tail)];
+        let done = self.put_once(name, &parts.into_iter().collect());
+        // An attempt that was given up may still hold it.
+        let long = Arc::try_unwrap(long).unwrap_or_else(|long| long.to_vec());
+        (long, done)
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {

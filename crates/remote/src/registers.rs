@@ -55,7 +55,7 @@ impl Registers for Client {
         let bytes = Bytes::copy_from_slice(bytes);
         let mut patience = self.patience();
         loop {
-            let (failure, words) = match Client::put(self, name, &bytes, mode(expect)) {
+            let (failure, words) = match Client::put(self, name, bytes.clone(), mode(expect)) {
                 Ok(tag) => {
                     let tag = tag.ok_or_else(|| without_tag(name))?;
                     self.tags.note(&tag, &bytes);

@@ -40,6 +40,16 @@ pub trait ObjectStore: Send + Sync {
     /// One of kind [`ErrorKind::Exists`] where it is not; failures of the device.
     fn put_if_absent(&self, name: &str, parts: &[&[u8]]) -> Result<()>;
 
+    /// Does the same with a long part and a tail, and gives the long part back: a store that needs bytes of its own,
+    /// since it sends them from other threads, need not copy them.
+    ///
+    /// # Errors
+    /// Those of [`Self::put_if_absent`].
+    fn put_long_if_absent(&self, name: &str, long: Vec<u8>, tail: &[u8]) -> (Vec<u8>, Result<()>) {
+        let done = self.put_if_absent(name, &[&long, tail]);
+        (long, done)
+    }
+
     /// The whole object.
     ///
     /// # Errors

@@ -130,7 +130,7 @@ fn replace_often(client: &Client, name: &str) -> Result<Vec<String>> {
     let mut tags = Vec::new();
     for write in 0..=SWAPS {
         let bytes = Bytes::from(bytes_of(write));
-        match client.put(name, &bytes, PutMode::Overwrite) {
+        match client.put(name, bytes, PutMode::Overwrite) {
             Ok(tag) => tags.push(tag.unwrap_or_default()),
             Err((Failure::NoAnswer(_) | Failure::Conflict, _)) => tags.push(String::new()),
             Err((failure, words)) => return Err(answer::error("write", name, failure, words)),

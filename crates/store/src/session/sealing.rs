@@ -237,8 +237,8 @@ impl Sealing {
                 self.failed()
             }
             None => {
-                store_container(&self.session, &finished, &self.stored)?;
-                self.spares.keep_container(finished.bytes);
+                let bytes = store_container(&self.session, finished, &self.stored)?;
+                self.spares.keep_container(bytes);
                 Ok(())
             }
         }
@@ -313,9 +313,9 @@ fn store_containers(
         if !matches!(*failure.lock(), SealingFailure::None) {
             continue;
         }
-        match store_container(session, &whole, stored) {
+        match store_container(session, whole, stored) {
             // Then its place is given back.
-            Ok(()) => spares.keep_container(whole.bytes),
+            Ok(bytes) => spares.keep_container(bytes),
             Err(error) => {
                 let mut failure = failure.lock();
                 if matches!(*failure, SealingFailure::None) {
@@ -326,17 +326,20 @@ fn store_containers(
     }
 }
 
+/// Stores a container and makes it known; gives its buffer back.
 fn store_container(
     session: &SessionState,
-    whole: &Finished,
+    mut whole: Finished,
     stored: &Mutex<(u64, u64)>,
-) -> Result<()> {
+) -> Result<Vec<u8>> {
     let dry_run = session.options().dry_run;
     if !dry_run {
         let name = container::object_name(whole.id);
-        let parts: [&[u8]; 2] = [&whole.bytes, &whole.tail];
-        session.objects().put_if_absent(&name, &parts)?;
-        keep_copies(session, whole);
+        let bytes = std::mem::take(&mut whole.bytes);
+        let (bytes, done) = (session.objects()).put_long_if_absent(&name, bytes, &whole.tail);
+        whole.bytes = bytes;
+        done?;
+        keep_copies(session, &whole);
     }
     let bytes = (whole.bytes.len() + whole.tail.len()) as u64;
     session.stored(bytes);
@@ -344,10 +347,11 @@ fn store_container(
     sums.0 += bytes;
     sums.1 += 1;
     drop(sums);
-    if dry_run {
-        return session.imagine(&whole.table);
+    match dry_run {
+        true => session.imagine(&whole.table)?,
+        false => session.tell_index(whole.id, &whole.table)?,
     }
-    session.tell_index(whole.id, &whole.table)
+    Ok(whole.bytes)
 }
 
 /// Keeps this machine's copies of a container that it has stored, if that is one of metadata: the next backup reads it.
