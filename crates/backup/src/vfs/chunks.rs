@@ -15,9 +15,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::Result;
 
 /// Bytes of chunks that are kept.
-const KEPT_BYTES_MAX: usize = 40 << 20;
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// Bytes that are asked for ahead and have not come yet.
-const COMING_BYTES_MAX: usize = 24 << 20;
+const COMING_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one request ahead: what neighbours of a container are read together.
 pub const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Readers that wait for work: each keeps some blocks.
@@ -147,7 +147,8 @@ impl Chunks {
         let idle = self.readers.lock().pop();
         let mut reader = match idle {
             Some(reader) => reader,
-            None => self.session.data_reader()?,
+            // Chunks are kept here, so a reader needs no more than the blocks that it is reading.
+            None => self.session.small_reader()?,
         };
         let read = reader.read(chunk).map(|data| Arc::from(&data[..]));
         let mut readers = self.readers.lock();
