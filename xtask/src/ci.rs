@@ -1,12 +1,14 @@
 //! The steps of CI, in the order in which failures are cheapest to learn of. Skipped checks are listed at the end, so
 //! that a green run does not hide them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
 use tempfile::NamedTempFile;
 use xtask::program::{cargo, on_path, step};
 use xtask::versitygw;
+
+use crate::suites;
 
 /// Debian packages that the tests use, each with a program whose presence shows that it is installed.
 const PACKAGES: &[(&str, &str)] = &[
@@ -29,9 +31,6 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-utils", "qemu-io"),
     ("fio", "fio"),
 ];
-
-/// Number of tests that run at once.
-const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Installs the missing packages, and runs all steps with the variable `CI` set: a test then fails where a program is
 /// missing.
@@ -108,21 +107,16 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
 /// Runs all tests; returns what they reported as not tested.
 fn tests(all_is_there: bool) -> Result<Vec<String>, String> {
     let untested = NamedTempFile::new().map_err(|error| error.to_string())?;
-    let args = ["test", "--workspace"];
-    let mut command = Command::new("cargo");
-    command.args(args).env("ONEFOLD_UNTESTED", untested.path());
-    if std::env::var_os(THREADS).is_none() {
-        // Most tests wait, for processes and for the disk.
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        command.env(THREADS, (2 * cores).to_string());
-    }
+    let mut environment = vec![("ONEFOLD_UNTESTED", untested.path().as_os_str())];
     if all_is_there {
-        command.env("CI", "true");
+        environment.push(("CI", OsStr::new("true")));
     }
-    if let Some(program) = versitygw::found() {
-        command.env(versitygw::VARIABLE, program);
+    let server = versitygw::found();
+    if let Some(program) = &server {
+        environment.push((versitygw::VARIABLE, program.as_os_str()));
     }
-    step(&format!("cargo {}", args.join(" ")), &mut command)?;
+    suites::run(&environment)?;
+    cargo(&["test", "--quiet", "--workspace", "--doc"])?;
     let told = std::fs::read_to_string(untested.path()).map_err(|error| error.to_string())?;
     Ok(told.lines().map(|line| format!("test {line}")).collect())
 }

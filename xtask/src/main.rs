@@ -7,6 +7,7 @@ mod golden;
 mod package;
 mod rigs;
 mod sources;
+mod suites;
 mod tidy;
 
 use std::ffi::OsString;

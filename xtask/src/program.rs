@@ -33,7 +33,7 @@ pub fn on_path(program: &str) -> bool {
 }
 
 /// PATH with the folders of `mkfs.ext4` at its end, which not every user's PATH has.
-fn path() -> OsString {
+pub fn path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
     path
