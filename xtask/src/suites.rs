@@ -1,5 +1,5 @@
-//! Runs the suites of all packages, a few at a time: each waits for processes, timers and the disk for much of its time,
-//! and cargo would run one after the other.
+//! Runs the suites of all packages, a few at a time: each waits for processes, timers and the disk much of its time.
+//! Cargo would run one after the other.
 
 use std::ffi::OsStr;
 use std::fs::File;

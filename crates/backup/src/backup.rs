@@ -15,23 +15,26 @@ mod buffers;
 mod cutting;
 mod device;
 mod finish;
+mod hint;
 mod long_chunks;
 mod metadata;
 mod moved;
 mod names;
+#[cfg(not(feature = "retrace"))]
+mod not_retraced;
 mod options;
 mod outlook;
 mod parts;
 mod pipeline;
 mod plan;
 pub mod read;
+#[cfg(feature = "retrace")]
 mod retrace;
 mod segment;
 mod sizeless;
 mod source;
 mod sources;
 mod stream;
-mod traces;
 mod unchanged;
 mod windows;
 
@@ -49,6 +52,8 @@ use cutting::Cutting;
 pub use device::{ChangedDevice, DeviceStream, Stretch};
 pub(crate) use metadata::MetadataStream;
 pub use names::SeenFiles;
+#[cfg(not(feature = "retrace"))]
+use not_retraced as retrace;
 pub use options::{Input, Options, Parent};
 use pipeline::Pipeline;
 use sources::Sources;

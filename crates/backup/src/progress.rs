@@ -31,6 +31,8 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes done of the file that is being backed up.
     pub bytes_of_current: AtomicU64,
+    /// Bytes of files that a backup has compared with an earlier snapshot, and does not count as done yet.
+    pub bytes_ahead: AtomicU64,
     /// Files that a restore has kept as they were; they count as done, too.
     pub files_skipped: AtomicU64,
     /// Bytes of the files that a restore has kept.

@@ -96,6 +96,20 @@ impl QueuePlace {
         false
     }
 
+    /// Takes `bytes` if they fit now, and the place is not left; returns whether it did.
+    pub fn try_take(&self, bytes: usize) -> bool {
+        let mut state = self.ahead.state.lock();
+        let fits = state.fits(self.id, bytes, self.ahead.max);
+        let State { used, files, .. } = &mut *state;
+        let file = files.get_mut(&self.id).filter(|_| fits);
+        let is_there = file.is_some();
+        if let Some(file) = file {
+            file.used += bytes;
+            *used += bytes;
+        }
+        is_there
+    }
+
     /// Gives `bytes` back to the budget.
     pub fn free(&self, bytes: usize) {
         let mut state = self.ahead.state.lock();

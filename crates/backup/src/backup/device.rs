@@ -98,7 +98,8 @@ impl Reader<'_> {
                 stat: source.stat,
                 xattrs: Ok(stream.marks),
                 changed: false,
-                retraced: None,
+                content: None,
+                compared_bytes: 0,
             }),
             false => Err(Errno::IO),
         };

@@ -26,10 +26,9 @@ use super::names::{FirstNames, Names};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Entries, Job, OpenBytes, PlanStep, Planned, STEP_BYTES_MAX};
-use super::retrace::{Retraced, StretchResult};
-use super::segment::{Segment, SegmentResult, Worker};
+use super::segment::{Segment, Worker};
 use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
-use super::traces::TRACED_BYTES_MIN;
+use super::windows::DIGESTED_BYTES_MIN;
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
@@ -50,8 +49,6 @@ enum Note {
     Chunks(usize),
     /// The current file goes on with this part of a stored chunk, whose bytes are the same.
     Kept(Slice),
-    /// The next N bytes of the current file were verified along a trace.
-    Verified(u64),
     /// A hole of this length, in bytes, in the current file.
     Hole(u64),
     /// The current file begins anew: forget its parts so far.
@@ -60,8 +57,8 @@ enum Note {
     Unread(Names),
     /// The current file is complete; the entry gets its content.
     File(Arc<[u8]>, Box<Planned>),
-    /// The current file was verified to its end: the entry has its content already.
-    Retraced(Arc<[u8]>, Box<Planned>),
+    /// A file whose entry has its content already is complete.
+    Known(Arc<[u8]>, Box<Planned>),
     /// An entry that needs none of the references.
     Entry(Arc<[u8]>, Box<Planned>),
 }
@@ -126,12 +123,11 @@ impl Batch {
         self.notes.push(Note::File(folder.clone(), planned.into()));
     }
 
-    /// Adds the end of the current file, which was retraced and has this content.
-    fn retraced(&mut self, folder: &Arc<[u8]>, mut planned: Planned, content: Content) {
+    /// Adds a file whose content was known before it was cut.
+    fn known(&mut self, folder: &Arc<[u8]>, mut planned: Planned, content: Content) {
         planned.entry.content = content;
         self.entry_bytes += planned.entry.heap_bytes();
-        let note = Note::Retraced(folder.clone(), planned.into());
-        self.notes.push(note);
+        self.notes.push(Note::Known(folder.clone(), planned.into()));
     }
 }
 
@@ -260,65 +256,43 @@ impl<'a> Finisher<'a> {
     fn large(
         &mut self,
         folder: &Arc<[u8]>,
-        mut planned: Planned,
+        planned: Planned,
         parts: &PartReceiver,
         worker: &Worker<'_>,
     ) -> Result<()> {
         self.begin(&planned, worker);
         loop {
             self.progress.check()?;
-            let help = || worker.help();
-            match parts.recv(help).map_err(|_| self.reader_died())? {
+            match parts.recv(worker).map_err(|_| self.reader_died())? {
                 LargePart::Hole(len) => {
                     self.long_chunks.pass_hole(len);
-                    self.hole(Note::Hole(len), len);
+                    self.hole(len);
                 }
-                LargePart::TracedHole(len) => self.hole(Note::Verified(len), len),
                 LargePart::Kept(items) => {
                     self.kept(items);
                     self.flush_if_full()?;
                 }
-                LargePart::Again => {
+                LargePart::Segment(segment, _) => {
+                    let mut segment = segment.recv().map_err(|_| self.reader_died())?;
+                    self.digest(segment.digest.take());
+                    let fingerprinter = &worker.fingerprinter;
+                    let writer = &mut self.writer;
+                    let pieces = self.long_chunks.settle(&segment, writer, fingerprinter)?;
+                    self.segment(segment, pieces);
+                    self.flush_if_full()?;
+                }
+                LargePart::Read(end) => {
+                    self.flush()?;
+                    let is_done = !std::mem::take(&mut self.has_lost) && !end.changed;
+                    parts.answer(is_done);
+                    if is_done {
+                        return self.ended(folder, planned, end);
+                    }
+                    self.summary.bytes_read += end.compared_bytes;
                     self.begin(&planned, worker);
                     self.batch.notes.push(Note::Again);
                 }
-                LargePart::Segment(segment, _) => {
-                    match segment.recv().map_err(|_| self.reader_died())? {
-                        SegmentResult::Cut(mut segment) => {
-                            self.digest(segment.digest.take());
-                            let fingerprinter = &worker.fingerprinter;
-                            let writer = &mut self.writer;
-                            let pieces =
-                                self.long_chunks.settle(&segment, writer, fingerprinter)?;
-                            self.segment(segment, pieces);
-                        }
-                        SegmentResult::Retraced(stretch) => self.retraced(stretch),
-                    }
-                    self.flush_if_full()?;
-                }
-                LargePart::Settle(expected) => {
-                    self.flush()?;
-                    let is_other = expected.is_some() && expected != self.digested();
-                    if is_other {
-                        self.outlook.tell(0, true);
-                    }
-                    parts.settled(!std::mem::take(&mut self.has_lost) && !is_other);
-                }
-                LargePart::End(Ok(mut end)) => {
-                    let retraced = end.retraced.take();
-                    self.describe(folder, &mut planned.entry, end);
-                    match retraced {
-                        Some(content) => self.batch.retraced(folder, planned, content),
-                        None => {
-                            // A file below this size that is all hole would have a digest as well.
-                            let is_traced = planned.entry.size >= TRACED_BYTES_MIN;
-                            let digest = self.digested().filter(|_| is_traced);
-                            planned.entry.content.digest = digest;
-                            self.batch.file(folder, planned);
-                        }
-                    }
-                    return self.flush_if_full();
-                }
+                LargePart::End(Ok(end)) => return self.ended(folder, planned, end),
                 LargePart::End(Err(e)) => {
                     // A wait that was cancelled is no fault of the stream.
                     self.progress.check()?;
@@ -328,6 +302,29 @@ impl<'a> Finisher<'a> {
                 }
             }
         }
+    }
+
+    /// Takes the end of a large file.
+    fn ended(&mut self, folder: &Arc<[u8]>, mut planned: Planned, mut end: FileEnd) -> Result<()> {
+        self.summary.bytes_read += end.compared_bytes;
+        let known = end.content.take();
+        let compared_bytes = end.compared_bytes;
+        self.describe(folder, &mut planned.entry, end);
+        match known {
+            Some(content) => {
+                (self.progress.bytes_ahead).fetch_sub(compared_bytes, Relaxed);
+                self.batch.known(folder, planned, content);
+                // Nothing of the file is on its way, so its entry need not wait for other chunks.
+                return self.flush();
+            }
+            None => {
+                // A file below this size that is all hole would have a digest as well.
+                let is_digested = planned.entry.size >= DIGESTED_BYTES_MIN;
+                planned.entry.content.digest = self.digested().filter(|_| is_digested);
+                self.batch.file(folder, planned);
+            }
+        }
+        self.flush_if_full()
     }
 
     /// Begins a file, or the same file anew.
@@ -366,22 +363,6 @@ impl<'a> Finisher<'a> {
                 }
             }
         }
-    }
-
-    fn retraced(&mut self, stretch: Retraced) {
-        match stretch.found {
-            StretchResult::Other => {
-                self.outlook.tell(0, true);
-                self.has_lost = true;
-            }
-            StretchResult::Same(part) => {
-                self.digest(part);
-                self.batch.bytes += stretch.len;
-                let verified = Note::Verified(stretch.len as u64);
-                self.batch.notes.push(verified);
-            }
-        }
-        self.batch.held.extend(stretch.window);
     }
 
     /// The error of a reader thread that panicked: our own mistake, which the scope that holds the threads passes on.

@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
-use onefold_store::digest::Digest;
 
 use super::ahead::{LargeFileQueue, QueuePlace};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
-use super::segment::SegmentResult;
+use super::segment::{Segment, Worker};
 use super::source::{Abandoned, FileEnd};
 use crate::Item;
 use rustix::io::Errno;
@@ -32,24 +31,21 @@ const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;
 /// A message of a large file's reader to the store; messages come in order.
 pub enum LargePart {
     /// A segment of data, whose fingerprints come when they are ready, and the bytes that its buffer takes.
-    Segment(Receiver<SegmentResult>, usize),
+    Segment(Receiver<Segment>, usize),
     /// A hole of this length, in bytes.
     Hole(u64),
-    /// A hole of this length, in bytes, where the trace has one, too.
-    TracedHole(u64),
     /// Items of the parent, whose chunks are stored.
     Kept(Vec<Item>),
-    /// The file changed and is read anew: all parts so far are to be forgotten.
-    Again,
-    /// The store is to answer ([`PartReceiver::settled`]) once all parts so far are taken: whether they are stored, and
-    /// have this digest. They are not stored where a mapped file changed meanwhile.
-    Settle(Option<Digest>),
+    /// The end of the file, which can be read once more. The store answers ([`PartReceiver::answer`]) whether it has
+    /// all of the file. It lacks some where the file changed, or where mapped bytes vanished before they were stored:
+    /// then the parts of the whole file follow once more, and take the place of these.
+    Read(FileEnd),
     /// The end of the file, or why it cannot be read.
     End(Result<FileEnd, Errno>),
 }
 
 impl LargePart {
-    fn segment(&self) -> Option<&Receiver<SegmentResult>> {
+    fn segment(&self) -> Option<&Receiver<Segment>> {
         match self {
             Self::Segment(segment, _) => Some(segment),
             _ => None,
@@ -59,7 +55,7 @@ impl LargePart {
     fn bytes(&self) -> usize {
         match self {
             Self::Segment(_, bytes) => *bytes,
-            Self::End(Ok(end)) => end.bytes(),
+            Self::Read(end) | Self::End(Ok(end)) => end.bytes(),
             _ => 0,
         }
     }
@@ -69,11 +65,11 @@ impl LargePart {
 pub struct PartSender {
     parts: Sender<LargePart>,
     place: QueuePlace,
-    /// Whether something mapped was sent since the parts were last settled.
+    /// Whether a segment of the file is mapped.
     has_mapped: Cell<bool>,
-    /// The store's answers to [`LargePart::Settle`]. The other end is the store's, so a waiting reader is woken when
-    /// the store gives up.
-    settled: Receiver<bool>,
+    /// The store's answer to [`LargePart::Read`]. The other end is the store's, so a waiting reader is woken when the
+    /// store gives up.
+    answers: Receiver<bool>,
 }
 
 /// The store's end of the channel. Dropping it wakes a waiting reader.
@@ -82,7 +78,7 @@ pub struct PartReceiver {
     /// Parts taken out of the channel that were not given out yet.
     taken: RefCell<VecDeque<LargePart>>,
     place: QueuePlace,
-    settled: Sender<bool>,
+    answers: Sender<bool>,
 }
 
 /// Bytes that a large file of this size is counted as before it is read.
@@ -98,18 +94,18 @@ pub fn ahead_bytes(size: u64, buffers: &Buffers) -> usize {
 pub fn large_channel(ahead: &Arc<LargeFileQueue>) -> (PartSender, PartReceiver) {
     let place = ahead.enter();
     let (sender, receiver) = bounded(PARTS_AHEAD);
-    let (say_settled, settled) = bounded(1);
+    let (answer, answers) = bounded(1);
     let sender = PartSender {
         parts: sender,
         place: place.clone(),
         has_mapped: Cell::new(false),
-        settled,
+        answers,
     };
     let receiver = PartReceiver {
         parts: receiver,
         taken: RefCell::default(),
         place,
-        settled: say_settled,
+        answers: answer,
     };
     (sender, receiver)
 }
@@ -129,19 +125,35 @@ impl PartSender {
         self.place.sent();
     }
 
+    /// Takes `bytes` of the room among large files, for bytes that are no part on their way; waits until they fit.
+    pub fn take(&self, bytes: usize) -> Result<(), Abandoned> {
+        self.place.take(bytes).then_some(()).ok_or(Abandoned)
+    }
+
+    /// Does the same if they fit now; returns whether they did.
+    pub fn try_take(&self, bytes: usize) -> bool {
+        self.place.try_take(bytes)
+    }
+
+    /// Gives room back that was taken for bytes that are no part.
+    pub fn free(&self, bytes: usize) {
+        self.place.free(bytes);
+    }
+
     /// Notes that the next segment is mapped.
     pub fn maps(&self) {
         self.has_mapped.set(true);
     }
 
-    /// Waits until the store has all that was mapped, or has compared `digest`; returns whether all was still there,
-    /// and has that digest.
-    pub fn settle(&self, digest: Option<Digest>) -> Result<bool, Abandoned> {
-        if !self.has_mapped.take() && digest.is_none() {
-            return Ok(true);
-        }
-        self.send(LargePart::Settle(digest))?;
-        self.settled.recv().map_err(|_| Abandoned)
+    /// Whether bytes that were sent may vanish before the store has taken them.
+    pub fn has_mapped(&self) -> bool {
+        self.has_mapped.get()
+    }
+
+    /// Sends the end of a file that can be read once more; returns whether the store is done with the file.
+    pub fn is_done(&self, end: FileEnd) -> Result<bool, Abandoned> {
+        self.send(LargePart::Read(end))?;
+        self.answers.recv().map_err(|_| Abandoned)
     }
 }
 
@@ -155,14 +167,14 @@ impl PartReceiver {
     /// Gives the next part; fails where the reader has died.
     ///
     /// Takes the parts behind it, too, that are there already, and waits for the last segment of them: a wait for each
-    /// segment alone would wake this thread for each, and each time the reader that waits for room. Before it waits,
-    /// this calls `help`, which does a bit of the work that is waited for, if there is any, and says whether it did.
-    pub fn recv(&self, help: impl Fn() -> bool) -> Result<LargePart, RecvError> {
+    /// segment alone would wake this thread for each, and each time the reader that waits for room. While it waits,
+    /// `worker` does what is waited for.
+    pub fn recv(&self, worker: &Worker<'_>) -> Result<LargePart, RecvError> {
         let mut taken = self.taken.borrow_mut();
         if let Some(part) = taken.pop_front() {
             return Ok(part);
         }
-        let (first, mut bytes) = (self.parts.recv()?, 0);
+        let (first, mut bytes) = (worker.recv(&self.parts)?, 0);
         let others = self.parts.try_iter();
         for part in std::iter::once(first).chain(others) {
             bytes += part.bytes();
@@ -172,7 +184,7 @@ impl PartReceiver {
             }
         }
         if let Some(last) = taken.iter().rev().find_map(LargePart::segment) {
-            while last.is_empty() && help() {}
+            while last.is_empty() && worker.help() {}
             let mut select = Select::new();
             select.recv(last);
             select.ready();
@@ -180,13 +192,11 @@ impl PartReceiver {
         self.place.free(bytes);
         taken.pop_front().ok_or(RecvError)
     }
-}
 
-impl PartReceiver {
-    /// Sends the answer to [`LargePart::Settle`].
-    pub fn settled(&self, is_stored: bool) {
+    /// Answers [`LargePart::Read`]: whether the store is done with the file.
+    pub fn answer(&self, is_done: bool) {
         // The reader that asked may have given up.
-        let _ = self.settled.send(is_stored);
+        let _ = self.answers.send(is_done);
     }
 }
 

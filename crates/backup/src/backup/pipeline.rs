@@ -18,12 +18,12 @@ use super::metadata::MetadataStream;
 use super::outlook::Outlook;
 use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
 use super::plan::{OpenBytes, PlanStep, Planner};
+use super::retrace::Traces;
 use super::segment::{Cutter, Queues, Task, Worker};
 use super::sizeless::Sizeless;
 use super::source::{Reader, Work};
 use super::sources::Sources;
 use super::stream::{self, StreamInput};
-use super::traces::Traces;
 use super::{Earlier, Options};
 use crate::linked::Linked;
 use crate::meta::Owners;
@@ -108,7 +108,7 @@ impl<'a> Pipeline<'a> {
             buffers: Buffers::new(&*self.cutting.chunker()?, outlook.clone()),
             outlook,
             turns: Arc::new(Gate::new(self.cores())),
-            traces: self.traces(&trees, digester.is_some()),
+            traces: self.traces(&trees, digester.clone()),
             digester,
         };
         let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
@@ -207,10 +207,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Makes the traces. Where the user says how files are to be cut, they are cut so, whatever earlier snapshots have.
-    fn traces(&self, trees: &Trees, has_digests: bool) -> Traces<'a> {
+    fn traces(&self, trees: &Trees, digester: Option<Arc<Digester>>) -> Traces<'a> {
         let tree = trees.parent.as_ref().or(trees.similar.as_ref());
         match self.options.cuts_as_usual() {
-            true => Traces::new(self.session, tree.cloned(), has_digests),
+            true => Traces::new(self.session, tree.cloned(), digester),
             false => Traces::none(self.session),
         }
     }

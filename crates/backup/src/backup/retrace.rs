@@ -1,37 +1,54 @@
-//! Retracing: a large file that looks like one in a snapshot is digested, instead of being cut, fingerprinted and
-//! looked up. Where the snapshot has no digest of the file, and the file lies in the page cache, it is fingerprinted
-//! along the snapshot's cuts.
+//! Retracing: decides whether a large file is what an earlier snapshot says, before it is cut. Its bytes are digested,
+//! instead of being cut, fingerprinted and looked up. Where the snapshot has no digest of the file, and the file is in
+//! the page cache, it is fingerprinted along the snapshot's cuts.
 //!
 //! Invariant: all of the file's data is read, and has the trace's digest or, where the trace has none, each
 //! chunk has the trace's fingerprint; and its holes are where the trace has them. So the content that is kept is the
-//! file's. The file begins anew ([`PartSender::settle`]) and is cut as any other at the first chunk or hole that
-//! differs, at the first chunk in a container that the session does not vouch for, or at the end if the digest differs.
+//! file's. The answer is [`Verdict::Other`] from the first chunk or hole on that differs, from the first chunk in a
+//! container that the session does not vouch for, or at the end if the digest differs.
+//!
+//! Without this module (feature `retrace`) all large files are cut: backups are slower, and the same.
 
+mod traces;
+
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkRef, digest};
 
-use super::buffers::{LONG_SEGMENT_BYTES, SegmentBytes};
-use super::parts::{LargePart, PartSender};
+use super::buffers::LONG_SEGMENT_BYTES;
+use super::hint::Hint;
+use super::parts::PartSender;
 use super::read::{Cached, Source};
-use super::segment::{Bytes, Got, SegmentResult, Task, Worker, slot};
+use super::segment::{Bytes, Got, Task, Worker, slot};
 use super::source::{Abandoned, Reader, pieces};
-use super::traces::{Hint, TRACED_BYTES_MIN};
-use super::windows::Windows;
+use super::windows::{DIGESTED_BYTES_MIN, Windows};
 use crate::content::ContentCursor;
-use crate::{Content, Item};
+use crate::{Content, Item, Progress};
+
+pub use traces::Traces;
+
+/// The answer to whether a file is what an earlier snapshot says.
+pub enum Verdict {
+    /// No snapshot has anything of the file that is worth a comparison.
+    Unknown,
+    /// The file has this content, of which so many bytes are data.
+    Same(Content, u64),
+    /// The file was compared and differs. So many bytes of data were read for that.
+    Other(u64),
+}
 
 /// A stretch of a file that a worker verifies.
-pub struct Stretch {
+struct Stretch {
     bytes: Bytes,
     len: usize,
     proof: Proof,
     /// Set once some stretch of the file differs from the trace.
     differs: Arc<AtomicBool>,
-    done: Sender<SegmentResult>,
+    done: Sender<StretchResult>,
 }
 
 /// The means to verify a stretch against the trace.
@@ -42,44 +59,90 @@ enum Proof {
     Digest,
 }
 
-/// A stretch after it was verified.
-pub struct Retraced {
-    /// Window that the bytes were seen in, if it may turn out to be torn.
-    pub window: Option<Arc<SegmentBytes>>,
-    pub len: usize,
-    pub found: StretchResult,
-}
-
 /// Result of verifying a stretch.
-pub enum StretchResult {
+enum StretchResult {
     /// The stretch is what the trace says, or adds this part to the file's digest.
     Same(Option<digest::Part>),
     /// The stretch differs from the trace, or is gone.
     Other,
 }
 
+/// A part of a file on its way through the workers.
+enum Passed {
+    /// The result of a stretch, the stretch's length, and the room that it takes, both in bytes.
+    Stretch(Receiver<StretchResult>, usize, usize),
+    /// A hole of this length, in bytes, where the trace has one, too.
+    Hole(u64),
+}
+
 /// A trace that is followed through a file, and how far.
 struct Followed<'a> {
     source: &'a Source<'a>,
+    /// The file's room among the bytes of large files.
     parts: &'a PartSender,
     trace: ContentCursor,
-    has_digest: bool,
+    /// Digest of the bytes so far, if the trace has one.
+    digest: Option<digest::InProgress>,
     differs: Arc<AtomicBool>,
-    /// Bytes of the file that are sent.
+    /// Parts that were passed and are not verified yet, in order.
+    ahead: VecDeque<Passed>,
+    /// Bytes of the file that were passed.
     at: u64,
     /// Bytes of data that were passed in the trace.
     passed: u64,
+    /// Bytes of data that were verified.
+    verified: u64,
 }
 
 impl Reader<'_> {
+    /// Compares the file with what an earlier snapshot has of it.
+    pub(super) fn compare(
+        &self,
+        name: &[u8],
+        source: &Source<'_>,
+        hint: Hint,
+        parts: &PartSender,
+    ) -> Result<Verdict, Abandoned> {
+        let Some(trace) = self.trace(name, source, hint) else {
+            return Ok(Verdict::Unknown);
+        };
+        let digester = self.traces.digester().filter(|_| trace.digest.is_some());
+        let mut followed = Followed {
+            source,
+            parts,
+            trace: ContentCursor::new(&trace),
+            digest: digester.map(|digester| digester.begin()),
+            differs: Arc::default(),
+            ahead: VecDeque::new(),
+            at: 0,
+            passed: 0,
+            verified: 0,
+        };
+        let leads_to_end = self.follow(&mut followed)?;
+        while self.take_result(&mut followed) {}
+        let digest = followed.digest.as_ref().map(digest::InProgress::finish);
+        let is_same = leads_to_end
+            && !followed.differs.load(Relaxed)
+            && (digest.is_none() || digest == trace.digest)
+            && source.changed() == Ok(false);
+        if is_same {
+            return Ok(Verdict::Same(trace, followed.verified));
+        }
+        self.outlook.tell(0, true);
+        self.traces.forget((&source.stat).into());
+        let ahead = &self.progress.bytes_ahead;
+        ahead.fetch_sub(followed.verified, Relaxed);
+        Ok(Verdict::Other(followed.verified))
+    }
+
     /// Finds a trace to follow through this file.
-    pub(super) fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
-        if source.stat.size < TRACED_BYTES_MIN || !self.traces.is_followed() {
+    fn trace(&self, name: &[u8], source: &Source<'_>, hint: Hint) -> Option<Content> {
+        if source.stat.size < DIGESTED_BYTES_MIN || !self.traces.is_followed() {
             return None;
         }
         // For a file on the disk only a digest takes less time than cutting it.
         let is_cached = source.is_nearly_cached();
-        if !is_cached && !self.traces.may_have_digests() {
+        if !is_cached && self.traces.digester().is_none() {
             return None;
         }
         let trace = match hint {
@@ -99,64 +162,44 @@ impl Reader<'_> {
         (is_of_use && spans == Some(source.stat.size)).then_some(trace)
     }
 
-    /// Sends the file's stretches along `trace`; returns whether the trace led to the file's end. The store receives
-    /// the result of each: if all are the same, the file has the trace's content.
-    pub(super) fn retrace(
-        &self,
-        source: &Source<'_>,
-        trace: &Content,
-        parts: &PartSender,
-    ) -> Result<bool, Abandoned> {
-        let mut followed = Followed {
-            source,
-            parts,
-            trace: ContentCursor::new(trace),
-            has_digest: trace.digest.is_some(),
-            differs: Arc::default(),
-            at: 0,
-            passed: 0,
-        };
-        while followed.at < source.stat.size {
-            let Ok(data) = source.run_from(followed.at) else {
+    /// Gives the file's stretches to workers, along the trace; returns whether the trace led to the file's end.
+    fn follow(&self, followed: &mut Followed<'_>) -> Result<bool, Abandoned> {
+        while followed.at < followed.source.stat.size {
+            let Ok(data) = followed.source.run_from(followed.at) else {
                 return Ok(false);
             };
             // Two runs of data without a hole between them mean that there was a hole when the first one's end was
             // asked for.
             let is_there = match data.start > followed.at {
-                true => self.pass_hole(&mut followed, data.start)?,
+                true => self.pass_hole(followed, data.start),
                 false => followed.at == 0,
             };
-            if !is_there || !self.retrace_run(&mut followed, data)? {
+            if !is_there || !self.follow_run(followed, data)? {
                 return Ok(false);
             }
         }
-        // The place in the queue is not marked as sent yet: files behind this one leave it the room to begin anew.
-        Ok(self.vouch(&mut followed) && followed.trace.peek().is_none())
+        Ok(self.vouch(followed) && followed.trace.peek().is_none())
     }
 
-    /// Sends a hole that reaches up to `end`; returns whether the trace has the same hole.
-    fn pass_hole(&self, followed: &mut Followed<'_>, end: u64) -> Result<bool, Abandoned> {
+    /// Passes a hole that reaches up to `end`; returns whether the trace has the same hole.
+    fn pass_hole(&self, followed: &mut Followed<'_>, end: u64) -> bool {
         let len = end - followed.at;
         let is_there = self.vouch(followed)
             && followed.passed == followed.at
             && (self.traces.pass_hole(&mut followed.trace, len)).unwrap_or(false);
         if is_there {
-            followed.parts.send(LargePart::TracedHole(len))?;
+            followed.ahead.push_back(Passed::Hole(len));
             (followed.at, followed.passed) = (end, end);
         }
-        Ok(is_there)
+        is_there
     }
 
-    /// Sends the stretches of a run of data without holes; returns whether the trace led to its end.
-    fn retrace_run(
-        &self,
-        followed: &mut Followed<'_>,
-        data: Range<u64>,
-    ) -> Result<bool, Abandoned> {
+    /// Gives the stretches of a run of data without holes to workers; returns whether the trace led to its end.
+    fn follow_run(&self, followed: &mut Followed<'_>, data: Range<u64>) -> Result<bool, Abandoned> {
         let mut windows = Windows::new(&followed.source.handle, data.clone());
         while followed.at < data.end {
             let left = data.end - followed.at;
-            let next = match followed.has_digest {
+            let next = match followed.digest.is_some() {
                 true => self.digested(followed, left),
                 false => self.fingerprinted(followed),
             };
@@ -167,37 +210,73 @@ impl Reader<'_> {
             let Some((bytes, queue)) = self.place(&mut windows, followed.at, len, &proof) else {
                 return Ok(false);
             };
-            let (done, stretch) = slot();
-            let taken = match bytes {
-                Bytes::Mapped(_) => {
-                    followed.parts.maps();
-                    len
-                }
+            let room = match bytes {
+                Bytes::Mapped(_) => len,
                 _ => self.buffers.segment_bytes(len),
             };
-            followed.parts.send(LargePart::Segment(stretch, taken))?;
-            let task = Task::Retrace(Stretch {
+            self.make_room(followed, room)?;
+            let (done, result) = slot();
+            let stretch = Stretch {
                 bytes,
                 len,
                 proof,
                 differs: followed.differs.clone(),
                 done,
-            });
+            };
+            let task = Task::Other(Box::new(move |worker| worker.retrace(stretch)));
             queue.send(task).map_err(|_| Abandoned)?;
+            followed.ahead.push_back(Passed::Stretch(result, len, room));
             followed.at += len as u64;
         }
         Ok(true)
     }
 
+    /// Takes `room` bytes of room among large files, and gives back what earlier stretches have where there is none.
+    fn make_room(&self, followed: &mut Followed<'_>, room: usize) -> Result<(), Abandoned> {
+        while !followed.parts.try_take(room) {
+            if !self.take_result(followed) {
+                return followed.parts.take(room);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the first part that is not verified yet; returns `false` where there is none.
+    fn take_result(&self, followed: &mut Followed<'_>) -> bool {
+        let (result, len, room) = match followed.ahead.pop_front() {
+            None => return false,
+            Some(Passed::Hole(len)) => {
+                followed.digest.iter_mut().for_each(|it| it.hole(len));
+                return true;
+            }
+            Some(Passed::Stretch(result, len, room)) => (result.recv(), len as u64, room),
+        };
+        match result {
+            Ok(StretchResult::Same(part)) => {
+                if let (Some(digest), Some(part)) = (&mut followed.digest, part) {
+                    digest.push(&part);
+                }
+                followed.verified += len;
+                self.outlook.tell(len, false);
+                Progress::add(&self.progress.bytes_moved, len);
+                Progress::add(&self.progress.bytes_ahead, len);
+            }
+            // A worker that died gives no result: the scope that holds the threads reports it.
+            Ok(StretchResult::Other) | Err(_) => followed.differs.store(true, Relaxed),
+        }
+        followed.parts.free(room);
+        true
+    }
+
     /// Returns the next stretch of a file whose digest is known, with `left` bytes of data left.
     fn digested(&self, followed: &mut Followed<'_>, left: u64) -> Option<(Proof, usize)> {
-        // The trace is read on while workers digest the stretches that were sent.
+        // The trace is read on while workers digest the stretches that they have.
         let len = left.min(LONG_SEGMENT_BYTES as u64) as usize;
         self.vouch(followed).then_some((Proof::Digest, len))
     }
 
-    /// Whether all chunks that the trace has of the sent bytes can be counted on. A trace that cannot be read cannot
-    /// be.
+    /// Whether all chunks that the trace has of the bytes up to `at` can be counted on. A trace that cannot be read
+    /// cannot be.
     fn vouch(&self, followed: &mut Followed<'_>) -> bool {
         let Followed {
             trace, at, passed, ..
@@ -207,7 +286,7 @@ impl Reader<'_> {
 
     /// Returns the next stretch of a file where only the fingerprints of chunks are known.
     fn fingerprinted(&self, followed: &mut Followed<'_>) -> Option<(Proof, usize)> {
-        let chunks = self.traces.follow(&mut followed.trace).ok()??;
+        let chunks = (self.traces.follow(&mut followed.trace, LONG_SEGMENT_BYTES)).ok()??;
         let len = chunks.iter().map(|chunk| chunk.len as usize).sum();
         followed.passed += len as u64;
         Some((Proof::Chunks(chunks), len))
@@ -242,7 +321,7 @@ impl Reader<'_> {
 
 impl Worker<'_> {
     /// Verifies a stretch.
-    pub(super) fn retrace(&self, stretch: Stretch) {
+    fn retrace(&self, stretch: Stretch) {
         let Stretch {
             bytes,
             len,
@@ -259,19 +338,22 @@ impl Worker<'_> {
                 (filled == Ok(len)).then_some(got)
             }
         };
-        let found = got.as_ref().map_or(StretchResult::Other, |got| {
+        let mut found = got.as_ref().map_or(StretchResult::Other, |got| {
             let seen = &got.held[got.fresh..][..len];
             self.turns.with(|| self.prove(seen, &proof))
         });
+        if let Some(got) = got {
+            // The bytes of a torn window need not be the file's.
+            if got.held.is_torn() {
+                found = StretchResult::Other;
+            }
+            self.buffers.put(Arc::new(got.held));
+        }
         if matches!(found, StretchResult::Other) {
             differs.store(true, Relaxed);
         }
-        let mut window = got.map(|got| Arc::new(got.held));
-        if let Some(buffer) = window.take_if(|held| held.is_steady()) {
-            self.buffers.put(buffer);
-        }
         // The receiver may have given up.
-        let _ = done.send(SegmentResult::Retraced(Retraced { window, len, found }));
+        let _ = done.send(found);
     }
 
     fn prove(&self, seen: &[u8], proof: &Proof) -> StretchResult {

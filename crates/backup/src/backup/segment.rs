@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select_biased};
 use onefold_chunk::{Chunker, Fingerprint, Hints};
 use onefold_io::Gate;
 use onefold_store::digest::{self, Digester};
@@ -24,7 +24,6 @@ use super::buffers::{Buffer, Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES, Segment
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartSender};
 use super::read::{Cached, Handle, Source, cut};
-use super::retrace::{Retraced, Stretch};
 use super::source::{Abandoned, pieces};
 use super::windows::{View, Windows};
 
@@ -49,14 +48,6 @@ impl Segment {
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, len)| u64::from(*len)).sum()
     }
-}
-
-/// Result of a task.
-pub enum SegmentResult {
-    /// A segment that was cut.
-    Cut(Segment),
-    /// A stretch that was verified along a trace.
-    Retraced(Retraced),
 }
 
 /// Makes a channel for one result.
@@ -124,10 +115,10 @@ pub(super) enum Bytes {
     Mapped(View),
 }
 
-/// A piece of work for a thread that takes segments.
+/// A piece of work for a thread that takes segments: one to cut, or other work on bytes of a large file.
 pub enum Task {
     Cut(Cut),
-    Retrace(Stretch),
+    Other(Box<dyn FnOnce(&Worker<'_>) + Send>),
 }
 
 /// A segment to read, cut and fingerprint.
@@ -144,7 +135,7 @@ pub struct Cut {
     carries_much: Arc<AtomicBool>,
     before: Receiver<Baton>,
     after: Sender<Baton>,
-    done: Sender<SegmentResult>,
+    done: Sender<Segment>,
 }
 
 /// Queues in which segments wait for a thread.
@@ -179,10 +170,23 @@ impl Worker<'_> {
         task.map(|task| self.take(task)).is_ok()
     }
 
+    /// Waits for a message, and does tasks meanwhile.
+    pub fn recv<T>(&self, from: &Receiver<T>) -> Result<T, RecvError> {
+        loop {
+            select_biased! {
+                recv(from) -> message => return message,
+                recv(self.tasks) -> task => match task {
+                    Ok(task) => self.take(task),
+                    Err(_) => return from.recv(),
+                },
+            }
+        }
+    }
+
     fn take(&self, task: Task) {
         match task {
             Task::Cut(cut) => self.cut(cut),
-            Task::Retrace(stretch) => self.retrace(stretch),
+            Task::Other(work) => work(self),
         }
     }
 
@@ -236,7 +240,7 @@ impl Worker<'_> {
                 digest,
             }
         });
-        let _ = task.done.send(SegmentResult::Cut(segment));
+        let _ = task.done.send(segment);
     }
 
     /// Gets a segment's bytes, and says how many of the `want` bytes there were; `want` is at most the room of a

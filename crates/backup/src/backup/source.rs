@@ -22,12 +22,13 @@ use rustix::io::Errno;
 use super::ahead::LargeFileQueue;
 use super::buffers::{Buffers, SEGMENT_BYTES};
 use super::device::DeviceWork;
+use super::hint::Hint;
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver, PartSender, large_channel};
 use super::read::{self, Source};
+use super::retrace::{Traces, Verdict};
 use super::segment::{Cutter, Queues, Segments};
-use super::traces::{Hint, TRACED_BYTES_MIN, Traces};
-use super::windows::WINDOW_BYTES;
+use super::windows::{DIGESTED_BYTES_MIN, WINDOW_BYTES};
 use crate::entry::xattrs_bytes;
 use crate::meta::Stat;
 use crate::walk::opened::{self, Opened};
@@ -65,11 +66,24 @@ pub struct FileEnd {
     pub xattrs: Result<Xattrs, Errno>,
     /// Whether another program wrote each time that the file was read.
     pub changed: bool,
-    /// The file's content, if it was verified along a trace.
-    pub retraced: Option<Content>,
+    /// The file's content, if it is known before the file is cut.
+    pub content: Option<Content>,
+    /// Bytes of data that were read for that, and are no part that was sent.
+    pub compared_bytes: u64,
 }
 
 impl FileEnd {
+    /// Describes the end of a source that was cut.
+    pub fn new(source: Source<'_>, changed: bool) -> Self {
+        Self {
+            stat: source.stat,
+            xattrs: source.xattrs,
+            changed,
+            content: None,
+            compared_bytes: 0,
+        }
+    }
+
     /// Heap bytes of the attributes.
     pub fn bytes(&self) -> usize {
         self.xattrs.as_ref().map_or(0, xattrs_bytes)
@@ -322,21 +336,15 @@ impl Reader<'_> {
         hint: Hint,
         parts: &PartSender,
     ) -> Result<(), Abandoned> {
-        let end = match read::open(dir.as_fd(), name) {
-            Ok(source) => self.large_file(name, source, hint, parts)?,
-            Err(e) => Err(e),
-        };
-        parts.send(LargePart::End(end))
+        match read::open(dir.as_fd(), name) {
+            Ok(source) => self.large_file(name, source, hint, parts),
+            Err(e) => parts.send(LargePart::End(Err(e))),
+        }
     }
 
     fn stream(&mut self, source: Source, parts: &PartSender) -> Result<(), Abandoned> {
         let end = self.segments(parts, false).send(&source, 0..u64::MAX)?;
-        let end = end.map(|_| FileEnd {
-            stat: source.stat,
-            xattrs: Ok(Xattrs::new()),
-            changed: false,
-            retraced: None,
-        });
+        let end = end.map(|_| FileEnd::new(source, false));
         parts.send(LargePart::End(end))
     }
 
@@ -346,49 +354,57 @@ impl Reader<'_> {
         mut source: Source,
         hint: Hint,
         parts: &PartSender,
-    ) -> Result<Result<FileEnd, Errno>, Abandoned> {
+    ) -> Result<(), Abandoned> {
         source.read_ahead();
-        if let Some(trace) = self.trace(name, &source, hint) {
-            let is_same = self.retrace(&source, &trace, parts)?;
-            if parts.settle(trace.digest)? && is_same && source.changed() == Ok(false) {
-                return Ok(Ok(FileEnd {
-                    stat: source.stat,
-                    xattrs: source.xattrs,
-                    changed: false,
-                    retraced: Some(trace),
-                }));
+        let compared_bytes = match self.compare(name, &source, hint, parts)? {
+            Verdict::Unknown => 0,
+            Verdict::Same(content, compared_bytes) => {
+                let end = FileEnd {
+                    content: Some(content),
+                    compared_bytes,
+                    ..FileEnd::new(source, false)
+                };
+                return parts.send(LargePart::End(Ok(end)));
             }
-            self.traces.forget((&source.stat).into());
-            parts.send(LargePart::Again)?;
-            if let Err(e) = source.look_again() {
-                return Ok(Err(e));
-            }
-        }
+            Verdict::Other(compared_bytes) => match source.look_again() {
+                Ok(()) => compared_bytes,
+                Err(e) => return parts.send(LargePart::End(Err(e))),
+            },
+        };
         self.begins(name);
         let maps = source.stat.size >= WINDOW_BYTES as u64;
         let content = self.large_content(&source, parts, maps)?;
+        let mut changed = content.and_then(|()| source.changed());
         // Mapped bytes must not vanish until the store has taken them.
-        let is_stored = parts.settle(None)?;
-        let mut result = content.and_then(|()| source.changed());
-        if !is_stored || result == Ok(true) {
-            parts.send(LargePart::Again)?;
+        if let Ok(has_changed) = changed
+            && (has_changed || parts.has_mapped())
+        {
+            let end = FileEnd {
+                stat: source.stat,
+                xattrs: std::mem::replace(&mut source.xattrs, Ok(Xattrs::new())),
+                changed: has_changed,
+                content: None,
+                compared_bytes,
+            };
+            if parts.is_done(end)? {
+                return Ok(());
+            }
             self.begins(name);
-            result = match source.look_again() {
+            changed = match source.look_again() {
                 Ok(()) => self
                     .large_content(&source, parts, false)?
                     .and_then(|()| source.changed()),
                 Err(e) => Err(e),
             };
         }
-        Ok(result.map(|changed| FileEnd {
-            stat: source.stat,
-            xattrs: source.xattrs,
-            changed,
-            retraced: None,
-        }))
+        let end = changed.map(|changed| FileEnd {
+            compared_bytes,
+            ..FileEnd::new(source, changed)
+        });
+        parts.send(LargePart::End(end))
     }
 
-    /// Reads a large file's content. Mapped bytes may vanish before the store has taken them ([`PartSender::settle`]).
+    /// Reads a large file's content. Mapped bytes may vanish before the store has taken them ([`PartSender::is_done`]).
     fn large_content(
         &mut self,
         source: &Source,
@@ -411,7 +427,7 @@ impl Reader<'_> {
             let segments = Segments {
                 // Two runs of data without a hole between them mean that there was a hole when the first one's end was
                 // asked for.
-                is_digested: source.stat.size >= TRACED_BYTES_MIN && (hole > 0 || at == 0),
+                is_digested: source.stat.size >= DIGESTED_BYTES_MIN && (hole > 0 || at == 0),
                 ..self.segments(parts, maps)
             };
             match segments.send(source, data.clone())? {

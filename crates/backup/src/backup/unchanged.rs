@@ -8,7 +8,7 @@
 //! Invariant: trusted files have not changed since they were read, as far as the file system's ctime can be believed.
 
 use super::Options;
-use super::traces::Hint;
+use super::hint::Hint;
 use crate::{Content, Entry, Flags, Time};
 
 /// Step of the kernel's clock, in nanoseconds: more than one tick (10 ms at 100 Hz).

@@ -16,6 +16,9 @@ use super::read::Handle;
 /// than those on their way to the store.
 pub const WINDOW_BYTES: usize = 8 << 20;
 
+/// Least size of a file whose digest is kept, in bytes, by which it is verified when it is read again.
+pub const DIGESTED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
+
 /// The windows of a range, one after another.
 pub struct Windows<'a> {
     pub file: &'a Arc<Handle>,

@@ -19,10 +19,11 @@ use crate::untested::not_tested;
 
 const MIB: usize = 1 << 20;
 
-/// Reads all files again; nothing may fail.
+/// Reads all files again, one after another: what comes behind known files is likely to be known. Nothing may fail.
 fn read_again(repository: &Repository, source: &Path, secs: i64, events: &dyn Events) -> Outcome {
     let again = backup::Options {
         force_reread: true,
+        readers: 1,
         ..options(secs)
     };
     let input = Input::Paths(vec![bytes(source)]);

@@ -185,7 +185,7 @@ impl KernelDevice {
                 device,
             } => {
                 host::take_down_loop_over(device, file)?;
-                // What is in use stays mounted, so that another try finds it as it was.
+                // A folder in use stays mounted, so that another try finds it as it was.
                 file.parent().map_or(Ok(()), host::unmount)?;
                 if let Some(mounted) = mounted.take() {
                     mounted.unmount();

@@ -31,7 +31,8 @@ impl RunState {
         let whole = progress.bytes_done.load(Relaxed);
         match self.doing {
             Doing::Backup | Doing::Estimate | Doing::Copy | Doing::Sync => {
-                whole + progress.bytes_of_current.load(Relaxed)
+                let ahead = progress.bytes_ahead.load(Relaxed);
+                whole + progress.bytes_of_current.load(Relaxed) + ahead
             }
             // A restore writes several files at a time, so moved bytes count.
             Doing::Restore => whole.max(progress.bytes_moved.load(Relaxed)),

@@ -26,11 +26,11 @@ impl Finisher<'_> {
     }
 
     /// Takes a hole of the current file.
-    pub(super) fn hole(&mut self, note: Note, len: u64) {
+    pub(super) fn hole(&mut self, len: u64) {
         if let Some(digest) = &mut self.digest {
             digest.hole(len);
         }
-        self.batch.notes.push(note);
+        self.batch.notes.push(Note::Hole(len));
     }
 
     pub(super) fn note(
@@ -60,10 +60,6 @@ impl Finisher<'_> {
                 Progress::add(&self.progress.bytes_of_current, slice.len.into());
                 self.recipe.push(slice.into(), store)
             }
-            Note::Verified(bytes) => {
-                Progress::add(&self.progress.bytes_of_current, bytes);
-                Ok(())
-            }
             Note::Hole(len) => {
                 Progress::add(&self.progress.bytes_of_current, len);
                 self.recipe.push(Item::Hole { len }, store)
@@ -85,7 +81,7 @@ impl Finisher<'_> {
                 };
                 self.file(&folder, *planned)
             }
-            Note::Retraced(folder, planned) => self.file(&folder, *planned),
+            Note::Known(folder, planned) => self.file(&folder, *planned),
             Note::Entry(folder, mut planned) => {
                 match planned.content {
                     ContentFrom::FirstName => self.recall(&folder, &mut planned),

@@ -1,5 +1,5 @@
 //! Traces: contents that an earlier snapshot has of large files that look the same, to be followed
-//! ([`super::retrace`]).
+//! ([`super`]).
 //!
 //! A trace is looked for at the file's own path first, then among all files of the snapshot by size and time of change,
 //! so that files that were moved, or copied with their times, are found. A trace is a guess that is verified.
@@ -9,18 +9,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onefold_store::digest::Digester;
 use onefold_store::{ChunkReader, ChunkRef, ContainerId, Session};
 use parking_lot::Mutex;
 
-use super::buffers::LONG_SEGMENT_BYTES;
-use super::names::SizeAndTime;
-use super::windows::WINDOW_BYTES;
+use crate::backup::names::SizeAndTime;
+use crate::backup::windows::DIGESTED_BYTES_MIN;
 use crate::content::ContentCursor;
 use crate::tree::{Tree, read_leaf};
 use crate::{Content, Entry, Flags, Item, Kind, Progress, Result};
 
-/// Least size of a traced file, in bytes: smaller files are cut anew.
-pub const TRACED_BYTES_MIN: u64 = WINDOW_BYTES as u64;
 /// Leaves are read once the files that ask for a trace are this many times as long as the leaves: by then the cost of
 /// the leaves, with the recipes of small files that go with them, is little beside reading the files (estimated, not
 /// measured).
@@ -34,7 +32,7 @@ const STRETCH_CHUNKS_MAX: usize = 1024;
 pub struct Traces<'a> {
     session: &'a Session,
     is_followed: bool,
-    may_have_digests: bool,
+    digester: Option<Arc<Digester>>,
     known: Mutex<TraceMemory>,
     /// Reader of metadata, made when it is first needed. There is one for all threads, since blocks of metadata are
     /// large.
@@ -53,27 +51,18 @@ struct TraceMemory {
     remembered: usize,
 }
 
-/// The parent's opinion of a large file that is about to be read.
-pub enum Hint {
-    /// The parent has no entry that helps: a file elsewhere may look the same.
-    Nothing,
-    /// The file has this content, if all that `stat` gives can be trusted.
-    Same(Content),
-    /// The parent has this content. Size and time of change are the same, but the ctime is not: the file got another
-    /// owner or name, or was written by a program that puts the time of change back.
-    Touched(Content),
-    /// Chunks of the parent's content are not where the parent says any more.
-    Lost,
-}
-
 struct Remembered {
     name: Vec<u8>,
     content: Content,
 }
 
 impl<'a> Traces<'a> {
-    /// Finds traces in `tree`. `may_have_digests`: the repository has a secret key.
-    pub fn new(session: &'a Session, tree: Option<Arc<Tree>>, may_have_digests: bool) -> Self {
+    /// Finds traces in `tree`. There is a digester if the repository has a secret key.
+    pub fn new(
+        session: &'a Session,
+        tree: Option<Arc<Tree>>,
+        digester: Option<Arc<Digester>>,
+    ) -> Self {
         let known = TraceMemory {
             tree,
             ..TraceMemory::default()
@@ -81,7 +70,7 @@ impl<'a> Traces<'a> {
         Self {
             session,
             is_followed: true,
-            may_have_digests,
+            digester,
             known: Mutex::new(known),
             reader: Mutex::default(),
         }
@@ -91,7 +80,7 @@ impl<'a> Traces<'a> {
     pub fn none(session: &'a Session) -> Self {
         Self {
             is_followed: false,
-            ..Self::new(session, None, false)
+            ..Self::new(session, None, None)
         }
     }
 
@@ -100,9 +89,9 @@ impl<'a> Traces<'a> {
         self.is_followed
     }
 
-    /// Whether files may be verified by their digest.
-    pub fn may_have_digests(&self) -> bool {
-        self.may_have_digests
+    /// Verifies files by their digest, where the repository has digests.
+    pub fn digester(&self) -> Option<&Digester> {
+        self.digester.as_deref()
     }
 
     /// Returns a content that a file of this size, time of change and name may have: among contents that look the same,
@@ -136,12 +125,16 @@ impl<'a> Traces<'a> {
         self.known.lock().by_looks.remove(&looks);
     }
 
-    /// Returns the next chunks of a trace, together as long as a segment; `None` where no reliable chunks come before a
-    /// hole or the end.
+    /// Returns the next chunks of a trace, together at most `bytes_max` bytes or one chunk; `None` where no reliable
+    /// chunks come before a hole or the end.
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn follow(&self, trace: &mut ContentCursor) -> Result<Option<Vec<ChunkRef>>> {
+    pub fn follow(
+        &self,
+        trace: &mut ContentCursor,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<ChunkRef>>> {
         let (mut chunks, mut bytes) = (Vec::<ChunkRef>::new(), 0);
         let mut vouched = None;
         while trace.peek().is_some() {
@@ -151,7 +144,7 @@ impl<'a> Traces<'a> {
                 _ => return Ok(None),
             };
             bytes += chunk.len as usize;
-            let is_long = bytes > LONG_SEGMENT_BYTES || chunks.len() == STRETCH_CHUNKS_MAX;
+            let is_long = bytes > bytes_max || chunks.len() == STRETCH_CHUNKS_MAX;
             if is_long && !chunks.is_empty() {
                 break;
             }
@@ -239,7 +232,7 @@ impl TraceMemory {
             let entries = read_leaf(leaf, reader)?.entries.into_iter();
             let traced = entries.filter(|entry| {
                 entry.kind == Kind::File
-                    && entry.size >= TRACED_BYTES_MIN
+                    && entry.size >= DIGESTED_BYTES_MIN
                     && !entry.flags.has(Flags::CHANGED_WHILE_READ)
             });
             for entry in traced.take(REMEMBERED_MAX - self.remembered) {

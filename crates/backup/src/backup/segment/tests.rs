@@ -5,7 +5,7 @@ use std::io::Write;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{never, unbounded};
 use onefold_chunk::by_name;
 use onefold_io::os::cached_bytes;
 use rustix::fs::Advice;
@@ -44,13 +44,18 @@ fn read(
             };
             scope.spawn(move || worker.run());
         }
+        let idle = Worker {
+            tasks: never(),
+            fingerprinter: Fingerprinter::default(),
+            digester: None,
+            turns: turns.clone(),
+            buffers: &buffers,
+        };
         let chunks = scope.spawn(move || {
             let (mut chunks, mut mapped) = (Vec::new(), 0);
-            while let Ok(part) = received.recv(|| false) {
+            while let Ok(part) = received.recv(&idle) {
                 if let LargePart::Segment(segment, _) = part {
-                    let SegmentResult::Cut(segment) = segment.recv().unwrap() else {
-                        panic!("there was no trace");
-                    };
+                    let segment = segment.recv().unwrap();
                     let Some(held) = segment.held else { continue };
                     mapped += usize::from(!held.is_steady());
                     let lengths = segment.chunks.iter().map(|(_, len)| *len);
@@ -193,9 +198,7 @@ fn behind_the_end_nothing_is_digested() {
                 after,
                 done,
             });
-            let Ok(SegmentResult::Cut(segment)) = segment.recv() else {
-                panic!("it was cut");
-            };
+            let segment = segment.recv().unwrap();
             (segment.chunks.is_empty(), segment.digest.is_some())
         });
     let found: Vec<_> = found.collect();

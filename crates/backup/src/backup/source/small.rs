@@ -120,12 +120,7 @@ impl Reader<'_> {
     /// Describes a file of `parts` parts that was read to its end.
     fn whole(&self, source: Source, parts: usize, changed: bool) -> SmallFile {
         SmallFile {
-            end: FileEnd {
-                stat: source.stat,
-                xattrs: source.xattrs,
-                changed,
-                retraced: None,
-            },
+            end: FileEnd::new(source, changed),
             packing: self.cutter.lock().packing(),
             parts,
         }
