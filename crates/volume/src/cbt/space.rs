@@ -27,7 +27,7 @@ pub(super) const GROUPS_MAX: usize = 22_000;
 /// Pages are added at the end while fewer than one in this many is free.
 const FREE_SHARE_MIN: u64 = 8;
 
-const BITS: CbtPageHead = CbtPageHead {
+pub(super) const BITS: CbtPageHead = CbtPageHead {
     kind: PageKind::Bits,
     level: 0,
     key_bytes: 0,
@@ -95,6 +95,13 @@ impl Space {
             for (word, raw) in group.words.iter_mut().zip(bytes[BODY_AT..].chunks_exact(8)) {
                 *word = page::u64_at(raw, 0);
             }
+            let reserved = group.words[0] & ((1 << RESERVED) - 1);
+            if reserved != (1 << RESERVED) - 1 {
+                let what = format!(
+                    "offset {BODY_AT}: expected {RESERVED} pages in use, found {reserved:#b}"
+                );
+                return Err(page::damaged(place, what));
+            }
             group.slot = *slot;
             group.is_dirty = false;
             groups.push(group);
@@ -106,7 +113,11 @@ impl Space {
             free: 0,
             freed: Vec::new(),
         };
-        space.free = end - space.used();
+        let used = space.used();
+        space.free = end.checked_sub(used).ok_or_else(|| {
+            let what = format!("expected at most {end} pages in use, found {used}");
+            page::damaged(bits_page(0, slots.first().copied().unwrap_or(0)), what)
+        })?;
         Ok(space)
     }
 

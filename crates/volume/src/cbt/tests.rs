@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use onefold_io::Random;
 
-use super::page::CbtFormat;
-use super::space::{GROUP_PAGES, Space};
-use crate::page_cache::PageFormat;
+use super::page::{self, CbtFormat};
+use super::space::{BITS, GROUP_PAGES, Space};
+use crate::Error;
+use crate::page_cache::{PAGE_BYTES, PageFormat};
 
 /// Over three groups: no page is given twice, none that a crash may need, none that holds bits or a superblock.
 #[test]
@@ -62,4 +63,21 @@ fn space_gives_what_nobody_needs() {
 
 fn format(transaction_max: u64) -> CbtFormat {
     CbtFormat { transaction_max }
+}
+
+/// A page of bits that says too much or too little is damage, though its checksum fits.
+#[test]
+fn bits_that_cannot_be_are_damage() {
+    let load = |body: &[u8]| {
+        let mut bytes = vec![0; PAGE_BYTES];
+        page::begin(&mut bytes, BITS, 1);
+        bytes[page::BODY_AT..][..body.len()].copy_from_slice(body);
+        Space::load(&[0], 5, 4, |_| Ok(bytes.clone())).map(|space| space.is_used(4))
+    };
+    assert_eq!(load(&[0b1_1111]).ok(), Some(true));
+    assert_eq!(load(&[0b0_1111]).ok(), Some(false));
+    for body in [&[0b1_1110][..], &[0b0_0111], &[0xff], &[0x1f, 0, 0, 1]] {
+        let damage = load(body).err();
+        assert!(matches!(damage, Some(Error::Damaged { .. })), "{body:?}");
+    }
 }
