@@ -10,6 +10,11 @@
 //! root is put last, when everything that it refers to is durable. A backup that ends early leaves containers that the
 //! index knows: the next backup finds its chunks there.
 
+#![cfg_attr(
+    not(feature = "retrace"),
+    allow(dead_code, reason = "comparisons alone need it")
+)]
+
 mod ahead;
 mod buffers;
 mod cutting;
