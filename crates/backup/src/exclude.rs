@@ -3,9 +3,9 @@
 //! A pattern without a leading `/` matches at any depth (`*.o`, `target/debug`); a pattern with one begins at the root
 //! of the file system. `*` and `?` stay within a component, `**` spans components, braces stand for themselves, a
 //! trailing `/` means folders only, a leading `!` takes back an exclusion by an earlier pattern. The last pattern that
-//! matches decides. An excluded folder is left out with everything below it. `[^a]` means `[!a]` to shells, and is
-//! allowed in ignore files only: to restic it means one of two characters, and whichever is meant, the other reading
-//! leaves out files that were to be kept. In brackets no character is escaped.
+//! matches decides. An excluded folder is left out with everything below it. `[!a]` is all but `a` to shells, and
+//! allowed in ignore files only: to restic it is one of `!` and `a`, and whichever is meant, the other reading leaves
+//! out files that were to be kept. `[^a]` is clear, and allowed everywhere. In brackets no character is escaped.
 //!
 //! Paths and patterns are bytes. The globs' compiler takes text: `text` makes text of any bytes, one to one.
 
@@ -391,7 +391,8 @@ const IGNORED_WILD_MAX: usize = 1 << 10;
 /// Most lines of an ignore file that are reported one by one because they are no patterns.
 const PASSED_OVER_TOLD: usize = 100;
 
-/// Patterns of a folder's ignore files, with those of the folders above.
+/// The patterns of one ignore file. `above` is the file that is asked next: an earlier one of the same folder, or the
+/// last one of a folder above.
 #[derive(Debug)]
 pub struct Ignore {
     above: Option<Arc<Ignore>>,
@@ -447,12 +448,13 @@ impl Ignore {
         ignore.map_or(0, |ignore| ignore.text_bytes)
     }
 
-    /// Heap bytes of the folder's own patterns.
+    /// Heap bytes of this file's own patterns.
     pub fn heap_bytes(&self) -> usize {
         self.patterns.heap_bytes()
     }
 
-    /// Whether `path` is left out: the deepest ignore file with a matching pattern decides.
+    /// Whether `path` is left out: of the ignore files with a matching pattern the deepest decides, and of one
+    /// folder's the last.
     pub fn excludes(&self, path: &[u8], is_dir: bool) -> bool {
         match self.patterns.decide(&path[self.base_len..], is_dir) {
             Some(decision) => decision,

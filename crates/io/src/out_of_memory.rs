@@ -1,8 +1,8 @@
 //! The message when the system has no more memory. The standard library then ends the process by a signal, with a
 //! sentence about bytes, which looks like a crash.
 //!
-//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort while there
-//! is memory ends the process as it would without this module.
+//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort where no
+//! allocation ever failed and memory is left ends the process as it would without this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The system's allocator, which notes when it had no memory. For `#[global_allocator]`.
 pub struct NotingHeap;
 
-/// Whether an allocation has failed. Code that can do without it goes on.
+/// Whether an allocation has ever failed: code that can do without it goes on.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 /// The message to print.
 static WORDS: OnceLock<Vec<u8>> = OnceLock::new();

@@ -288,7 +288,6 @@ impl<'a> Finisher<'a> {
                     if is_done {
                         return self.ended(folder, planned, end);
                     }
-                    self.summary.bytes_read += end.compared_bytes;
                     self.begin(&planned, worker);
                     self.batch.notes.push(Note::Again);
                 }

@@ -198,6 +198,9 @@ impl Reader<'_> {
     fn follow_run(&self, followed: &mut Followed<'_>, data: Range<u64>) -> Result<bool, Abandoned> {
         let mut windows = Windows::new(&followed.source.handle, data.clone());
         while followed.at < data.end {
+            if self.progress.is_over() {
+                return Err(Abandoned);
+            }
             let left = data.end - followed.at;
             let next = match followed.digest.is_some() {
                 true => self.digested(followed, left),

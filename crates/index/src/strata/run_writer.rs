@@ -1,4 +1,4 @@
-//! Writes a run, partition by partition.
+//! Writes a run, a file of records sorted by hash, partition by partition.
 //!
 //! Always holds: pushed records rise strictly by hash, and RAM holds the records of one partition and the building of
 //! its filter, no more.

@@ -25,7 +25,8 @@ use crate::unless_interrupted;
 
 /// The reason why a file was not renamed.
 pub(super) enum NotRenamed {
-    /// The system's error for the old name.
+    /// The system's error for the old name, or the folder. Where the hard link was made before, the file has both
+    /// names.
     From(Errno),
     /// The system's error for the new name.
     To(Errno),
@@ -94,10 +95,10 @@ mod tests {
 
     use super::*;
 
-    type WriteMode = fn(BorrowedFd<'_>, &str, &str) -> Result<(), NotRenamed>;
+    type RenameWay = fn(BorrowedFd<'_>, &str, &str) -> Result<(), NotRenamed>;
 
     /// The ways of file systems without `RENAME_NOREPLACE`, which no test machine has.
-    const OTHER_WAYS: [WriteMode; 2] = [link_and_unlink, look_and_rename];
+    const OTHER_WAYS: [RenameWay; 2] = [link_and_unlink, look_and_rename];
 
     fn names_in(folder: &Path) -> Vec<String> {
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();

@@ -19,13 +19,13 @@ pub struct InitOptions {
     pub encryption: Encryption,
     /// The fingerprint index: `ram`, or one of `indexes`, as `NAME` or `NAME:key=value,…`.
     pub index: String,
-    /// The kinds of indexes that there are.
+    /// The kinds of indexes that may be chosen.
     pub indexes: &'static [IndexKind],
     /// The cost of the first key slot.
     pub kdf_cost: KdfCost,
     /// Whom the first key slot belongs to.
     pub label: String,
-    /// Seconds since 1970.
+    /// Time of the first key slot, in seconds since 1970.
     pub now_unix_s: u64,
     /// Names, salts, the master key.
     pub entropy: Entropy,
@@ -48,7 +48,7 @@ impl InitOptions {
     }
 }
 
-/// How an opened repository works; nothing of it is stored.
+/// How an opened repository works: chosen anew at each opening, and no part of its configuration.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// RAM for the index, in bytes.

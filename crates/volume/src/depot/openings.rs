@@ -1,8 +1,8 @@
 //! How often a depot was opened, in its folder and on a data device that lies elsewhere (FORMAT.md, "Openings"). A copy
 //! of the folder, or one from an earlier day, falls behind the device: what it says of the device is no longer true.
 //!
-//! An opening first writes the folder's file, with the number that the device has and the next one, and then the
-//! device. Wherever it ends, the device has one of the two.
+//! An opening first writes the folder's file, with the number that the device has and the next one, then the device,
+//! and then the file with the new number alone. Wherever it ends, the device has one of the file's two.
 
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::ByteReader;
@@ -30,7 +30,7 @@ const BYTES: u64 = 4096;
 /// Numbers of openings that the data device may have.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Openings {
-    /// The one that it had when the last opening began.
+    /// The one that it had when the last opening began; once that opening has reached the device, the one that it has.
     pub before: u64,
     /// The one that this opening gave it.
     pub last: u64,
@@ -95,13 +95,22 @@ impl Counter {
     pub fn count(self, folder: &dyn Dir, device: &dyn Disk) -> Result<()> {
         let before = on_device(device)?.unwrap_or_default().last;
         let last = before.wrapping_add(1);
-        match self.write_in_folder(folder, Openings { before, last }) {
-            Err(error) if error.kind == ErrorKind::NoSpace => return Ok(()),
-            written => written?,
+        if !self.has_written(folder, Openings { before, last })? {
+            return Ok(());
         }
         let numbers = Openings { before: last, last };
         device.write_at(&padded(numbers), ON_DEVICE)?;
-        Ok(device.sync()?)
+        device.sync()?;
+        // From here on, a device with the number before is one of an earlier day.
+        self.has_written(folder, numbers).map(drop)
+    }
+
+    /// Writes the folder's file; returns `false` where there is no room.
+    fn has_written(self, folder: &dyn Dir, openings: Openings) -> Result<bool> {
+        match self.write_in_folder(folder, openings) {
+            Err(error) if error.kind == ErrorKind::NoSpace => Ok(false),
+            written => Ok(written.map(|()| true)?),
+        }
     }
 
     /// In place: a host that is full has no room for a second file.

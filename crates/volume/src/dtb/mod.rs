@@ -130,6 +130,8 @@ impl Dtb {
     pub fn create_on(disk: &dyn Disk, blocks: u64) -> Result<()> {
         let end = (1 + count_pages(blocks)) * PAGE_BYTES as u64;
         disk.set_len(end)?;
+        // A device may hold other bytes, which would be taken for entries.
+        disk.write_zeroes(0, end)?;
         disk.allocate(0, end)?;
         let header = DtbHeader {
             mark: TablesMark::Clean,
@@ -213,6 +215,7 @@ impl Dtb {
                 store.end_page() * PAGE_BYTES as u64,
             );
             self.cache.disk().set_len(end)?;
+            self.cache.disk().write_zeroes(start, end - start)?;
             self.cache.disk().allocate(start, end - start)?;
             self.stores.push(store);
             self.write_header(self.mark)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onefold_io::sim::{Faults, SimDir, When};
-use onefold_io::{CountedDir, Counters, Dir, MemDir, Random};
+use onefold_io::{CountedDir, Counters, Dir, Disk, MemDir, MemDisk, Random};
 use onefold_volume::dtb::Dtb;
 use onefold_volume::{Error, Key, MetadataBackend, Pbn, Result};
 
@@ -130,4 +130,25 @@ fn the_cache_is_as_large_as_it_is_told_to_be() {
         looked.expect("RAM");
         assert_eq!(found, [Some(Pbn(77))]);
     }
+}
+
+/// A metadata device that was in use before has empty tables, whatever its pages held.
+#[test]
+fn tables_of_a_device_that_held_other_bytes_are_empty() {
+    let device: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    device.write_at(&[0xff; 4 << 20], 0).expect("RAM");
+    Dtb::create_on(&*device, BLOCKS).expect("RAM");
+    let mut dtb = Dtb::open_on(device, BLOCKS, CACHE_BYTES).expect("it was made");
+    let linear = dtb.create_linear(5000).expect("RAM");
+    let sparse = dtb.create_sparse(16, BLOCKS).expect("RAM");
+    let keys: Vec<Key<'_>> = (0..5000).map(Key::Linear).collect();
+    let mut found = vec![None; keys.len()];
+    dtb.lookup(linear, &keys, &mut found).expect("RAM");
+    assert!(found.iter().all(Option::is_none), "{found:?}");
+    let mut hashes = [None; 2];
+    let keys = [Key::Sparse(&[0xff; 16]), Key::Sparse(&[1; 16])];
+    dtb.lookup(sparse, &keys, &mut hashes).expect("RAM");
+    assert_eq!(hashes, [None; 2]);
+    let block = dtb.alloc_block().expect("RAM").expect("all are free");
+    assert_eq!(dtb.inc_ref(block).expect("RAM"), 1);
 }
