@@ -57,6 +57,8 @@ fn unpack_by_each(rig: &Rig, look: impl Fn(&str, &Path)) {
         fs::create_dir(&folder).expect("a folder");
         let ran = Command::new(program)
             .current_dir(rig.dir.path())
+            // By itself bsdtar refuses names that the user's locale has no letters for.
+            .env("LC_ALL", "C.UTF-8")
             .args(how)
             .arg(&folder)
             .output()
