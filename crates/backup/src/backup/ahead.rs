@@ -17,14 +17,14 @@ struct File {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     used: usize,
     next: u64,
     /// Files on their way, in the order in which the store takes them.
     files: BTreeMap<u64, File>,
 }
 
-impl State {
+impl QueueState {
     /// Whether `bytes` more of file `id` fit. A part larger than the whole budget goes alone; so does a file that is
     /// read anew while files behind it take up the room.
     fn fits(&self, id: u64, bytes: usize, max: usize) -> bool {
@@ -35,12 +35,23 @@ impl State {
         };
         self.used + bytes <= limit || self.files.range(..=id).all(|(_, file)| file.used == 0)
     }
+
+    /// Counts `bytes` for file `id`; returns `false` where its place is left.
+    fn take(&mut self, id: u64, bytes: usize) -> bool {
+        let file = self.files.get_mut(&id);
+        let is_there = file.is_some();
+        if let Some(file) = file {
+            file.used += bytes;
+            self.used += bytes;
+        }
+        is_there
+    }
 }
 
 /// Bytes of large files on their way to the store, counted by file in walk order.
 pub struct LargeFileQueue {
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     freed: Condvar,
 }
 
@@ -86,34 +97,19 @@ impl QueuePlace {
         while state.files.contains_key(&self.id) && !state.fits(self.id, bytes, self.ahead.max) {
             self.ahead.freed.wait(&mut state);
         }
-        let State { used, files, .. } = &mut *state;
-        let file = files.get_mut(&self.id);
-        if let Some(file) = file {
-            file.used += bytes;
-            *used += bytes;
-            return true;
-        }
-        false
+        state.take(self.id, bytes)
     }
 
     /// Takes `bytes` if they fit now, and the place is not left; returns whether it did.
     pub fn try_take(&self, bytes: usize) -> bool {
         let mut state = self.ahead.state.lock();
-        let fits = state.fits(self.id, bytes, self.ahead.max);
-        let State { used, files, .. } = &mut *state;
-        let file = files.get_mut(&self.id).filter(|_| fits);
-        let is_there = file.is_some();
-        if let Some(file) = file {
-            file.used += bytes;
-            *used += bytes;
-        }
-        is_there
+        state.fits(self.id, bytes, self.ahead.max) && state.take(self.id, bytes)
     }
 
     /// Gives `bytes` back to the budget.
     pub fn free(&self, bytes: usize) {
         let mut state = self.ahead.state.lock();
-        let State { used, files, .. } = &mut *state;
+        let QueueState { used, files, .. } = &mut *state;
         if let Some(file) = files.get_mut(&self.id) {
             file.used -= bytes;
             *used -= bytes;

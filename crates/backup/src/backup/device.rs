@@ -95,11 +95,8 @@ impl Reader<'_> {
         }
         let end = match at == stream.size {
             true => Ok(FileEnd {
-                stat: source.stat,
                 xattrs: Ok(stream.marks),
-                changed: false,
-                content: None,
-                compared_bytes: 0,
+                ..FileEnd::new(source, false)
             }),
             false => Err(Errno::IO),
         };

@@ -1,4 +1,4 @@
-//! The parent's opinion of a large file, from what `stat` gives.
+//! Whether a large file is what an earlier snapshot says: the parent's opinion from what `stat` gives, and the answer.
 
 use crate::Content;
 
@@ -13,4 +13,14 @@ pub enum Hint {
     Touched(Content),
     /// Chunks of the parent's content are not where the parent says any more.
     Lost,
+}
+
+/// The answer to whether a file is what an earlier snapshot says.
+pub enum Verdict {
+    /// No snapshot has anything of the file that is worth a comparison.
+    Unknown,
+    /// The file has this content, of which so many bytes are data.
+    Same(Content, u64),
+    /// The file was compared and differs. So many bytes of data were read for that.
+    Other(u64),
 }

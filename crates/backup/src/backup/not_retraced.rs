@@ -5,23 +5,11 @@ use std::sync::Arc;
 use onefold_store::Session;
 use onefold_store::digest::Digester;
 
-use super::hint::Hint;
+use super::hint::{Hint, Verdict};
 use super::parts::PartSender;
 use super::read::Source;
 use super::source::{Abandoned, Reader};
-use crate::Content;
 use crate::tree::Tree;
-
-/// The answer to whether a file is what an earlier snapshot says.
-#[allow(dead_code, reason = "a build with comparisons gives the other answers")]
-pub enum Verdict {
-    /// Nothing was compared.
-    Unknown,
-    /// The file has this content, of which so many bytes are data.
-    Same(Content, u64),
-    /// The file differs. So many bytes of data were read for that.
-    Other(u64),
-}
 
 /// The finder of contents of earlier snapshots: here it finds none.
 pub struct Traces<'a>(std::marker::PhantomData<&'a Session>);

@@ -7,7 +7,7 @@
 //! file's. The answer is [`Verdict::Other`] from the first chunk or hole on that differs, from the first chunk in a
 //! container that the session does not vouch for, or at the end if the digest differs.
 //!
-//! Without this module (feature `retrace`) all large files are cut: backups are slower, and the same.
+//! Without this module (feature `retrace`) all large files are cut.
 
 mod traces;
 
@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkRef, digest};
 
 use super::buffers::LONG_SEGMENT_BYTES;
-use super::hint::Hint;
+use super::hint::{Hint, Verdict};
 use super::parts::PartSender;
 use super::read::{Cached, Source};
 use super::segment::{Bytes, Got, Task, Worker, slot};
@@ -30,16 +30,6 @@ use crate::content::ContentCursor;
 use crate::{Content, Item, Progress};
 
 pub use traces::Traces;
-
-/// The answer to whether a file is what an earlier snapshot says.
-pub enum Verdict {
-    /// No snapshot has anything of the file that is worth a comparison.
-    Unknown,
-    /// The file has this content, of which so many bytes are data.
-    Same(Content, u64),
-    /// The file was compared and differs. So many bytes of data were read for that.
-    Other(u64),
-}
 
 /// A stretch of a file that a worker verifies.
 struct Stretch {

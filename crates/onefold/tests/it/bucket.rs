@@ -11,8 +11,6 @@ use crate::versitygw::{BUCKET, SECRET, Server, USER};
 
 /// Rounds in which processes are killed, for each step of the scale: a scale of 25 makes 500.
 const ROUNDS: u64 = 20;
-/// Rounds at a scale of 1: each takes a second of two cores.
-const ROUNDS_BRIEF: u64 = 6;
 /// How long others have shown no life when they count as dead, in milliseconds: everybody may be taken for dead.
 const STALE_MS: &str = "400";
 
@@ -202,10 +200,7 @@ fn two_machines_and_a_prune_that_are_killed_lose_nothing() {
     let mut random = seeded("killed");
     machines[0].run(&["init"]).ends(0);
     let mut acknowledged = Acknowledged::new();
-    let rounds = match scale() {
-        1 => ROUNDS_BRIEF,
-        scale => ROUNDS * scale,
-    };
+    let rounds = ROUNDS * scale();
     for round in 0..rounds {
         for machine in &machines {
             change(&machine.source(), &mut random);

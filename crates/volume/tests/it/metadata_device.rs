@@ -60,7 +60,7 @@ impl Host {
         Depot::open(Arc::clone(folder), options)
     }
 
-    /// What an opening says that has to fail.
+    /// The error of an opening that has to fail.
     fn refused(&self, folder: &Arc<dyn Dir>) -> Error {
         self.open(folder).err().expect("it must be refused")
     }

@@ -32,7 +32,7 @@ const GUEST_MAX: Duration = Duration::from_secs(2400);
 
 /// Parts of the rig `kernel`, a guest each.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum KernelPart {
     /// Faults and changes of a device, by each way to the kernel.
     Faults,
     /// ext4, xfs and btrfs, by each way to the kernel.
@@ -46,14 +46,14 @@ pub enum Part {
 pub struct Choice {
     /// Parts of kernel (default: all)
     #[arg(long, value_name = "NAME")]
-    part: Vec<Part>,
+    part: Vec<KernelPart>,
     /// Ways to the kernel in kernel (default: ublk, nbd and fuse).
     #[arg(long, value_name = "WAY", value_parser = WAYS)]
     via: Vec<String>,
 }
 
 impl Choice {
-    fn has(&self, part: Part) -> bool {
+    fn has(&self, part: KernelPart) -> bool {
         self.part.is_empty() || self.part.contains(&part)
     }
 }
@@ -73,10 +73,10 @@ pub fn run(program: &Path, choice: &Choice, kinds: &[FileSystem]) -> Result<usiz
         let running = guest.boot(case, &disks, GUEST_MAX)?;
         Ok::<_, String>(running.tell(&mut steps))
     };
-    if choice.has(Part::Faults) {
+    if choice.has(KernelPart::Faults) {
         print_faults(&run(&format!("faults,{ways}"), &[])?);
     }
-    if choice.has(Part::Transports) {
+    if choice.has(KernelPart::Transports) {
         let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
         let kinds = match kinds.is_empty() {
             true => FILE_SYSTEMS.join("+"),
@@ -84,7 +84,7 @@ pub fn run(program: &Path, choice: &Choice, kinds: &[FileSystem]) -> Result<usiz
         };
         print_transports(&run(&format!("transports,{ways},{kinds}"), &[])?);
     }
-    if choice.has(Part::Vdo) {
+    if choice.has(KernelPart::Vdo) {
         let more = [guest.disk("vdo.img", 8 << 30)?, guest.tree(TREE_MIB)?];
         print_vdo(&run("vdo,fuse", &more)?);
     }
