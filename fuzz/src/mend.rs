@@ -1,6 +1,6 @@
 //! Makes checksums true again in what was changed, so that a decoder looks at it: each kind of file has its own.
 //!
-//! Always holds: what stands at the wrong place, or has lost its magic, stays as it is, and a whole file as it was
+//! Invariant: what stands at the wrong place, or has lost its magic, stays as it is, and a whole file as it was
 //! written is not changed: the tests hold that for every seed, so that what is written here and what the engine writes
 //! are the same.
 

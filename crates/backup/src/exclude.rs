@@ -71,7 +71,7 @@ pub struct Patterns {
     keeps: Vec<bool>,
 }
 
-/// Most patterns with wildcards in one list: they take some 60 MB.
+/// Largest number of patterns with wildcards in one list: they take some 60 MB.
 const WILD_MAX: usize = 8 << 10;
 
 /// Collects patterns; later ones win.
@@ -384,11 +384,11 @@ impl Patterns {
     }
 }
 
-/// Most patterns with wildcards in the ignore files of a folder and those above it: they take some 8 MB, and several
-/// folders are open at once.
+/// Largest number of patterns with wildcards in the ignore files of a folder and those above it: they take some 8 MB,
+/// and several folders are open at once.
 const IGNORED_WILD_MAX: usize = 1 << 10;
 
-/// Most lines of an ignore file that are reported one by one because they are no patterns.
+/// Largest number of lines of an ignore file that are reported one by one because they are no patterns.
 const PASSED_OVER_TOLD: usize = 100;
 
 /// The patterns of one ignore file. `above` is the file that is asked next: an earlier one of the same folder, or the

@@ -20,8 +20,9 @@ const ITEMS_FREE: u64 = 4096;
 /// Bytes of data that pay for an item. A backup's items have hundreds: no chunker cuts shorter chunks except at the end
 /// of a file or of a tar's member, whose header has 512; a hole has 512 bytes beside it in the finest file system.
 const ITEM_BYTES_MIN: u64 = 8;
-/// Most items of recipe chunks that come again in the same content, for [`is_same`](crate::content::is_same) and
-/// [`name`](crate::content::name). A file of one repeated block reaches this at 1 TiB.
+/// Largest number of items of recipe chunks that come again in the same content, for
+/// [`is_same`](crate::content::is_same) and [`name`](crate::content::name). A file of one repeated block reaches this
+/// at 1 TiB.
 const ITEMS_AGAIN_MAX: u64 = 1 << 24;
 
 /// Counters of a content's items and data, while its items pass.

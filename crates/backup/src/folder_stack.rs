@@ -15,7 +15,7 @@ use onefold_store::ChunkReader;
 use crate::tree::Tree;
 use crate::{Entry, Result, path};
 
-/// Most subfolders to come that are kept for a folder.
+/// Largest number of subfolders to come that are kept for a folder.
 const KEPT_MAX: usize = 1024;
 
 /// A folder on the way, with the caller's state.

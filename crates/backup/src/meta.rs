@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use crate::{Entry, Error, Kind, Time, Xattrs};
 
-/// Most bytes of extended attributes that one entry keeps, names and values: some entries with as many are on their way
-/// at once. Most file systems have room for a few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more than a
-/// thousand attributes.
+/// Largest number of bytes of extended attributes that one entry keeps, names and values: some entries with as many are
+/// on their way at once. Most file systems have room for a few KiB; XFS, btrfs and ZFS for 65,536 bytes in each of more
+/// than a thousand attributes.
 pub const XATTRS_BYTES_MAX: usize = 4 << 20;
 /// Error of an entry with more attributes than that; no call on attributes returns it.
 const TOO_MANY_XATTRS: Errno = Errno::FBIG;

@@ -2,15 +2,15 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// Most folders that a restore keeps open.
+/// Largest number of folders that a restore keeps open.
 const FOLDERS_MAX: usize = 384;
-/// Most large files that a restore keeps open.
+/// Largest number of large files that a restore keeps open.
 const LARGE_MAX: usize = 128;
-/// Most folders that a walk keeps open for its consumer.
+/// Largest number of folders that a walk keeps open for its consumer.
 const FOLDERS_MET_MAX: usize = 512;
-/// Most small files that a backup opens before it reads them.
+/// Largest number of small files that a backup opens before it reads them.
 const AHEAD_MAX: usize = 4096;
-/// Most folders of small files that a backup keeps open until the files are read.
+/// Largest number of folders of small files that a backup keeps open until the files are read.
 const FOLDERS_AHEAD_MAX: usize = 1024;
 
 /// Number of folders that a walk keeps open for its consumer.

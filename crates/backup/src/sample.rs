@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-/// Most different things that are counted exactly: with values of eight bytes they take 18 MiB.
+/// Largest number of different things that are counted exactly: with values of eight bytes they take 18 MiB.
 pub const EXACT_MAX: usize = 1 << 19;
 
 /// Things by their hashes, whose bits are as good as random, with a value for each.

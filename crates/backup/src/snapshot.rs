@@ -388,8 +388,8 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<LeafRef>> {
     Ok(leaves)
 }
 
-/// Most bytes of different folders' paths in a table, beside [`FOLDER_BYTES_A_LEAF`] for each leaf: a prefix that is
-/// shared with the path before takes no bytes in the table, but RAM.
+/// Largest number of bytes of different folders' paths in a table, beside [`FOLDER_BYTES_A_LEAF`] for each leaf: a
+/// prefix that is shared with the path before takes no bytes in the table, but RAM.
 const FOLDER_BYTES_MAX: usize = 256 << 20;
 /// Longest path that Linux takes in one call, in bytes.
 const FOLDER_BYTES_A_LEAF: usize = 4096;

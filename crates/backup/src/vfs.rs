@@ -6,7 +6,7 @@
 //! open   ─▶ stretch of pieces ─▶ chunks (kept, read ahead) ─▶ bytes
 //! ```
 //!
-//! Always holds: nothing is kept for an entry but for the decoded leaf that it stands in, as long as that is in use. A
+//! Invariant: nothing is kept for an entry but for the decoded leaf that it stands in, as long as that is in use. A
 //! file's number says where the entry is ([`number`]). All methods may be called from many threads.
 
 pub(crate) mod chunks;

@@ -41,8 +41,8 @@ pub struct Options {
     pub one_file_system: bool,
     /// Read sources that are devices or pipes as streams; else it is an error that nothing of them is saved.
     pub read_special: bool,
-    /// Most small files that are kept open after they were looked at, for a caller that reads all files; 0: files are
-    /// not opened.
+    /// Largest number of small files that are kept open after they were looked at, for a caller that reads all files;
+    /// 0: files are not opened.
     pub open_files: usize,
     /// Simulated disk failures, for tests.
     pub failing: Failing,

@@ -1,6 +1,6 @@
 //! Parameters of a named algorithm, as users write them: `NAME:key=value,…`.
 //!
-//! Always holds: every value of [`Knobs`] is in the range that its [`Knob`] names. A key that is not given has no
+//! Invariant: every value of [`Knobs`] is in the range that its [`Knob`] names. A key that is not given has no
 //! value: the algorithm uses its own default.
 
 use alloc::format;

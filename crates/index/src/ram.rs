@@ -1,6 +1,6 @@
 //! The index `ram`: a hash table and nothing else. It is the oracle that every other index is tested against.
 //!
-//! Always holds: a lookup finds exactly the entries that were inserted and not removed or retired since. Nothing is
+//! Invariant: a lookup finds exactly the entries that were inserted and not removed or retired since. Nothing is
 //! stored on disk, so [`checkpoint`](ChunkIndex::checkpoint) does nothing and RAM grows with the number of chunks
 //! (about 60 bytes each).
 

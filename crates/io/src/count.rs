@@ -1,7 +1,7 @@
 //! Counting disks and folders: they wrap a [`Dir`] or [`Disk`], and their counters can be read while it is in use.
 //!
 //! The papers' tables and the tests of promised costs ("one page read per positive lookup") count with the same
-//! counters. Always holds: an operation is counted when it is called, whether it succeeds or not; a batch counts each
+//! counters. Invariant: an operation is counted when it is called, whether it succeeds or not; a batch counts each
 //! of its reads; bytes are the requested ones.
 
 use std::{

@@ -3,7 +3,7 @@
 //! Direct disks are for a volume's data and for indexes larger than RAM, where the page cache would hold pages that are
 //! not read again.
 //!
-//! Always holds: callers need no alignment. A request aligned in offset, length and memory is done in place; other
+//! Invariant: callers need no alignment. A request aligned in offset, length and memory is done in place; other
 //! reads go through aligned buffers from a pool; the unaligned head and tail of a write go through the page cache,
 //! which the kernel keeps coherent with direct I/O on the same file. Two writers of neighbouring bytes thus never race
 //! for a page, as a read-modify-write of our own would. Where the file system refuses `O_DIRECT`, everything goes

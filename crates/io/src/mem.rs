@@ -1,6 +1,6 @@
 //! Disks and folders in RAM: nothing is durable, nothing fails. For tests, and for indexes that live in RAM alone.
 //!
-//! Always holds: the behaviour of [`Disk`] and [`Dir`] is that of [`file`](crate::file) (one conformance suite proves
+//! Invariant: the behaviour of [`Disk`] and [`Dir`] is that of [`file`](crate::file) (one conformance suite proves
 //! it); clones of a [`MemDir`] are the same folder; holes cost no RAM.
 
 use std::collections::BTreeMap;

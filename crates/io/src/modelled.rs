@@ -1,6 +1,6 @@
 //! A folder on a modelled device: another folder keeps the bytes, an [`Account`] the costs that the device would have.
 //!
-//! Always holds: a disk keeps its number from creation to removal, through all renames, and folders within share the
+//! Invariant: a disk keeps its number from creation to removal, through all renames, and folders within share the
 //! account. Names and locks cost nothing.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Functions of the operating system besides files: memory and its pages, mapped windows and SIGBUS, the page cache,
 //! the allocator's heap, nameless files, places of files on their device, and calls that its C library lacks.
 //!
-//! Always holds: this module does not know [`Disk`](crate::Disk) and [`Dir`](crate::Dir), and does not decide what is
+//! Invariant: this module does not know [`Disk`](crate::Disk) and [`Dir`](crate::Dir), and does not decide what is
 //! stored; without it the engine would be slower, and otherwise the same. Most unsafe code of the crate is here; the
 //! rest is io_uring and `PageBuffer`.
 

@@ -1,7 +1,7 @@
 //! The message when the system has no more memory. The standard library then ends the process by a signal, with a
 //! sentence about bytes, which looks like a crash.
 //!
-//! Always holds: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort where no
+//! Invariant: the signal handler calls nothing but `write`, `mmap`, `munmap` and `_exit`, and an abort where no
 //! allocation ever failed and memory is left ends the process as it would without this module.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use crate::DIRECT_ALIGN;
 
-/// Bytes that begin at a multiple of [`DIRECT_ALIGN`]. Always holds: the bytes are initialised, and exclusively the
+/// Bytes that begin at a multiple of [`DIRECT_ALIGN`]. Invariant: the bytes are initialised, and exclusively the
 /// owner's.
 pub struct PageBuffer {
     start: NonNull<u8>,

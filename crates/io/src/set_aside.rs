@@ -1,6 +1,6 @@
 //! Folders that stand under the name of a disk, because somebody made them there or moved them there.
 //!
-//! Always holds: the content of a folder may be somebody's, so the folder is renamed and never removed, unless empty.
+//! Invariant: the content of a folder may be somebody's, so the folder is renamed and never removed, unless empty.
 
 use crate::{Dir, ErrorKind, Result, if_there};
 

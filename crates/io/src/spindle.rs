@@ -5,7 +5,7 @@
 //! the distance, and half a turn (Ruemmler and Wilkes: "An introduction to disk drive modeling", 1994, without its
 //! caches); each some time of the controller. Disks get extents in the order in which they grow, and give them back.
 //!
-//! Always holds: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one
+//! Invariant: every byte that is read or written is counted once, and `modelled_us` is the sum of all requests, one
 //! after the other. Nothing sleeps. Syncs cost nothing.
 
 use std::collections::HashMap;

@@ -5,7 +5,7 @@
 //!                  └─ Helpers: idle threads          └─ saved, merged
 //! ```
 //!
-//! Always holds: the data is read once for any number of choices; a tally takes no more memory than it was allowed.
+//! Invariant: the data is read once for any number of choices; a tally takes no more memory than it was allowed.
 #![forbid(unsafe_code)]
 
 pub mod columns;

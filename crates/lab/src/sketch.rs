@@ -5,7 +5,7 @@
 //! fingerprint ─▶ register j (16 bits), u in (0, 1) (40 other bits) ─▶ chunks[j] = min u,  bytes[j] = min u / length
 //! ```
 //!
-//! Always holds: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two
+//! Invariant: a chunk met again changes nothing, so neither copies nor the order nor the host matter, and two
 //! sketches merge by the smaller of each register into the sketch of all.
 //!
 //! How it is read: places u / w of chunks of weight w are evenly spread over 0..1/w, so over 0..τ with τ = 1 / (largest

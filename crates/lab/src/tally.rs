@@ -1,7 +1,7 @@
 //! Counts chunks by fingerprint: each by itself while they fit; then long chunks by themselves and the others through a
 //! [`Sketch`].
 //!
-//! Always holds: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the table.
+//! Invariant: all chunks of at most `sketched_max` bytes are in the sketch and in it alone, all others in the table.
 //! When the table is full, the limit rises along a fixed series, only as far as it must. The division thus depends on
 //! the chunks alone, not on their order, threads or hosts. The longest chunks stay in the table because they weigh
 //! most; the others are more even, and the sketch is more exact for them.

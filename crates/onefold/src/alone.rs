@@ -5,7 +5,7 @@
 //! and folder, so whoever does not have that very folder before them is refused in words: another machine, another
 //! user, and a container or service that sees another `/run/lock`.
 //!
-//! Always holds: two processes that work in the repository have the same folder before them, or one of them said
+//! Invariant: two processes that work in the repository have the same folder before them, or one of them said
 //! `--take-over`. A folder's name is random, and none is used again that a mark of before named, save after a restart
 //! of the machine, which no process survives.
 

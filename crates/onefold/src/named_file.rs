@@ -8,9 +8,9 @@ use onefold_backup::exclude::is_utf16;
 
 use crate::human;
 
-/// Most bytes of a list of paths or patterns: some five million paths.
+/// Largest number of bytes of a list of paths or patterns: some five million paths.
 pub const LIST_BYTES_MAX: u64 = 512 << 20;
-/// Most bytes of a file with a password, a repository's place, or rules.
+/// Largest number of bytes of a file with a password, a repository's place, or rules.
 pub const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads a file.

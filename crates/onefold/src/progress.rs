@@ -33,7 +33,7 @@ const LOGGED_COLUMNS: usize = 120;
 /// Longest time that the engine may take to stop after a signal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Most paths that are reported one by one as having no space; `-v` reports all.
+/// Largest number of paths that are reported one by one as having no space; `-v` reports all.
 const FULL_TOLD_MAX: u64 = 10;
 
 /// Kind of work; restic's words depend on it.

@@ -18,7 +18,7 @@ use crate::{out, progress};
 
 /// Variable that chooses remarks, beside `-q` and `-v`.
 const LOG_ENV: &str = "ONEFOLD_LOG";
-/// Most warnings that are remembered; further ones may come twice.
+/// Largest number of warnings that are remembered; further ones may come twice.
 const SAID_MAX: usize = 1024;
 
 /// Prints remarks from now on.

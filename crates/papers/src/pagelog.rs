@@ -1,6 +1,6 @@
 //! A log of frames, each from a page boundary, to which `tablets` and `sparse` append.
 //!
-//! Always holds: a frame's payload begins with the number of its own page and the number of durable pages when it was
+//! Invariant: a frame's payload begins with the number of its own page and the number of durable pages when it was
 //! written. At open, a frame that is not whole is therefore either the torn end, which is cut off, or damage, if a
 //! whole frame behind it knew it to be durable.
 

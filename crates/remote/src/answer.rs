@@ -1,6 +1,6 @@
 //! Why a request failed: what the store answered, or that no answer came.
 //!
-//! Always holds: that no answer comes, or one that says "not now" or "not you", is neither loss nor damage. Only an
+//! Invariant: that no answer comes, or one that says "not now" or "not you", is neither loss nor damage. Only an
 //! object that the store itself says is not there counts as missing.
 
 use std::error::Error as StdError;

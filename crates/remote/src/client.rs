@@ -1,6 +1,6 @@
 //! A client of one bucket: requests that are tried again, and what becomes of those that fail.
 //!
-//! Always holds: the crate below tries nothing again by itself, so each attempt is seen here. Callers are threads of
+//! Invariant: the crate below tries nothing again by itself, so each attempt is seen here. Callers are threads of
 //! the engine; they wait on a runtime of two threads that belongs to this client alone.
 
 use std::future::Future;

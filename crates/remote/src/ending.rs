@@ -1,6 +1,6 @@
 //! The end of requests when the program is to end: a signal must not wait for a store that stands still.
 //!
-//! Always holds: once the program is to end, each request ends soon, with an answer or without one. Requests that take
+//! Invariant: once the program is to end, each request ends soon, with an answer or without one. Requests that take
 //! back what others would wait for (sessions, locks) have some more time than others.
 
 use std::sync::Arc;

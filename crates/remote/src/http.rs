@@ -1,6 +1,6 @@
 //! HTTP for the client of object storage: one pool of HTTP/1.1 connections, and what goes through it counted.
 //!
-//! Always holds: a request ends when no byte has moved for a minute, so nobody waits for ever; an answer other than
+//! Invariant: a request ends when no byte has moved for a minute, so nobody waits for ever; an answer other than
 //! success becomes an [`Answer`] in the error's chain. Version 1.1 because bodies are large: there is no flow-control
 //! window to tune, and each connection has a TCP window of its own.
 

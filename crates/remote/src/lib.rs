@@ -7,7 +7,7 @@
 //! heart: each minute the sessions and locks of this process show that they live
 //! ```
 //!
-//! Always holds: an object is put under a free name by a conditional request, or not at all; what becomes of a request
+//! Invariant: an object is put under a free name by a conditional request, or not at all; what becomes of a request
 //! without an answer is found out before anybody is told; and nothing that the network does counts as loss or damage.
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Registers as objects: a version is an object's entity tag, and a conditional request compares it.
 //!
-//! Always holds: the bytes and the version that a reading gives belong together. A server that keeps tags apart from
+//! Invariant: the bytes and the version that a reading gives belong together. A server that keeps tags apart from
 //! bytes (versitygw with `--sidecar`) may answer with the tag of a write that is under way and the bytes before it; a
 //! swap on that tag would undo the write. Nearly all stores use the MD5 of the bytes as tag, which shows such an
 //! answer.

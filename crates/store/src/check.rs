@@ -140,7 +140,8 @@ impl Repository {
     }
 }
 
-/// Most times that references that lead astray are followed again, where others change the repository meanwhile.
+/// Largest number of times that references that lead astray are followed again, where others change the repository
+/// meanwhile.
 const LOOKS_MAX: usize = 4;
 
 /// References that do not lead where they should.

@@ -1,7 +1,7 @@
 //! The fingerprint index of an opened repository: opened by the name in its configuration, and begun anew where its
 //! files are damaged.
 //!
-//! Always holds: what stands in for an index that is not open knows nothing, which costs a reader time and is never
+//! Invariant: what stands in for an index that is not open knows nothing, which costs a reader time and is never
 //! wrong (ARCHITECTURE.md, invariant 1); so whatever keeps an index from being opened, who reads goes on without, and
 //! who writes is told. `strata` has as many openers as there are processes and is open at once; it is deleted under
 //! their feet by its own means, which keep locks and what they are about to enter. The papers' indexes have one opener

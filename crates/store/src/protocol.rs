@@ -6,7 +6,7 @@
 //! the store, with objects and a registry, and the model (`cargo xtask model`), with a simulated world in which every
 //! step of everybody may come at any moment. A driver that does not do what comes next panics.
 //!
-//! Always holds: what stands on a durable list of the condemned is only ever deleted. See ARCHITECTURE.md, "Sweep
+//! Invariant: what stands on a durable list of the condemned is only ever deleted. See ARCHITECTURE.md, "Sweep
 //! beside backups", for why no chunk is lost.
 
 mod change;

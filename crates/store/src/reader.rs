@@ -70,14 +70,14 @@ pub(crate) const METADATA_CACHE_BYTES: usize = 36 << 20;
 pub(crate) const DATA_CACHE_BYTES: usize = 16 << 20;
 /// Bytes of the block cache where everything is read in order, once, which needs the last block only.
 pub(crate) const SMALL_CACHE_BYTES: usize = 2 << 20;
-/// Most bytes of cached descriptors; a reader with a small block cache has half of that cache's size.
+/// Largest number of bytes of cached descriptors; a reader with a small block cache has half of that cache's size.
 const TABLE_CACHE_BYTES: usize = 8 << 20;
-/// Most bytes of cached values that users decoded from chunks: one of the largest recipe chunks, or a hundred usual
-/// ones.
+/// Largest number of bytes of cached values that users decoded from chunks: one of the largest recipe chunks, or a
+/// hundred usual ones.
 const DECODED_CACHE_BYTES: usize = 4 << 20;
 /// Neighbouring blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 4 << 20;
-/// Most times that a chunk is looked for again because it was swept away in between.
+/// Largest number of times that a chunk is looked for again because it was swept away in between.
 const MOVES_MAX: usize = 3;
 
 impl ChunkReader {

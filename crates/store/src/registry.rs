@@ -1,7 +1,7 @@
 //! Activity in a repository: sessions, which sweeps see and wait for, and locks, each of which has one holder at a
 //! time.
 //!
-//! Always holds, of every implementation: a session whose [`Pin`] was revoked puts no root any more, and a session that
+//! Invariant of every implementation: a session whose [`Pin`] was revoked puts no root any more, and a session that
 //! put one was not revoked before. So no root ever stands there that a sweep, which revoked or waited, did not count.
 //! ARCHITECTURE.md, "Sweep beside backups".
 

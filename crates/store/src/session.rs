@@ -1,6 +1,6 @@
 //! Sessions: a running backup, restore or check, and what it may refer to.
 //!
-//! Always holds: a session refers only to containers that existed after it became visible and were not condemned then,
+//! Invariant: a session refers only to containers that existed after it became visible and were not condemned then,
 //! and to none after one of its own readers found it damaged.
 
 mod learning;

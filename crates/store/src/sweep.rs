@@ -1,7 +1,7 @@
 //! Sweep: garbage collection beside running sessions, without a lock that they would wait for. ARCHITECTURE.md, "Sweep
 //! beside backups".
 //!
-//! Always holds: a container is deleted only when it has been condemned durably, every session that could have missed
+//! Invariant: a container is deleted only when it has been condemned durably, every session that could have missed
 //! that is over, and no root that came up since refers to it; and what it held that is referred to is durable
 //! elsewhere, and the index knows where. What was condemned durably is never counted on again: what still lives of it
 //! is copied out, and then it goes. The order of all that is the machine's ([`protocol::Sweep`]).

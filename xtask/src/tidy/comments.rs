@@ -26,7 +26,7 @@ const RATCHETS: [Ratchet; 2] = [
     Ratchet {
         what: "that begin with Of, So, What, Who, Whose, That or It",
         is_bad: leans,
-        lines_max: 2,
+        lines_max: 0,
     },
 ];
 

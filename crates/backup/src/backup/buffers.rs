@@ -96,8 +96,8 @@ pub struct Buffers {
     /// Room before a segment for the end of the segment before, in bytes: enough for nearly all streams, in whole
     /// pages.
     carried_bytes: usize,
-    /// Most bytes that can be carried in front of a segment. More than `carried_bytes` are gathered in another
-    /// buffer.
+    /// Largest number of bytes that can be carried in front of a segment. More than `carried_bytes` are gathered in
+    /// another buffer.
     carried_bytes_max: usize,
     outlook: Arc<Outlook>,
 }

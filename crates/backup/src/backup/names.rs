@@ -11,7 +11,7 @@ use crate::{Content, Entry, Flags, Item, Result, SharedXattrs, Time, Xattrs};
 #[derive(Clone, Copy)]
 pub struct Names {
     pub key: LinkKey,
-    /// Most names that will still ask for the first name's content.
+    /// Largest number of names that will still ask for the first name's content.
     pub to_come: u32,
 }
 

@@ -46,7 +46,7 @@ pub struct Options {
     pub readers: usize,
     /// Threads that cut and fingerprint segments of large files at once: the number of cores.
     pub hashers: usize,
-    /// Most bytes of small files between readers and store.
+    /// Largest number of bytes of small files between readers and store.
     pub bytes_in_flight: usize,
     /// RAM for files with several names, in bytes; beyond that they are remembered in a temporary file.
     pub hard_links_bytes: usize,

@@ -14,16 +14,16 @@ use super::source::{Abandoned, FileEnd};
 use crate::Item;
 use rustix::io::Errno;
 
-/// Most bytes of large files in buffers between their readers and the store: as many segments as threads read, and a
-/// batch of the store.
+/// Largest number of bytes of large files in buffers between their readers and the store: as many segments as threads
+/// read, and a batch of the store.
 pub const BYTES_AHEAD: usize = 24 << 20;
-/// Most bytes of large files that are planned but not stored, as [`ahead_bytes`] counts them: four files, or many that
-/// have few segments each. They hold open files, and readers.
+/// Largest number of bytes of large files that are planned but not stored, as [`ahead_bytes`] counts them: four files,
+/// or many that have few segments each. They hold open files, and readers.
 pub const BYTES_PLANNED: usize = 2 * BYTES_AHEAD;
-/// Most bytes that one file is counted as, and that the buffers of a stream take: enough to read on while the store
-/// takes a batch.
+/// Largest number of bytes that one file is counted as, and that the buffers of a stream take: enough to read on while
+/// the store takes a batch.
 pub const FILE_BYTES_AHEAD: usize = BYTES_AHEAD / 2;
-/// Most parts of one file on their way, including holes.
+/// Largest number of parts of one file on their way, including holes.
 const PARTS_AHEAD: usize = 24;
 /// Bytes of segments that the store waits for together: one that comes from the disk, or four.
 const TOGETHER_BYTES: usize = LONG_SEGMENT_BYTES;

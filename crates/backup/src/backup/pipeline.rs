@@ -34,7 +34,7 @@ use crate::tree::Tree;
 use crate::walk::{self, Walk};
 use crate::{Error, Events, Progress, Result};
 
-/// Most steps between planner and finisher; the bytes of each are counted in the budget.
+/// Largest number of steps between planner and finisher; the bytes of each are counted in the budget.
 const STEPS_AHEAD: usize = 512;
 
 /// RAM for segments of large files that are read and cut at once, in bytes, and as much again for those that wait for

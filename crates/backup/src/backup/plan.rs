@@ -40,8 +40,8 @@ use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
 /// Bytes of names, targets, attributes and contents that go to the store as one step.
 const STEP_BYTES: usize = 128 << 10;
-/// Most bytes that a step takes of the budget beside what its job reads: an entry with as many attributes as are kept,
-/// and the parent's entry of it.
+/// Largest number of bytes that a step takes of the budget beside what its job reads: an entry with as many attributes
+/// as are kept, and the parent's entry of it.
 pub const STEP_BYTES_MAX: usize = STEP_BYTES + 2 * XATTRS_BYTES_MAX;
 
 /// An entry on its way to the store.

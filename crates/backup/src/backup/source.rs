@@ -36,12 +36,12 @@ use crate::{Content, Progress, Xattrs};
 
 /// Bytes of small files that make one job; larger files stand alone.
 pub const JOB_BYTES: usize = 128 << 10;
-/// Most files in one job: other threads are to have work meanwhile.
+/// Largest number of files in one job: other threads are to have work meanwhile.
 pub const JOB_FILES: usize = 48;
 /// Likely number of files in a job, as of files of 8 KiB.
 pub const FILES_LIKELY: usize = 16;
-/// Most bytes of attributes of a job's files, beside what is reserved for the job: enough for the labels and access
-/// control lists of most files.
+/// Largest number of bytes of attributes of a job's files, beside what is reserved for the job: enough for the labels
+/// and access control lists of most files.
 const JOB_XATTRS_BYTES_MAX: usize = 64 << 10;
 /// Size from which on a file is read in segments, in bytes.
 pub const LARGE_BYTES: u64 = SEGMENT_BYTES as u64;

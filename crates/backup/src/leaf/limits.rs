@@ -5,19 +5,20 @@
 use crate::Result;
 use crate::wire::Reader;
 
-/// Most entries; the cutter counts 24 bytes for each, and 192 KiB for a leaf.
+/// Largest number of entries; the cutter counts 24 bytes for each, and 192 KiB for a leaf.
 pub const ENTRIES_MAX: u64 = 1 << 16;
-/// Most items of all files together; the cutter counts half a byte for each.
+/// Largest number of items of all files together; the cutter counts half a byte for each.
 pub const ITEMS_MAX: u64 = 1 << 19;
-/// Most attributes, each set counted once; the cutter counts a quarter of their bytes.
+/// Largest number of attributes, each set counted once; the cutter counts a quarter of their bytes.
 pub const XATTRS_MAX: u64 = 1 << 19;
 /// Longest name of a user or a group, in bytes: no system gives more (`LOGIN_NAME_MAX` is 256 with the final zero).
 pub const OWNER_NAME_BYTES_MAX: usize = 255;
-/// Most bytes of all owners' names: two of the longest for each entry of a leaf that the cutter makes.
+/// Largest number of bytes of all owners' names: two of the longest for each entry of a leaf that the cutter makes.
 pub const OWNERS_BYTES_MAX: u64 = 4 << 20;
-/// Most bytes of all names, with the bytes that they share with the name before; the cutter counts half of them.
+/// Largest number of bytes of all names, with the bytes that they share with the name before; the cutter counts half of
+/// them.
 pub const NAMES_BYTES_MAX: u64 = 1 << 20;
-/// Most bytes of the folders' paths, with the bytes that they share with the path before.
+/// Largest number of bytes of the folders' paths, with the bytes that they share with the path before.
 pub const FOLDERS_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of the folders' paths at which a leaf is cut: folders may be nested a thousand deep.
 pub const FOLDERS_BYTES_CUT: u64 = 16 << 20;

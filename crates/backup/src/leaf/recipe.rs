@@ -14,20 +14,20 @@ use crate::{Content, Item, Result, Slice};
 
 /// Version of the recipe format that is written.
 pub const VERSION: u8 = 1;
-/// Most items of a content without recipe chunks.
+/// Largest number of items of a content without recipe chunks.
 pub const LEAF_ITEMS_MAX: usize = 64;
 /// Least items of a recipe chunk, except the last one of its layer.
 const CHUNK_ITEMS_MIN: usize = 256;
-/// Most items of a recipe chunk that is written.
+/// Largest number of items of a recipe chunk that is written.
 const CHUNK_ITEMS_MAX: usize = 4096;
 /// Beyond the minimum, one in this many items ends a recipe chunk: about 1,000 items, 40 KiB.
 const CHUNK_ITEMS_STEP: u64 = 768;
-/// Most items of a recipe chunk that is read: a few bytes could claim many holes.
+/// Largest number of items of a recipe chunk that is read: a few bytes could claim many holes.
 const CHUNK_ITEMS_READ_MAX: usize = 1 << 16;
 /// Mark before a slice: it reads as a hole of no bytes, which does not exist.
 const SLICE: &[u8] = &[0, 0];
 const NOTHING: &str = "an item that covers nothing";
-/// Most layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
+/// Largest number of layers of recipe chunks that a reader follows: 256^8 items are enough for anything.
 pub const DEPTH_MAX: u8 = 8;
 
 /// Encodes a recipe chunk whose items have this depth.
@@ -84,7 +84,7 @@ pub type Store<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<ChunkRef>;
 
 /// Least items of a recipe chunk for small files.
 const GROUP_ITEMS_MIN: usize = 16;
-/// Most items of a recipe chunk for small files.
+/// Largest number of items of a recipe chunk for small files.
 const GROUP_ITEMS_MAX: usize = 512;
 /// Beyond the minimum, one in this many items ends a recipe chunk for small files: a mean of 64 items, about 2.3 KB. A
 /// chunk costs about 120 bytes in leaf, descriptor and index; larger ones are shared less.

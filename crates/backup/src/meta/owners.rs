@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::Owner;
 use crate::leaf::OWNER_NAME_BYTES_MAX;
 
-/// Most answers that are kept, of each kind: a snapshot may have any number of names.
+/// Largest number of answers that are kept, of each kind: a snapshot may have any number of names.
 const ANSWERS_MAX: usize = 64 << 10;
 
 /// Names of users and groups, and their numbers.

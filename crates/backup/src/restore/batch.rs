@@ -7,10 +7,10 @@ use onefold_io::DIRECT_ALIGN;
 use onefold_io::os::{HUGE_PAGE_BYTES, Mapped};
 use parking_lot::Mutex;
 
-/// Most bytes of chunks in a batch. With the bytes before them in a page, they fill a huge page, and are one request to
-/// the device.
+/// Largest number of bytes of chunks in a batch. With the bytes before them in a page, they fill a huge page, and are
+/// one request to the device.
 const BATCH_BYTES: usize = HUGE_PAGE_BYTES - DIRECT_ALIGN;
-/// Most places that the chunks of a batch go to.
+/// Largest number of places that the chunks of a batch go to.
 const BATCH_PLACES: usize = 384;
 
 /// Buffers of finished batches, to be used again.

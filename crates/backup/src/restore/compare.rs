@@ -16,7 +16,7 @@ use crate::meta::{Stat, link_target};
 use crate::tree::{Visit, visit_items};
 use crate::{Entry, Error, Kind, Result, Slice};
 
-/// Most bytes that are looked through for zeros at once.
+/// Largest number of bytes that are looked through for zeros at once.
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// Whether the thing has the kind, size and time that the snapshot says, and leads to the same place or device. `fd` is

@@ -116,7 +116,7 @@ fn key(entry: &Entry) -> LinkKey {
     (entry.device, entry.inode)
 }
 
-/// Most failed names that are remembered: some 36 MiB.
+/// Largest number of failed names that are remembered: some 36 MiB.
 const FAILED_MAX: usize = 1 << 21;
 
 /// First names that failed, by hashes of their paths in the target: a file under such a name is not the one of the

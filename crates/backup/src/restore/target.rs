@@ -26,8 +26,8 @@ const FOLDER: OFlags = OFlags::RDONLY
 /// Longest path that is opened in one call, in bytes: the kernel's limit is 4096 with the final zero.
 pub const PIECE_BYTES_MAX: usize = 4000;
 
-/// Most file systems in the target of which a folder stays open until they are on the disk. (Subvolumes, of which there
-/// may be more, have devices of their own, and go to the disk together.)
+/// Largest number of file systems in the target of which a folder stays open until they are on the disk. (Subvolumes,
+/// of which there may be more, have devices of their own, and go to the disk together.)
 const MOUNTED_MAX: usize = 32;
 /// Operation that removes files which the snapshot does not have, as errors name it.
 pub const REMOVE: &str = "remove";

@@ -20,7 +20,7 @@ use crate::meta::Stat;
 use crate::open_files::folders_max;
 use crate::{Entry, Error, Kind, Progress, Result};
 
-/// Most files that are remembered as read back: some 48 MiB.
+/// Largest number of files that are remembered as read back: some 48 MiB.
 const READ_BACK_MAX: usize = 1 << 21;
 
 impl Writer<'_> {

@@ -39,7 +39,7 @@ use crate::meta::Stat;
 use crate::open_files;
 use crate::{Error, Events, Kind, Progress, Result};
 
-/// Most batches between readers and writers.
+/// Largest number of batches between readers and writers.
 const BATCHES_AHEAD: usize = 2;
 
 /// State that all windows of a restore share.

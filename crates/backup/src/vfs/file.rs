@@ -19,7 +19,7 @@ const PIECES_MAX: usize = 1024;
 const ORDER_BYTES: u64 = 1 << 20;
 /// Bytes that are read ahead after the first read in order; twice as many after each that follows.
 const AHEAD_BYTES_MIN: u64 = 512 << 10;
-/// Most bytes that are read ahead.
+/// Largest number of bytes that are read ahead.
 const AHEAD_BYTES_MAX: u64 = 16 << 20;
 
 /// Nothing is read ahead of files up to this size: the kernel asks for all of it at once.

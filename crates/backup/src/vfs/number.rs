@@ -7,7 +7,7 @@
 //! 2 bits kind | 62 bits                                                          kind 0: a shelf, 1 is the top one
 //! ```
 //!
-//! Always holds: a number means the same file as long as the process lives.
+//! Invariant: a number means the same file as long as the process lives.
 
 use onefold_chunk::Fingerprint;
 

@@ -27,7 +27,7 @@ use crate::exclude::Ignore;
 use crate::meta::Stat;
 use crate::{Error, Flags, Kind, path};
 
-/// Most names that one task calls `stat` on.
+/// Largest number of names that one task calls `stat` on.
 const PIECE_NAMES: usize = 512;
 /// Distance between the numbers of passes over a folder; one pass has fewer pieces than that.
 const PASS_STRIDE: u64 = 1 << 32;

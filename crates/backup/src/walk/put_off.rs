@@ -7,7 +7,7 @@
 use onefold_io::os::Scratch;
 use parking_lot::Mutex;
 
-/// Most bytes of names that stay in RAM.
+/// Largest number of bytes of names that stay in RAM.
 const RAM_BYTES_MAX: usize = 4 << 20;
 
 /// A subfolder's name, and whether its own entry says that it cannot be listed.

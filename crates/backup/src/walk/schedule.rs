@@ -19,13 +19,13 @@ use super::put_off::PutOff;
 use super::{FolderPart, Options, WalkedEntry};
 use crate::open_files;
 
-/// Most entries that may wait for the consumer.
+/// Largest number of entries that may wait for the consumer.
 const AHEAD_ENTRIES_MAX: usize = 32 << 10;
 /// Number of waiting entries at which stopped workers go on: with a greater number, all would be woken for each piece.
 const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
 /// Approximate bytes of an entry.
 const ENTRY_BYTES: usize = 150;
-/// Most entries that an open small file counts as: where few files may be open, entries wait beside them.
+/// Largest number of entries that an open small file counts as: where few files may be open, entries wait beside them.
 const FILE_ENTRIES_MAX: usize = 32;
 /// Interval at which a consumer that waits for a piece asks whether it is still wanted.
 const ASKING: Duration = Duration::from_millis(100);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::Moved;
 use crate::{Error, Result, path};
 
-/// Most folders above a source: more than a path may have that the system takes in one call. A tree of any depth may be
-/// below a source.
+/// Largest number of folders above a source: more than a path may have that the system takes in one call. A tree of any
+/// depth may be below a source.
 const FOLDERS_ABOVE_MAX: usize = 4096;
 
 /// The sources as a tree. A folder on the way to sources has only the names that lead there; a source has everything,

@@ -19,7 +19,7 @@ use onefold_store::{ChunkRef, ChunkWriter, Repository, RootId, Session, SessionK
 
 use crate::scene::{self, Log, bytes};
 
-/// Most items that a reader takes from one recipe chunk.
+/// Largest number of items that a reader takes from one recipe chunk.
 const MANY: usize = 1 << 16;
 
 /// Makes a snapshot by hand.

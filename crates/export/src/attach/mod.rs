@@ -1,6 +1,6 @@
 //! A device of this host: what `volume attach` makes, and what `detach` takes away, also when the daemon was killed.
 //!
-//! Always holds: no device outlives its daemon. A killed one takes writes with it that it has answered and not flushed;
+//! Invariant: no device outlives its daemon. A killed one takes writes with it that it has answered and not flushed;
 //! if the device went on working, a file system on it would never learn of the loss.
 //!
 //! The private folder holds `lock` (held by the daemon), `attached` (the device, for a process that cleans up, and the

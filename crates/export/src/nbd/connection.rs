@@ -2,7 +2,7 @@
 //! all that the socket holds into a batch and passes the socket on; then it has the device carry out the batch and
 //! answers it with one system call. So a lone request costs no queue, and reads of one batch reach the disk together.
 //!
-//! Always holds:
+//! Invariants:
 //! 1. A thread that waits for memory holds none: requests that have memory are carried out first.
 //! 2. An answer that comes from a thread of the device's is sent by a thread of ours: no client can make the device
 //!    wait by taking no replies.

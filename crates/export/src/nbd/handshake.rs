@@ -1,7 +1,7 @@
 //! The handshake, from a server's first bytes to a chosen export: bytes in, bytes out, no I/O ("fixed newstyle" of the
 //! protocol).
 //!
-//! Always holds: an option is answered or the connection ends; a hostile client makes it keep at most
+//! Invariant: an option is answered or the connection ends; a hostile client makes it keep at most
 //! [`OPTION_BYTES_MAX`] bytes and [`OPTIONS_MAX`] options long.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Numbers of any width, packed without gaps: bit 0 is the lowest bit of byte 0.
 //!
-//! Always holds: no access outside the slice; reads behind its end give zeros.
+//! Invariant: no access outside the slice; reads behind its end give zeros.
 
 /// The widest number that [`get`] reads in one piece: 64 bits less the seven that a start inside a byte costs.
 pub const WIDTH_MAX: u32 = 57;

@@ -1,7 +1,7 @@
 //! The prefetch cache: log pages that were read, and where in them each fingerprint stands.
 //!
 //! A hit brings 64 KiB of the log, in which the stream's next two thousand fingerprints stand when it repeats an
-//! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Always holds: an answer was
+//! earlier one (DDFS's locality-preserved caching, ChunkStash's and PRUNE's prefetch). Invariant: an answer was
 //! compared with the full fingerprint in the page. A newer record may supersede the answer, so the caller asks the runs
 //! that are newer than the page. Replacement is CLOCK by page. A word whose bucket is full goes to the neighbouring
 //! bucket; where that is full too, the oldest word is dropped. A word whose page has left the cache fails the

@@ -3,7 +3,7 @@
 //!
 //! The new log and its run are entered as a sealed tail is, so copied records become newer than they were. This is
 //! right because only the newest record of a fingerprint is copied, and because nothing is entered if another opener
-//! sealed meanwhile; the compaction is then tried again later. Always holds: lookups before and after give the same
+//! sealed meanwhile; the compaction is then tried again later. Invariant: lookups before and after give the same
 //! answers. Runs keep records of the old pages until they are merged, and lookups ignore these.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The index's folder: names, locks, the replacement of the manifest, and the removal of files that no manifest names.
 //!
-//! Always holds: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a
+//! Invariant: the manifest is read, changed and replaced under the lock `lock`, which is held for milliseconds; a
 //! file that the manifest names is durable, content and name, before the manifest is; a file is removed only after a
 //! durable manifest no longer names it, or, where it was made in vain, after a check that no manifest names it. Each
 //! opener holds `owner-<unique>` while it lives. Files that carry its number and stand in no manifest are its work in

@@ -1,6 +1,6 @@
 //! Parts of the log that no lookup can need any more.
 //!
-//! Always holds: a page counts as gone only where all its records point to retired containers, where they are removals
+//! Invariant: a page counts as gone only where all its records point to retired containers, where they are removals
 //! that have met every older record, or where its file was dropped.
 
 use std::collections::HashSet;

@@ -2,7 +2,7 @@
 //! adds to its own log file until that is large ([`seal`](super::seal)), so small files come from openers that inserted
 //! little, or took turns.
 //!
-//! Always holds: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the
+//! Invariant: pages keep their numbers, so no run changes. Where a log file between two others was dropped, the
 //! joined file has pages without records in its place, a hole. Holes take at most half as many pages as the file's
 //! records, and twice as many as those where there are too many files. Runs and caches may still speak of pages that
 //! are holes now: lookups ignore such run records ([`View::log_of`]), and cached pages of another file are forgotten

@@ -127,7 +127,7 @@ impl<'a> LogPage<'a> {
 
 /// Packs records into pages.
 ///
-/// Always holds: `first` is the number in the file of the first of `pages`.
+/// Invariant: `first` is the number in the file of the first of `pages`.
 #[derive(Default)]
 pub struct LogPacker {
     /// Mark of the file, so that a page of another file fails its checksum here.

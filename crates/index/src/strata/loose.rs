@@ -2,7 +2,7 @@
 //! in RAM, exactly.
 //!
 //! A run takes at least a page for its records, one for its filter and a footer, and is written again by each merge
-//! that it passes; a small session writes its log pages alone. Always holds: loose pages are newer than all pages that
+//! that it passes; a small session writes its log pages alone. Invariant: loose pages are newer than all pages that
 //! runs speak of; at most [`LOOSE_RECORDS_MAX`] records on at most [`LOOSE_PAGES_MAX`] pages are loose, whichever
 //! opener wrote them, so that the least budget can hold them and opening reads 256 KiB for them. A seal that would
 //! exceed this writes a run that speaks of all of them ([`seal`](super::seal)).

@@ -1,6 +1,6 @@
 //! The manifest: the list of files that make up the index. No other file of the index is ever replaced.
 //!
-//! Always holds: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own,
+//! Invariant: logs and runs stand in the order of their age, and each run speaks of a range of log pages of its own,
 //! so that one of any two runs is newer as a whole. The pages behind those of the last run are loose: no run speaks of
 //! them yet.
 

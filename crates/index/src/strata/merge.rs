@@ -2,7 +2,7 @@
 //! are dropped. Small log files are joined ([`join`](super::join)), and mostly retired ones compacted
 //! ([`compact`](super::compact)).
 //!
-//! Always holds: one merge at a time, by any opener; only neighbours in age are merged, and the result takes their
+//! Invariant: one merge at a time, by any opener; only neighbours in age are merged, and the result takes their
 //! place in one commit of the manifest, after which their files are removed. A crash leaves at most a file that no
 //! manifest names.
 

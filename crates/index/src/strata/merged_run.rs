@@ -1,6 +1,6 @@
 //! Writing the run that replaces some neighbouring runs.
 //!
-//! Always holds: of the records with one hash the newest that counts is kept, and the pages of the others are marked
+//! Invariant: of the records with one hash the newest that counts is kept, and the pages of the others are marked
 //! dead, because a cached copy of such a page must not be believed. A removal is kept until it meets the oldest run.
 
 use std::cmp::Reverse;

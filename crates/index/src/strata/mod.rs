@@ -13,7 +13,7 @@
 //! in the cache. Runs find any fingerprint with one read, because its page is computed from its hash, and the
 //! containers of the log's pages are few enough for RAM. Filters save that read for absent fingerprints.
 //!
-//! # Always holds
+//! # Invariants
 //! - Changes before a `checkpoint` that returned survive any crash; of later changes all or nothing.
 //! - A hit agrees with the fingerprint in its first 128 bits at least: no two chunks of a repository do by chance
 //!   (2^-128 a pair), and without the key of the fingerprints none can be made. Where fingerprints have no key, making

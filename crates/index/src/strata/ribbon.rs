@@ -1,7 +1,7 @@
 //! A ribbon filter: a set in some 1.03 × `bits` a key that never grows.
 //!
 //! Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor" (2021), the standard form with 128
-//! coefficients a key. Always holds: [`RibbonShape::near`] and [`RibbonShape::far`] are true for every key it was built
+//! coefficients a key. Invariant: [`RibbonShape::near`] and [`RibbonShape::far`] are true for every key it was built
 //! from. For other keys both are with probability 2^-bits. Why this one: it takes an eighth less than a binary fuse
 //! filter of some ten thousand keys, which halves false reads where RAM gives five bits; a question touches two
 //! neighbouring cache lines instead of three far ones; a filter of fewer bits is made from one of more by leaving out

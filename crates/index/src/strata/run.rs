@@ -2,7 +2,7 @@
 //! its own pages and filter.
 //!
 //! Hashes are uniform, so the page of a hash is computed, not searched: `(hash - first) × pages / range` within its
-//! partition, and no RAM is spent to find it. Always holds: a partition holds the hashes of its own range only, so that
+//! partition, and no RAM is spent to find it. Invariant: a partition holds the hashes of its own range only, so that
 //! each is written, filtered and read by itself; a merge needs RAM for one partition at any size of the run.
 
 use std::sync::Arc;

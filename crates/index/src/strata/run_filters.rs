@@ -1,6 +1,6 @@
 //! The filters of a run in RAM: one mapping for those of all partitions.
 //!
-//! Always holds: a filter may contain every key of its partition; where a filter is missing, any key may be there.
+//! Invariant: a filter may contain every key of its partition; where a filter is missing, any key may be there.
 //! There is one mapping, because filters of some kilobytes that live for hours would leave an allocator's heap full of
 //! holes.
 

@@ -2,7 +2,7 @@
 //! log where its fingerprint stands.
 //!
 //! Hash and proof are the first 16 bytes of the fingerprint: a lookup that finds both needs no other page to know that
-//! they match. Always holds: hashes rise strictly within a page and from page to page. A page that had no room for all
+//! they match. Invariant: hashes rise strictly within a page and from page to page. A page that had no room for all
 //! hashes that belong to it has the overflow flag, and the next page begins with the rest.
 
 use onefold_chunk::Fingerprint;

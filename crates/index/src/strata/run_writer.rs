@@ -1,6 +1,6 @@
 //! Writes a run, a file of records sorted by hash, partition by partition.
 //!
-//! Always holds: pushed records rise strictly by hash, and RAM holds the records of one partition and the building of
+//! Invariant: pushed records rise strictly by hash, and RAM holds the records of one partition and the building of
 //! its filter, no more.
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! A stream fills one container for some thousand chunks, so a span is some ten pages: few enough to keep all of them
 //! in RAM, 12 bytes each. With the spans, a run's record of a fingerprint gives its container without a read of the
-//! log. Always holds: the spans of a page stand in the order of its records, and neighbouring spans differ, except
+//! log. Invariant: the spans of a page stand in the order of its records, and neighbouring spans differ, except
 //! across pages without records: a hole, see [`join`](super::join).
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! A table of fingerprints, exact, in RAM, in the order in which they came.
 //!
-//! Always holds: a fingerprint stands in the table once, with its newest value.
+//! Invariant: a fingerprint stands in the table once, with its newest value.
 
 use onefold_chunk::Fingerprint;
 

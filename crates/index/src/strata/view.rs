@@ -21,10 +21,11 @@ use super::run_page::RunRecord;
 use super::spans::{SpanTable, read_spans};
 use crate::{ContainerId, Error, Result};
 
-/// Most times that a manifest is read again because a file that it named was gone: each time, another opener has
-/// committed in between.
+/// Largest number of times that a manifest is read again because a file that it named was gone: each time, another
+/// opener has committed in between.
 const REREADS: usize = 100;
-/// Most times that one and the same file may be gone: a folder on another machine may show an old manifest for a while.
+/// Largest number of times that one and the same file may be gone: a folder on another machine may show an old manifest
+/// for a while.
 const SAME_REREADS: usize = 5;
 const SAME_PAUSE: Duration = Duration::from_millis(10);
 

@@ -12,7 +12,7 @@ use crate::history::{History, Random, key};
 use crate::scale::scale;
 
 const KEYS: u64 = 1600;
-/// Most keys in a round: two or three rounds become a run, the first one or two are loose.
+/// Largest number of keys in a round: two or three rounds become a run, the first one or two are loose.
 const ROUND_KEYS: u64 = 600;
 /// Number of checkpoints: enough for some merges, which take four runs.
 const ROUNDS: u64 = 27;

@@ -1,6 +1,6 @@
 //! Folders shared by a group: files created in them are accessible to its members, too.
 //!
-//! Always holds: a group gets no more access than it has to the folder, and no group but the folder's gets any. Where a
+//! Invariant: a group gets no more access than it has to the folder, and no group but the folder's gets any. Where a
 //! new file cannot be given to that group, it stays accessible to its owner alone: its present group may be
 //! everybody's.
 

@@ -7,7 +7,7 @@
 //! 3. Under an exclusive lock on the folder: where the new name is free, a plain rename (sshfs with `disable_hardlink`,
 //!    exfat-fuse, shared folders of virtual machines).
 //!
-//! Always holds: the new name belongs to the whole file or to nothing, at each moment and after each crash. The third
+//! Invariant: the new name belongs to the whole file or to nothing, at each moment and after each crash. The third
 //! way therefore creates no empty file under the new name by exclusive creation: a crash would leave it there, a
 //! damaged object. The price is a race that the lock does not prevent. Renames by the first or second way do not take
 //! the lock, and where the file system keeps locks on each machine by itself (sshfs does), another machine does not see

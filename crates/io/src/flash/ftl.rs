@@ -1,6 +1,6 @@
 //! The translation layer: the place of each page, and the cost of an update in place behind it.
 //!
-//! Always holds: a page has one place or none; one clean block is always left; the pages of a block that is emptied are
+//! Invariant: a page has one place or none; one clean block is always left; the pages of a block that is emptied are
 //! moved before anything else is written.
 
 use std::collections::{BTreeSet, HashMap};

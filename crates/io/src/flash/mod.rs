@@ -6,7 +6,7 @@
 //! clean page and makes the old one invalid; when clean blocks run out, the block with the fewest valid pages is
 //! emptied (reads and writes of these pages) and erased.
 //!
-//! Always holds: every page that is read, written or moved, and every erase, is counted once. With one channel
+//! Invariant: every page that is read, written or moved, and every erase, is counted once. With one channel
 //! `modelled_us` is their sum: the device does one thing at a time. With more, pages lie across the channels in turn,
 //! and the pages of one call (`read_many_at`, `write_many_at`, or a read or write of several pages) go to their
 //! channels side by side, at most `queue_depth` under way at once; calls follow each other, as for a caller that waits.

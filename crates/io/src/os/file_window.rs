@@ -2,7 +2,7 @@
 //!
 //! Other processes may write to the file meanwhile, so the bytes may differ from one read to the next: a caller that
 //! keeps some must copy them and verify the copy. Where a page is gone because the file was cut short, or cannot be
-//! read, it and all behind it read as zeros, and the window says that it is torn ([`super::bus_errors`]). Always holds:
+//! read, it and all behind it read as zeros, and the window says that it is torn ([`super::bus_errors`]). Invariant:
 //! reading a window neither ends the process nor reaches outside of the window.
 
 use std::ffi::c_void;

@@ -1,7 +1,7 @@
 //! A hint to the system: memory that will be filled at once.
 //!
 //! Fresh memory costs a fault every 4 KiB, which for 64 MiB is some 40 ms of a core; huge pages cost a fault every 2
-//! MiB. Always holds: a hint changes nothing but time; where the system ignores it, nothing happens.
+//! MiB. Invariant: a hint changes nothing but time; where the system ignores it, nothing happens.
 
 use std::ffi::c_void;
 

@@ -2,7 +2,7 @@
 //!
 //! Blocks of some 100 KiB that live for hours between others that live for milliseconds leave an allocator's heap full
 //! of holes: filters of 37 MiB cost a process 60. From [`MAPPED_MIN`] on each block here is a mapping of its own.
-//! Always holds: the bytes are zero at first, and exclusively the owner's.
+//! Invariant: the bytes are zero at first, and exclusively the owner's.
 //!
 //! Blocks for direct I/O begin at the border of a huge page ([`Mapped::huge`]). 2 MiB in one piece of RAM are one
 //! request to the device, of which several are under way at once; in pages of 4 KiB they are three requests, and the

@@ -1,7 +1,7 @@
 //! A hint to the processor: bytes that will be read soon.
 //!
 //! A caller that looks up many keys in a table larger than the caches thus waits for memory once for all of them
-//! instead of once for each. Always holds: a hint changes nothing but time; where a processor has none, nothing
+//! instead of once for each. Invariant: a hint changes nothing but time; where a processor has none, nothing
 //! happens.
 
 /// Loads the cache line where `items[at]` begins, without waiting for it. Nothing happens beyond the end.

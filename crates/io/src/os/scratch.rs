@@ -1,6 +1,6 @@
 //! A file without a name, for data that a run must remember and has no RAM for.
 //!
-//! Always holds: no other process sees the file, and nothing is left of it when the process ends, in any way. The file
+//! Invariant: no other process sees the file, and nothing is left of it when the process ends, in any way. The file
 //! is never synced, because nobody else needs it. It lies in the folder that `TMPDIR` names, or in `/var/tmp`, which
 //! unlike `/tmp` is seldom in RAM.
 

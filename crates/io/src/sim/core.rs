@@ -1,7 +1,7 @@
 //! The state of a simulated device: names and contents as users see them, the durable ones, and the changes between
 //! them.
 //!
-//! Always holds: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a
+//! Invariant: `durable` plus all pending changes in their order is `live`. Files are known by number, so that a
 //! removed file stays readable through its handles, and a removal that a crash undoes finds its file again. All data is
 //! copied on write: a clone costs some counters, whatever its size.
 

@@ -14,7 +14,7 @@
 //! assert!(after.open("a").unwrap().len().unwrap() >= 6);
 //! ```
 //!
-//! Always holds: synced data survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and
+//! Invariant: synced data survives every crash (a disk's bytes by its `sync`, a name by its folder's `sync`, and
 //! nothing else); each operation that changes something, or makes it durable, is one *point*; an operation that fails
 //! because a name is missing is none; a single-threaded user sees the same run for the same seed. Clones are the same
 //! folder.

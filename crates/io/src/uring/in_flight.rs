@@ -1,6 +1,6 @@
 //! A batch of reads, or of writes, in a ring: up to [`IN_FLIGHT_MAX`] in flight, one system call for many.
 //!
-//! Always holds:
+//! Invariants:
 //! 1. [`RingBatch::run`] returns only after the kernel is done with every buffer it was given, even after a failure. This
 //!    makes lending it borrowed buffers sound.
 //! 2. Only requests that moved bytes are continued in the ring. All others are returned, so that an ordinary read or

@@ -1,7 +1,7 @@
 //! Garbage collection, as in a log-structured file system (§4.4.2): from the oldest page on, live records move to the
 //! end, and the rest is dropped.
 //!
-//! Always holds: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal
+//! Invariant: a record is moved only where a lookup finds it at its page, so it is the newest of its key; a removal
 //! at the head has no older record left to hide, so it is dropped. Pages before the head count for nothing at once, and
 //! their space is free after the checkpoint that makes the moved records durable.
 

@@ -10,7 +10,7 @@
 //! that the chain names, newest first; each step of a whole batch of keys is one batch of reads, so that the chain
 //! reads of many keys are in flight at once (which §4.4.1 leaves as future work).
 //!
-//! Always holds: a partition's pages and filters are in the order of writing, so the newest answer is found first; a
+//! Invariant: a partition's pages and filters are in the order of writing, so the newest answer is found first; a
 //! filter is in the pool or on flash, never in both. A chain longer than M grows another unit, and a lookup of an
 //! absent key reads a page of each. The shape (partitions, M, δ, slices) is fixed when the store is made. Source of
 //! truth are log and journal ([`crate::flashlog`]): chains that a crash lost are made again.

@@ -11,7 +11,7 @@
 //! reads, after a hit, all fingerprints of the same container, in one read of some pages. With both this is the index
 //! of DDFS (Zhu, Li, Patterson: "Avoiding the Disk Bottleneck", 2008).
 //!
-//! Always holds: the write buffer goes into the tree in one transaction, durable at once or at the next checkpoint, so
+//! Invariant: the write buffer goes into the tree in one transaction, durable at once or at the next checkpoint, so
 //! a crash loses whole buffers or nothing, and the two tables always agree. A fingerprint is a neighbour of the one
 //! container that `entries` names. One opener at a time.
 

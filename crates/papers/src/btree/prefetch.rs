@@ -1,7 +1,7 @@
 //! Fingerprints of whole containers in RAM, replaced by least recent use (DDFS's locality-preserved caching, Zhu 2008
 //! §4.3).
 //!
-//! Always holds: each cached fingerprint lies in the container that the cache names; a caller that changes that must
+//! Invariant: each cached fingerprint lies in the container that the cache names; a caller that changes that must
 //! forget the container.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

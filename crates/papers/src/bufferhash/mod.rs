@@ -12,7 +12,7 @@
 //! tables a partition, 65/(0.5·C) bytes for the table in RAM, and the filters: 10 at C = 16 and 16 bits a key, ten
 //! times the other indexes'. A lookup reads one page for most present keys, and seldom any for absent ones.
 //!
-//! Always holds: a partition's tables are searched from the newest; a table on flash never changes. More keys than
+//! Invariant: a partition's tables are searched from the newest; a table on flash never changes. More keys than
 //! expected make more tables and more filters; where these exceed the budget, the oldest table of all is dropped, as in
 //! the paper, and keys in it alone are forgotten. Tables are dropped first-in, first-out, so a forgotten record is
 //! older than all remaining ones of its key. Filters are made from the log at open.

@@ -1,7 +1,7 @@
 //! The hash table of a partition in RAM: cuckoo hashing with two slots a key (Pagh and Rodler; Lu's dissertation,
 //! §4.2.1).
 //!
-//! Always holds: a key stands in one of its two slots, so on flash it stands in the page of one of them. No key moves
+//! Invariant: a key stands in one of its two slots, so on flash it stands in the page of one of them. No key moves
 //! unless there is a way to an empty slot: a key that finds no place leaves the table unchanged.
 //!
 //! A way goes from the wanted slot to the other slot of the key in it, and on. It ends in an empty slot, or returns to

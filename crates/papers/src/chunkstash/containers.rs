@@ -1,7 +1,7 @@
 //! The pages of the log that hold a container's metadata: they come into the cache with a hit. Also the number of a
 //! container's keys before each of its keys.
 //!
-//! Always holds: records are entered in the order of the log, so the containers are in the order of their pages.
+//! Invariant: records are entered in the order of the log, so the containers are in the order of their pages.
 
 use onefold_index::ContainerId;
 

@@ -14,7 +14,7 @@
 //! leaves it nearly full, with `sample` doubled: more keys than the budget is for cost duplicates that are not
 //! recognised, never a failure. The reads of a batch of keys go out together.
 //!
-//! Always holds: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut
+//! Invariant: the table is made from the log at open, so only the log must be durable. A torn end of the log is cut
 //! off; a damaged page before a good one is damage. Pages have the form of strata's log (FORMAT.md §5), with containers
 //! as runs of records instead of the paper's 1023 records of 64 bytes. One opener at a time.
 

@@ -1,6 +1,6 @@
 //! The cuckoo table: it gives keys slots, moves keys to make room for others, and is made anew when there is none.
 //!
-//! Always holds: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's
+//! Invariant: a slot's signature is that of a key in the log page that it names, and the slot is one of the key's
 //! candidates. RAM has no more of a key than that, so moving one reads its page again.
 
 use onefold_chunk::Fingerprint;

@@ -1,7 +1,7 @@
 //! One layer of page-sized Bloom filters on flash, with pending updates in RAM.
 //!
 //! Updates are flushed by page group, 1 MB or an erase block: one flush reads and rewrites a run of pages, and takes
-//! the group with the most updates ("dirtiest first"). Always holds: a bit that was set is set on flash or in the
+//! the group with the most updates ("dirtiest first"). Invariant: a bit that was set is set on flash or in the
 //! buffer. The buffer's [`Accounting`] defines how much RAM an update counts for.
 
 use std::collections::HashMap;

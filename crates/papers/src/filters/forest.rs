@@ -7,7 +7,7 @@
 //!
 //! A key has one page in each layer: h0 chooses that of layer 0, and the digits of h1, base b, choose a child in each
 //! further one. The paper's Fig 2 computes child `page·b + digit` in steps; the closed form is plainly one-to-one.
-//! Always holds: inserts go to the lowest layer alone, so only its pages have updates in RAM, in one pool; a layer is
+//! Invariant: inserts go to the lowest layer alone, so only its pages have updates in RAM, in one pool; a layer is
 //! added when some page of the lowest has as many keys as its rate allows. A query asks each layer, at most one read
 //! for each.
 

@@ -2,7 +2,7 @@
 //! for filters in RAM.
 //!
 //! The filter keeps some bits of each key's hash, so that it can be doubled without the keys: a bit of each moves from
-//! the compared part to the address. Always holds: its fingerprints are the low bits of a word of ours, so that two
+//! the compared part to the address. Invariant: its fingerprints are the low bits of a word of ours, so that two
 //! runs are alike.
 
 use onefold_chunk::Fingerprint;

@@ -1,7 +1,7 @@
 //! Filters on disk: one framed file each, with all that a filter holds in RAM and a checksum of its pages on flash.
 //! FORMAT.md, "Filters".
 //!
-//! Always holds: a loaded filter equals the saved one, or loading fails. A filter whose pages were changed after it was
+//! Invariant: a loaded filter equals the saved one, or loading fails. A filter whose pages were changed after it was
 //! saved is not loaded, because its "surely not" would be no promise; a run that inserts more must save again at its
 //! end.
 

@@ -8,7 +8,7 @@
 //!
 //! A store buffers records by page and partition, so a checkpoint would leave pages half empty. Instead it appends the
 //! content of buffers to the journal, which is made anew (by renaming `<name>-journal-tmp`) when it is twice as long as
-//! the part that counts. Always holds: each record has a number (`seq`); a partition's pages hold all of its records up
+//! the part that counts. Invariant: each record has a number (`seq`); a partition's pages hold all of its records up
 //! to the highest number in them, so a journal record counts only if its number is higher. A torn end of either file is
 //! cut off; a damaged page that was durable is damage. One opener at a time.
 

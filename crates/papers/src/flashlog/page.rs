@@ -1,7 +1,7 @@
 //! The record page of the papers' stores on flash: 64 records of 63 bytes behind a header of 64, so 64 keys a page of 4
 //! KiB, as the papers count.
 //!
-//! Always holds: the checksum covers the page and its number; a page in another's place is damage. Records keep the
+//! Invariant: the checksum covers the page and its number; a page in another's place is damage. Records keep the
 //! order in which they were put, and a key stands in a page at most once.
 
 use onefold_chunk::Fingerprint;

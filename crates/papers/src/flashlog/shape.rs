@@ -1,7 +1,7 @@
 //! The shape of a store: numbers that it keeps for life, in a small framed file, written before anything depends on
 //! them.
 //!
-//! Always holds: an existing store that is opened with other options keeps its shape; options decide the shape of a new
+//! Invariant: an existing store that is opened with other options keeps its shape; options decide the shape of a new
 //! store only.
 
 use onefold_io::frame::{FrameKind, encode_frame, read_frame};

@@ -1,6 +1,6 @@
 //! Manifests in RAM: the champions of the last segments, and the segments that were written last.
 //!
-//! Always holds: an answer was compared with the full fingerprint. Of manifests that share a fingerprint the newest
+//! Invariant: an answer was compared with the full fingerprint. Of manifests that share a fingerprint the newest
 //! answers; when it leaves, an older one answers again after it was next asked for. The manifest that answered nothing
 //! for longest leaves first.
 

@@ -1,6 +1,6 @@
 //! Passes over the whole log: writing it anew without dead records, and visiting live ones.
 //!
-//! Always holds: the new log gets its name only when durable as a whole, so a crash leaves the old one or the new one.
+//! Invariant: the new log gets its name only when durable as a whole, so a crash leaves the old one or the new one.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Hooks: the sampled fingerprints, and the manifests in which they were last seen.
 //!
-//! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Always holds: the table stays within
+//! A fingerprint is a hook if eight of its bytes, as a number, divide by `sample`. Invariant: the table stays within
 //! its bytes; where it is full, `sample` doubles, and every other hook is dropped. All manifests of a hook give it the
 //! same location: a hook that moves forgets earlier manifests.
 

@@ -1,6 +1,6 @@
 //! The state of the log in RAM: the place of each manifest, the hooks, and the records that no longer count.
 //!
-//! Always holds: the ledger is the result of [`Ledger::note`] for the log's parts in their order, whether they are
+//! Invariant: the ledger is the result of [`Ledger::note`] for the log's parts in their order, whether they are
 //! written now or read at open.
 
 use std::collections::HashMap;

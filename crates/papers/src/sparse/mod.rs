@@ -14,7 +14,7 @@
 //! `repeats`: then the next stream like it needs one champion instead of several. Elsewhere new chunks wait for those
 //! of the next segments.
 //!
-//! Always holds: an answer was inserted, not removed since, and lies in no retired container. Of several locations of
+//! Invariant: an answer was inserted, not removed since, and lies in no retired container. Of several locations of
 //! one fingerprint the newest answers if it is a hook; otherwise an older one may, which is still true. The state in
 //! RAM is made from the log at open. One opener at a time.
 

@@ -1,6 +1,6 @@
 //! A part of a manifest: the content of one frame of the log (FORMAT.md §5.8).
 //!
-//! Always holds: removals are of records in earlier manifests, so a part with removals begins a manifest, and its own
+//! Invariant: removals are of records in earlier manifests, so a part with removals begins a manifest, and its own
 //! records count.
 
 use onefold_chunk::Fingerprint;

@@ -1,6 +1,6 @@
 //! The open segment: the last chunks of the stream, inserted or found.
 //!
-//! Always holds: a fingerprint is in the segment at most once, with its newest container.
+//! Invariant: a fingerprint is in the segment at most once, with its newest container.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The list of sealed tablets: the order in which they are searched, and those in RAM (PRUNE §3.3).
 //!
-//! Always holds: at most as many tablets are resident as the options say. The order changes the costs of a lookup,
+//! Invariant: at most as many tablets are resident as the options say. The order changes the costs of a lookup,
 //! never its answer.
 
 use onefold_chunk::Fingerprint;

@@ -17,7 +17,7 @@
 //! RAM therefore grows with the keys at any budget: a filter's bits and a page's first fingerprint, 2.3 bytes a key,
 //! and 45 bytes for each key that several tablets have. The budget bounds the current tablet and the resident ones.
 //!
-//! Always holds: where several tablets have a fingerprint, the newest counts in any order of search: `moved` names it.
+//! Invariant: where several tablets have a fingerprint, the newest counts in any order of search: `moved` names it.
 //! A sealed tablet is durable before the journal of its records is removed. One opener at a time.
 
 mod list;

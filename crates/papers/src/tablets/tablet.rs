@@ -1,7 +1,7 @@
 //! A sealed tablet: some ten thousand neighbours of the stream, in the order of their fingerprints, in pages of 99
 //! records.
 //!
-//! Always holds: a tablet is never written again; each page's first fingerprint, the filter and the containers stay in
+//! Invariant: a tablet is never written again; each page's first fingerprint, the filter and the containers stay in
 //! RAM and are made from the pages at open. A lookup reads one page, or none where the tablet is resident.
 
 use std::collections::BTreeSet;

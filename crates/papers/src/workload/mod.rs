@@ -1,7 +1,7 @@
 //! Streams of fingerprints to run indexes under: generated like the papers' data sets, or recorded and replayed.
 //!
 //! A workload is the series of a dedup store's requests: each key is looked up, and inserted if it was not found.
-//! Always holds: the same workload, scale and seed give the same keys.
+//! Invariant: the same workload, scale and seed give the same keys.
 
 mod ask;
 mod drive;

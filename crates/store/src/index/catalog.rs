@@ -6,7 +6,7 @@
 //! index is told of all that the container holds, and of the one that was stored after it. This is the sampled index in
 //! RAM of Debnath et al. (ChunkStash, 2010) with the prefetching of Min et al. (2010, section 3.3).
 //!
-//! Always holds: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
+//! Invariant: a container that no catalog names, or only a damaged one, is read as where there is no catalog. Nobody
 //! refers to a chunk because of a hook before the container's own table was read. Catalogs are sealed as tables are, so
 //! who can forge the one can forge the other.
 

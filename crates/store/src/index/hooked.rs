@@ -1,6 +1,6 @@
 //! Containers of which the index has only the hooks that a catalog names, and how it learns the rest of them.
 //!
-//! Always holds: a container is learned at most once in a session.
+//! Invariant: a container is learned at most once in a session.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -144,7 +144,7 @@ fn is_no_list(error: &onefold_io::Error) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::NotAFile)
 }
 
-/// Most times that a list that became shorter while it was read is read anew.
+/// Largest number of times that a list that became shorter while it was read is read anew.
 const READS_MAX: u32 = 4;
 
 /// Returns the containers in the whole frames of at most `bytes_max` bytes, and the end of these.

@@ -1,7 +1,7 @@
 //! Copies of roots, catalogs, descriptors and blocks of metadata in this machine's own folder, for places where a
 //! request costs much. Specified in FORMAT.md, "Local cache".
 //!
-//! Always holds: a copy has the bytes that the store has, so it is sealed as they are; none is used whose checksum or
+//! Invariant: a copy has the bytes that the store has, so it is sealed as they are; none is used whose checksum or
 //! name is wrong; and no failure of the folder is an error: what cannot be copied, or is gone, is read from the store. Any
 //! number of processes use one folder, and anybody may delete any of it at any time.
 //!

@@ -25,7 +25,7 @@ const TABLES_BYTES: usize = 8 << 20;
 const CHUNKS_MAX: usize = 1 << 17;
 /// Pages that a device may fail to give before the search ends: each can take seconds.
 const LOST_PAGES_MAX: usize = 1024;
-/// Most times that a container that the device did not give whole is opened anew.
+/// Largest number of times that a container that the device did not give whole is opened anew.
 const LOOKS_MAX: u32 = 16;
 
 /// Knowledge of all readers of a repository about damaged containers.

@@ -7,7 +7,7 @@
 //! committing ── anybody ──▶ helps: puts the same root, removes the register
 //! ```
 //!
-//! Always holds: each step is one compare-and-swap on the version that its writer saw last. So a revoked session cannot
+//! Invariant: each step is one compare-and-swap on the version that its writer saw last. So a revoked session cannot
 //! commit, and one that is committing cannot be revoked. Clocks only decide how long somebody waits: revoking is safe
 //! at any time.
 
@@ -40,7 +40,7 @@ const STALE_AGE_S: u64 = 6 * 60 * 60;
 const REVOKED_KEPT_S: u64 = 24 * 60 * 60;
 /// Time that an ending process waits for its own threads: a second.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
-/// Most times that a request is made whose answer was lost.
+/// Largest number of times that a request is made whose answer was lost.
 const TRIES: usize = 8;
 
 /// Milliseconds of a clock that only goes forward; where it begins does not matter.

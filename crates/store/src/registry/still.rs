@@ -1,6 +1,6 @@
 //! A repository that is held still while somebody copies its files: no prune and no repair deletes anything.
 //!
-//! Always holds: prunes and repairs take `locks/sweep` exclusively, who holds still takes it shared, so that several
+//! Invariant: prunes and repairs take `locks/sweep` exclusively, who holds still takes it shared, so that several
 //! may copy at once. A pin stands beside the lock. Where the lock is lost, as when a network file system frees the
 //! locks of a machine that slept, or somebody deletes the lock's file, the next sweep either sees the pin, and deletes
 //! nothing that was there before it, or takes it for a dead one's, and removes it: so a pin that is still there at the

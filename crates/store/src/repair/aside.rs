@@ -1,7 +1,7 @@
 //! Containers that a repair set aside: renamed, since the device did not give all of them, or nothing in them could be
 //! unsealed. The device may be well by now, and the key there.
 //!
-//! Always holds: one is looked at under the name that it has, and is a container again only once all of it was
+//! Invariant: one is looked at under the name that it has, and is a container again only once all of it was
 //! verified, so that meanwhile no session counts on it. Taking it back replaces nothing.
 
 use std::sync::Arc;

@@ -28,7 +28,7 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// Times that a container's bytes may be read behind false beginnings of blocks. Damage alone leads to some blocks with
 /// a wrong length, each of them shorter than the container.
 const VAIN_READS_MAX: u64 = 64;
-/// Most readings of a range until two in a row give the same bytes.
+/// Largest number of readings of a range until two in a row give the same bytes.
 const READINGS_MAX: u32 = 4;
 /// Unit in which unreadable parts are given up, in bytes: a device fails to give some sectors, and pages around them.
 const PAGE_BYTES: u64 = 4096;

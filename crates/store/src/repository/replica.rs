@@ -1,7 +1,7 @@
 //! A replica: the same repository in another place, object by object. No key is needed for that: frames and checksums
 //! are verified on the way, seals are not.
 //!
-//! Always holds: containers come before the roots that refer to them, so a replica whose making was interrupted lacks
+//! Invariant: containers come before the roots that refer to them, so a replica whose making was interrupted lacks
 //! snapshots and nothing else; the next time goes on from what is there. Nobody but the one who makes it writes there
 //! (see [`REPLICA_OBJECT`]). What the source lost stays in the replica until somebody asks to delete it.
 

@@ -20,7 +20,8 @@ use crate::repository::place::Place;
 use crate::session::insert_table;
 use crate::{Error, Result, sweep::condemned};
 
-/// Most times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files just then.
+/// Largest number of times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files
+/// just then.
 const REBUILDS_MAX: usize = 8;
 
 /// State that all sessions, readers and writers of an opened repository share.

@@ -64,7 +64,8 @@ pub(crate) struct Unlocked {
     pub(crate) slot: String,
 }
 
-/// Most times that slots are listed again where a listed one is gone: others change their passwords meanwhile.
+/// Largest number of times that slots are listed again where a listed one is gone: others change their passwords
+/// meanwhile.
 const LISTED_AGAIN_MAX: u32 = 16;
 
 /// Tries every slot, the cheapest first: whoever can write to the storage can put one there that takes minutes. The

@@ -1,7 +1,7 @@
 //! Lookups of a session: its index has only the hooks of some containers, and learns the rest of these when it meets a
 //! hook. The session tells other machines of its own containers in its turn.
 //!
-//! Always holds: nothing is referred to because of a hook before the container's own table was read.
+//! Invariant: nothing is referred to because of a hook before the container's own table was read.
 
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};

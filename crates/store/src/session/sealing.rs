@@ -1,6 +1,6 @@
 //! Work behind a writer: blocks are compressed and sealed, whole containers stored and made known to the index.
 //!
-//! Always holds: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers
+//! Invariant: every queue is bounded; after a failure the queues are emptied, so that nobody waits for ever; buffers
 //! go round.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Writing chunks: duplicates are dropped, new chunks gathered into blocks, blocks into containers.
 //!
-//! Always holds: the index is told of a container only when it is durable; a chunk that is neither in the index nor
+//! Invariant: the index is told of a container only when it is durable; a chunk that is neither in the index nor
 //! durable is in the session's `pending`, so that its next occurrence refers to it.
 
 use std::collections::HashMap;

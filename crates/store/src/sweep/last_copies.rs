@@ -38,7 +38,7 @@ const SUSPECTS: usize = 1 << 17;
 struct LookLimits {
     /// Chunks of what goes.
     chunks_at_once: u64,
-    /// Most references that are looked for in all containers that go, without a filter.
+    /// Largest number of references that are looked for in all containers that go, without a filter.
     few: u64,
 }
 

@@ -15,7 +15,7 @@ pub struct SweepOptions {
     /// Containers of fewer bytes are rewritten too, if there are several: what many small backups leave behind becomes
     /// whole containers.
     pub rewrite_smaller_than: u64,
-    /// Most bytes of containers that are rewritten.
+    /// Largest number of bytes of containers that are rewritten.
     pub rewrite_bytes_max: Option<u64>,
     /// How long a list of the condemned waits before anything on it is deleted, in seconds by the store's clock; `None`
     /// is what the place has by default.

@@ -7,7 +7,7 @@
 //!             └─▶ pages of bits: which pages are in use
 //! ```
 //!
-//! Always holds:
+//! Invariants:
 //! 1. Nothing that the last superblock leads to is changed or given away: neither pages nor blocks of the data device.
 //! 2. A flush ends the transaction: pages are written and synced, then the superblock is, in the other place. After a
 //!    crash the state is that of the last flush that ended, or of the one that was under way, whole.

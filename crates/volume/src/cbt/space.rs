@@ -8,7 +8,7 @@
 //! The bits of a group have two places; the superblock says which of them counts, and a commit writes to the other. So
 //! writing bits needs no page that would have to be allocated.
 //!
-//! Always holds: a page that the last superblock leads to is not allocated before the next one is durable, even if it
+//! Invariant: a page that the last superblock leads to is not allocated before the next one is durable, even if it
 //! was freed since.
 
 use super::page::{self, BODY_AT, CbtPageHead, PageKind};

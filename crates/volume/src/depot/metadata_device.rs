@@ -1,7 +1,7 @@
 //! The metadata device of a depot with `dtb` or `cbt`: a file or device given by path, apart from the data (report
 //! §4.1). It begins with a head that names its depot (FORMAT.md, "Metadata device"); the pages lie behind that.
 //!
-//! Always holds: a data device is never taken for a metadata device, nor the other way round: their heads differ.
+//! Invariant: a data device is never taken for a metadata device, nor the other way round: their heads differ.
 
 use std::sync::Arc;
 

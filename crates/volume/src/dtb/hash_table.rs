@@ -1,7 +1,7 @@
 //! The sparse store: open addressing with linear probing, in slots that never cross a page border (report §3.6.1 and
 //! §3.6.2).
 //!
-//! Always holds: between a key's own slot and the slot where it lies, every slot is taken. So a search ends at the first
+//! Invariant: between a key's own slot and the slot where it lies, every slot is taken. So a search ends at the first
 //! empty slot and never earlier. A removal moves later keys of the cluster back instead of leaving a mark.
 
 use super::Cache;

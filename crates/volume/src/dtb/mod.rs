@@ -4,7 +4,7 @@
 //! header page | counts, 4 bytes a block | each store in order of creation: 8 bytes a key, or a hash table
 //! ```
 //!
-//! Always holds: tables are changed in place, so what a crash leaves of them means nothing. Before the first change the
+//! Invariant: tables are changed in place, so what a crash leaves of them means nothing. Before the first change the
 //! header is marked as *open*, durably; a save writes all pages and marks it as *clean*. A backend that finds the mark
 //! *open* refuses, and says why.
 

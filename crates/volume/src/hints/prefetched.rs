@@ -1,7 +1,7 @@
 //! Chunks that were read with the hint PREFETCH, by their hashes: they are asked for before the index (report chapter
 //! 5). A copy writes them soon; then they are not needed any more.
 //!
-//! Always holds: at most [`PREFETCHED_MAX`] entries, and each address has one.
+//! Invariant: at most [`PREFETCHED_MAX`] entries, and each address has one.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

@@ -1,6 +1,6 @@
 //! Hinted ranges of volumes: advice that users give for a while, kept in RAM alone.
 //!
-//! Always holds: ranges of one kind on one volume do not overlap, and there are at most [`RANGES_MAX`] in all.
+//! Invariant: ranges of one kind on one volume do not overlap, and there are at most [`RANGES_MAX`] in all.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

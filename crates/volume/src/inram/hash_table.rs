@@ -1,6 +1,6 @@
 //! The sparse store: open addressing with linear probing, allocated once for all keys that there can be (report §3.6.1).
 //!
-//! Always holds: between a key's own slot and the slot where it lies, every slot is taken. So a search ends at the first
+//! Invariant: between a key's own slot and the slot where it lies, every slot is taken. So a search ends at the first
 //! empty slot and never earlier, however long the cluster is. A removal moves later keys of the cluster back instead of
 //! leaving a mark: there is nothing to be swept, and searches do not grow longer with age.
 

@@ -1,6 +1,6 @@
 //! The file of the backend `inram`: all its metadata as frames, one after the other (FORMAT.md, "Metadata in RAM").
 //!
-//! Always holds: it is replaced whole, so after a crash it holds the last save or the one before. What it says is
+//! Invariant: it is replaced whole, so after a crash it holds the last save or the one before. What it says is
 //! checked before it is believed: numbers against the blocks and keys that there can be, and all of it against the sums
 //! at its end.
 

@@ -1,7 +1,7 @@
 //! Volumes and snapshots. Each has a list of runs of its own; runs are never changed, so a copy of a list is a
 //! snapshot.
 //!
-//! Always holds: every head that the manifest names has a map, and no other has one; a number is given once. So a write
+//! Invariant: every head that the manifest names has a map, and no other has one; a number is given once. So a write
 //! that was under way when its volume was deleted finds no map, and is dropped.
 
 use std::collections::{BTreeMap, HashSet};

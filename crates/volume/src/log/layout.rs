@@ -299,7 +299,7 @@ pub fn on_device(offset: u64) -> u64 {
 /// Fewest zones of a depot: two to write to, two to clean into, and some that hold data.
 pub const ZONES_MIN: u32 = 16;
 
-/// Most zones of a depot: 16 TiB in zones of 4 MiB.
+/// Largest number of zones of a depot: 16 TiB in zones of 4 MiB.
 const ZONES_MAX: u32 = 1 << 22;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Merges of the map beside the writer, which goes on meanwhile: levels are never changed, so a merge reads what it was
 //! started with, and its result takes the place of that, below what came since.
 //!
-//! Always holds: no zone that a merge may have named is forgotten before its result is installed. Relocations are dropped
+//! Invariant: no zone that a merge may have named is forgotten before its result is installed. Relocations are dropped
 //! by a mark alone, and a mark waits for the merge that was started before it.
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //! index answer is a hit only if the zone is there and its rows hold the hash, so the index may say anything it was
 //! ever told.
 //!
-//! Always holds: a page is named by a durable manifest or a durable group only after it was synced itself; a zone is
+//! Invariant: a page is named by a durable manifest or a durable group only after it was synced itself; a zone is
 //! filled anew only after a durable manifest without it; an id is given once.
 
 mod ballast;

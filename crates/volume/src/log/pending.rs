@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Until the write is done, maps name the chunks by their numbers in the group, and readers take them from RAM as they
-//! came. Always holds: nothing names a place in the zone before the write of that place succeeded.
+//! came. Invariant: nothing names a place in the zone before the write of that place succeeded.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

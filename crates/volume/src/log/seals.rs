@@ -1,7 +1,7 @@
 //! Keys of a depot's parts, where it is encrypted: one for each filling of a zone, each table, each run of the map and
 //! each file, from a salt that is drawn for it alone.
 //!
-//! Always holds: nothing is sealed with a salt that was read back. That is why no nonce repeats, whatever is written
+//! Invariant: nothing is sealed with a salt that was read back. That is why no nonce repeats, whatever is written
 //! again after a crash (docs/decisions/volume-nonces-never-repeat.md).
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use crate::Result;
 /// Ids that a manifest reserves at once, so that most zones are opened without writing one.
 const IDS_RESERVED_AT_ONCE: u64 = 1_000_000;
 
-/// The zones of a depot. Always holds: each place has one filling at most, and an id is given once.
+/// The zones of a depot. Invariant: each place has one filling at most, and an id is given once.
 pub struct Zones {
     by_id: HashMap<ZoneId, ZoneInfo>,
     by_no: Vec<Option<ZoneId>>,

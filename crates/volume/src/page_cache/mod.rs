@@ -1,7 +1,7 @@
 //! Pages of a metadata device behind a cache that writes back: what `dtb` and `cbt` read and write through, in place of
 //! the report's *dm-bufio* (§3.6.2).
 //!
-//! Always holds:
+//! Invariants:
 //! 1. No more pages are in RAM than the budget says.
 //! 2. When a change would make more than 75 % of them dirty, all dirty pages are written first. Where there is no room
 //!    for another page, the one that was used longest ago goes, alone. There is no timer.

@@ -1,6 +1,6 @@
 //! Compares a long chunk that changed in place with the chunks that lay there, to keep what is the same.
 //!
-//! Bytes are compared in blocks of 4 KiB. Always holds: kept parts have the very bytes of a chunk that can be read, and
+//! Bytes are compared in blocks of 4 KiB. Invariant: kept parts have the very bytes of a chunk that can be read, and
 //! that this session may refer to.
 
 use onefold_store::{ChunkReader, Session};
@@ -12,7 +12,7 @@ use crate::Result;
 const COMPARED_BYTES: usize = 4 << 10;
 /// Least bytes of a part that is kept: less is not worth an item of a recipe, and the reading of a long chunk for it.
 const KEPT_BYTES_MIN: usize = 64 << 10;
-/// Most parts of one chunk that are kept: each costs a restore as much as a chunk.
+/// Largest number of parts of one chunk that are kept: each costs a restore as much as a chunk.
 const PARTS_MAX: usize = 64;
 
 /// Returns the parts of `new` that are the same in the parent's chunks there; `None` where they are less than half of

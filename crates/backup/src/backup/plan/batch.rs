@@ -9,7 +9,7 @@ use crate::meta::Stat;
 use crate::open_files;
 use crate::walk::opened::Opened;
 
-/// Most entries in one step: small enough that the store need not wait long for a step.
+/// Largest number of entries in one step: small enough that the store need not wait long for a step.
 const STEP_ENTRIES: usize = 64;
 
 /// Bytes that an open folder and an open file count as in the budget of small files, so that no more are open than
@@ -20,9 +20,9 @@ pub struct OpenBytes {
     file: usize,
 }
 
-/// Most bytes that a job counts as because of its open files, except a job with a single folder.
+/// Largest number of bytes that a job counts as because of its open files, except a job with a single folder.
 const OPEN_BYTES_MAX: usize = LARGE_BYTES as usize;
-/// Most bytes that an open file counts as: where few files may be open, jobs also wait for places.
+/// Largest number of bytes that an open file counts as: where few files may be open, jobs also wait for places.
 const FILE_BYTES_MAX: usize = 16 << 10;
 
 impl OpenBytes {
@@ -34,12 +34,12 @@ impl OpenBytes {
         }
     }
 
-    /// Most folders of one job.
+    /// Largest number of folders of one job.
     pub fn dirs_max(&self) -> usize {
         (OPEN_BYTES_MAX / self.dir.max(1)).max(1)
     }
 
-    /// Most bytes that a job counts as because of its open files.
+    /// Largest number of bytes that a job counts as because of its open files.
     pub fn job_max(&self) -> usize {
         OPEN_BYTES_MAX.max(self.dir)
     }

@@ -23,9 +23,9 @@ use crate::{Content, Entry, Flags, Item, Kind, Progress, Result};
 /// the leaves, with the recipes of small files that go with them, is little beside reading the files (estimated, not
 /// measured).
 const LEAVES_SHARE: u64 = 1024;
-/// Most contents that are remembered.
+/// Largest number of contents that are remembered.
 const REMEMBERED_MAX: usize = 1024;
-/// Most chunks that are followed at a time: their references take RAM until their bytes are verified.
+/// Largest number of chunks that are followed at a time: their references take RAM until their bytes are verified.
 const STRETCH_CHUNKS_MAX: usize = 1024;
 
 /// Finds traces and follows them. All readers share it.

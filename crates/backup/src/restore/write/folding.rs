@@ -25,10 +25,10 @@ use crate::restore::window::Window;
 /// Error of a path that the target takes for another one: its name is not unique.
 pub const TAKEN: Errno = Errno::NOTUNIQ;
 
-/// Most names that are remembered: some 16 MiB.
+/// Largest number of names that are remembered: some 16 MiB.
 const NAMES_MAX: usize = 1 << 20;
 
-/// Most folders whose names are remembered: a restore goes back and forth between a few.
+/// Largest number of folders whose names are remembered: a restore goes back and forth between a few.
 const FOLDERS_MAX: usize = 16;
 
 /// Names of the folders that were asked about last, by hashes.

@@ -8,9 +8,9 @@ use super::{FolderVisit, read_start};
 use crate::exclude::{Ignore, is_utf16};
 use crate::{Error, path};
 
-/// Most bytes of an ignore file that are read.
+/// Largest number of bytes of an ignore file that are read.
 const IGNORE_FILE_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a folder's ignore files, with those of the folders above it.
+/// Largest number of bytes of a folder's ignore files, with those of the folders above it.
 const IGNORE_FILES_BYTES_MAX: usize = 4 << 20;
 /// Lock of the thread that compiles an ignore file.
 static COMPILING: Mutex<()> = Mutex::new(());

@@ -1,7 +1,7 @@
 //! State that lookups keep from one to the next, for any number of callers at once.
 //!
 //! The prefetch cache is shared: lookups that ask it hold it together, a lookup that adds pages holds it alone, and no
-//! lookup holds it while pages are read. The state of a stream is kept for each caller (thread) apart. Always holds:
+//! lookup holds it while pages are read. The state of a stream is kept for each caller (thread) apart. Invariant:
 //! the cache belongs to one view of the index, the newest that a lookup began with. A lookup that began with an older
 //! view goes on without the cache, since page numbers may mean other pages there: this costs reads, never an answer.
 

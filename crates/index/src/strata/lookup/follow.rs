@@ -2,7 +2,7 @@
 //!
 //! Where such a stream comes to the end of the cached pages, the next log pages are read, and the device is told to
 //! read ahead those behind them, so that they are there in time: a device that is busy with the stream itself takes
-//! milliseconds for a page, and the stream waits. Always holds: a page read for nothing costs time, never an answer.
+//! milliseconds for a page, and the stream waits. Invariant: a page read for nothing costs time, never an answer.
 
 use super::super::page::PAGE_BYTES;
 use super::super::view::View;

@@ -29,7 +29,7 @@ use crate::{human, named_file, paths};
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(100);
 
-/// Most links that are followed, one after another: as many as the system follows.
+/// Largest number of links that are followed, one after another: as many as the system follows.
 const LINKS_MAX: usize = 40;
 
 /// RAM that paths to back up may take, in bytes: a snapshot names them all, and is read as a whole. A backup of that

@@ -8,7 +8,7 @@ use super::Faults;
 use crate::registry::registers::{Expect, Version};
 use crate::{Error, Result};
 
-/// Most requests after which a late one comes.
+/// Largest number of requests after which a late one comes.
 const LATE_MAX: u64 = 40;
 
 /// A change that was asked for.

@@ -1,6 +1,6 @@
 //! A register of this process, and what its writer knows of it.
 //!
-//! Always holds: each write has a beat of its own, so whoever reads the register knows which one it is, even one whose
+//! Invariant: each write has a beat of its own, so whoever reads the register knows which one it is, even one whose
 //! answer never came.
 
 use crate::Result;

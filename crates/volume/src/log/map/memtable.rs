@@ -9,7 +9,7 @@ use crate::log::layout::Address;
 /// RAM of an entry in bytes: key, value, and the share of half-filled nodes of a B-tree.
 pub const ENTRY_RAM_BYTES: usize = 64;
 
-/// LBN → address, or hole. Always holds: extents do not overlap, and none is empty.
+/// LBN → address, or hole. Invariant: extents do not overlap, and none is empty.
 #[derive(Clone, Debug)]
 pub struct Memtable {
     /// By first LBN.

@@ -8,7 +8,7 @@
 //! A write never reads the map. What a newer level says of an LBN hides what older ones say; merging drops what is
 //! hidden. Middle and base are cut into *partitions* of at most 4 MiB, so a merge touches what changed alone.
 //!
-//! Always holds: runs that a manifest lists are synced; extents of one level do not overlap.
+//! Invariant: runs that a manifest lists are synced; extents of one level do not overlap.
 
 pub mod cursor;
 pub mod extent;
