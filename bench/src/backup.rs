@@ -19,10 +19,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use aside::Aside;
+use aside::AsideTrees;
 use measure::Measured;
-use results::{Results, Row};
-use tools::{HOW_TO_GET_PEERS, RepositoryPlace, STAGES, Stage, TOOLS, Tool};
+use results::{Results, Timing};
+use tools::{HOW_TO_GET_PEERS, RepositoryPlace, STAGES, TOOLS, Tool, ToolStage};
 
 /// Options of the benchmark.
 #[derive(clap::Args, Clone, Debug)]
@@ -128,10 +128,10 @@ pub fn run(args: &BackupArgs) -> Result<(), String> {
 struct Bench<'a> {
     args: &'a BackupArgs,
     data: PathBuf,
-    aside: Aside,
+    aside: AsideTrees,
     path: OsString,
     tools: Vec<Tool>,
-    stages: Vec<Stage>,
+    stages: Vec<ToolStage>,
 }
 
 /// A data set. Its tree is renamed for stages that need another path, and back.
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
         let data = std::fs::canonicalize(&args.data).map_err(|error| error.to_string())?;
         let mut bench = Self {
             args,
-            aside: Aside::new(&data)?,
+            aside: AsideTrees::new(&data)?,
             data,
             path: OsString::new(),
             tools: Vec::new(),
@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
         std::fs::create_dir_all(work.join("home")).map_err(|error| error.to_string())?;
         let server = match self.args.on {
             On::Folder => None,
-            On::S3 => Some(s3::Server::start(&work.join("server"))?),
+            On::S3 => Some(s3::S3Server::start(&work.join("server"))?),
         };
         let place = RepositoryPlace {
             repo: match &server {
@@ -275,10 +275,10 @@ impl<'a> Bench<'a> {
         };
         let compare = round == 0 && !self.args.no_compare;
         for (name, stage) in STAGES {
-            let is_of_s3 = *stage == Stage::Second && self.args.on != On::S3;
+            let is_of_s3 = *stage == ToolStage::Second && self.args.on != On::S3;
             if is_of_s3
                 || !tool.can(*stage)
-                || (*stage != Stage::First && !self.stages.contains(stage))
+                || (*stage != ToolStage::First && !self.stages.contains(stage))
             {
                 continue;
             }
@@ -286,8 +286,8 @@ impl<'a> Bench<'a> {
                 server.take_requests();
             }
             let taken = life.stage(name, *stage, &work.join("restored"), compare)?;
-            let requests = server.as_ref().map(s3::Server::take_requests);
-            let row = Row::new(
+            let requests = server.as_ref().map(s3::S3Server::take_requests);
+            let row = Timing::new(
                 set.name,
                 tool.name,
                 name,
@@ -312,25 +312,25 @@ impl<'a> Bench<'a> {
         let (walked, files) = rates::walk(&set.tree, 8);
         results
             .rows
-            .push(Row::rate(set.name, "metadata, 8 at a time", walked, 0));
+            .push(Timing::rate(set.name, "metadata, 8 at a time", walked, 0));
         let [eight, one, past, added] = results::READERS;
         for (name, threads) in [(eight, 8), (one, 1)] {
             measure::drop_caches();
             let (took, bytes) = rates::read(&files, threads);
-            results.rows.push(Row::rate(set.name, name, took, bytes));
+            results.rows.push(Timing::rate(set.name, name, took, bytes));
         }
         // With a tree of small files this would be a benchmark of opening them.
         if files.len() < 1000 {
             let (took, bytes) = rates::fingerprint(&files);
             let name = "fingerprint, cached";
-            results.rows.push(Row::rate(set.name, name, took, bytes));
+            results.rows.push(Timing::rate(set.name, name, took, bytes));
             // the best number of threads for each, as measured
             for (name, threads, look) in
                 [(past, 4, (|_| ()) as fn(&[u8])), (added, 8, rates::add_up)]
             {
                 measure::drop_caches();
                 if let Some((took, bytes)) = rates::read_past_cache(&files, threads, look) {
-                    results.rows.push(Row::rate(set.name, name, took, bytes));
+                    results.rows.push(Timing::rate(set.name, name, took, bytes));
                 }
             }
         }
@@ -355,7 +355,7 @@ impl<'a> Bench<'a> {
 struct Life<'a> {
     tool: &'a Tool,
     set: &'a Set<'a>,
-    aside: &'a Aside,
+    aside: &'a AsideTrees,
     place: RepositoryPlace,
     log: PathBuf,
     /// Name and source of the latest snapshot.
@@ -367,18 +367,18 @@ impl Life<'_> {
     fn stage(
         &mut self,
         name: &'static str,
-        stage: Stage,
+        stage: ToolStage,
         target: &Path,
         compare: bool,
     ) -> Result<Measured, String> {
         match stage {
-            Stage::First | Stage::Same => self.backup(name, &self.set.tree.clone()),
-            Stage::Second => self.second(name),
-            Stage::Reread => self.moved(name, false),
-            Stage::RereadCached => self.moved(name, true),
-            Stage::Restore => self.restore(target, compare),
-            Stage::Check => self.measure(self.tool.check(&self.place)),
-            Stage::Prune => {
+            ToolStage::First | ToolStage::Same => self.backup(name, &self.set.tree.clone()),
+            ToolStage::Second => self.second(name),
+            ToolStage::Reread => self.moved(name, false),
+            ToolStage::RereadCached => self.moved(name, true),
+            ToolStage::Restore => self.restore(target, compare),
+            ToolStage::Check => self.measure(self.tool.check(&self.place)),
+            ToolStage::Prune => {
                 self.backup("part", &self.part()?)?;
                 self.measure(self.tool.prune(&self.place, "part")?)
             }

@@ -44,13 +44,13 @@ pub struct RamArgs {
 
 /// A stream of different chunks: each begins with its number, the rest is zeros.
 #[derive(Clone, Copy)]
-struct Stream {
+struct NumberedStream {
     first: u64,
     chunks: u64,
     chunk_size: usize,
 }
 
-impl Stream {
+impl NumberedStream {
     /// Writes the stream. Fails where the reader ends early, as after an error: its own exit code tells more.
     fn write(self, out: impl Write) -> std::io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
@@ -137,12 +137,12 @@ impl<'a> Bench<'a> {
 
     fn life_of_chunks(&mut self) -> Result<(), String> {
         let chunk_size = self.args.chunk_size;
-        let all = Stream {
+        let all = NumberedStream {
             first: 0,
             chunks: self.args.chunks,
             chunk_size,
         };
-        let of_all = |part: u64| Stream {
+        let of_all = |part: u64| NumberedStream {
             chunks: self.args.chunks / part,
             ..all
         };
@@ -274,7 +274,7 @@ impl<'a> Bench<'a> {
         &mut self,
         name: &str,
         words: &[&str],
-        stream: Option<Stream>,
+        stream: Option<NumberedStream>,
     ) -> Result<(), String> {
         let taken = self.run(words, stream)?;
         if taken.rss_bytes > self.args.limit_mib << 20 {
@@ -305,7 +305,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Runs the program to its end, with `stream` as its input.
-    fn run(&self, words: &[&str], stream: Option<Stream>) -> Result<Taken, String> {
+    fn run(&self, words: &[&str], stream: Option<NumberedStream>) -> Result<Taken, String> {
         let mut command = self.command(words);
         command.arg("--quiet");
         let shown = words.join(" ");
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn no_two_chunks_of_a_stream_are_equal() {
-        let stream = Stream {
+        let stream = NumberedStream {
             first: 7,
             chunks: 5_000,
             chunk_size: 24,

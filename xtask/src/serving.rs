@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// A running server.
-pub struct Server {
+pub struct TestServer {
     child: Child,
     /// The address for clients.
     pub uri: String,
@@ -16,7 +16,7 @@ pub struct Server {
     pub port: u16,
 }
 
-impl Server {
+impl TestServer {
     /// Starts our program, over a raw file.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -19,13 +19,13 @@ const ROOM_BYTES: u64 = 24 << 30;
 const SHUNNED: Duration = Duration::from_secs(370);
 
 /// The trees that were set aside in this run.
-pub struct Aside {
+pub struct AsideTrees {
     folder: PathBuf,
     trees: Cell<u32>,
     deleted: Cell<Option<Instant>>,
 }
 
-impl Aside {
+impl AsideTrees {
     /// Uses a folder of the benchmark's data; trees left there by an interrupted run are deleted.
     pub fn new(data: &Path) -> Result<Self, String> {
         let aside = Self {
@@ -74,7 +74,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for AsideTrees {
     fn drop(&mut self) {
         if let Err(error) = self.clear() {
             println!("{error}");

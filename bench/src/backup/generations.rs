@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use onefold_io::Random;
 
 use super::measure;
-use super::s3::Server;
+use super::s3::S3Server;
 use super::tools::{RepositoryPlace, TOOLS, Tool};
 
 /// Files of the first day's tree.
@@ -33,18 +33,18 @@ struct Day {
 }
 
 /// A repository in a bucket of its own, and the machine that backs up into it.
-struct Side {
-    server: Server,
+struct MachineSide {
+    server: S3Server,
     place: RepositoryPlace,
     log: PathBuf,
     tool: Tool,
 }
 
-impl Side {
+impl MachineSide {
     fn new(folder: &Path, path: &std::ffi::OsStr) -> Result<Self, String> {
         let home = folder.join("home");
         fs::create_dir_all(&home).map_err(|error| error.to_string())?;
-        let server = Server::start(&folder.join("server"))?;
+        let server = S3Server::start(&folder.join("server"))?;
         let place = RepositoryPlace {
             repo: server.bucket.join("repo"),
             s3: Some(server.address.clone()),
@@ -80,9 +80,9 @@ impl Side {
 pub fn run(days: u32, seed: u64, data: &Path, path: &std::ffi::OsStr) -> Result<(), String> {
     let work = data.join("generations");
     let _ = fs::remove_dir_all(&work);
-    let [full, hooks] = ["full", "hooks"].map(|name| Side::new(&work.join(name), path));
+    let [full, hooks] = ["full", "hooks"].map(|name| MachineSide::new(&work.join(name), path));
     let (full, hooks) = (full?, hooks?);
-    let mut tree = Tree::new(work.join("tree"), seed)?;
+    let mut tree = SeededTree::new(work.join("tree"), seed)?;
     println!(
         "seed {seed}, {FILES} files, {} MB",
         tree.bytes()? / 1_000_000
@@ -127,14 +127,14 @@ impl Day {
 }
 
 /// The tree, which is the same for one seed.
-struct Tree {
+struct SeededTree {
     root: PathBuf,
     files: Vec<PathBuf>,
     random: Random,
     made: u64,
 }
 
-impl Tree {
+impl SeededTree {
     fn new(root: PathBuf, seed: u64) -> Result<Self, String> {
         let mut tree = Self {
             root,

@@ -26,7 +26,7 @@ const READ_PART: f64 = 0.1;
 
 /// One stage of one tool in one round.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct Timing {
     set: String,
     tool: String,
     stage: String,
@@ -42,7 +42,7 @@ pub struct Row {
     requests: Requests,
 }
 
-impl Row {
+impl Timing {
     /// A row with the present size of the repository.
     pub fn new(
         set: &str,
@@ -200,7 +200,7 @@ pub struct Results {
     /// Whether the page cache could be dropped.
     pub cold: bool,
     /// Rows in the order of measuring, earlier runs' first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Timing>,
     failures: Vec<String>,
 }
 
@@ -221,7 +221,7 @@ impl Results {
             let value: Value =
                 serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
             let rows = value["rows"].as_array().into_iter().flatten();
-            results.rows.extend(rows.map(Row::from_json));
+            results.rows.extend(rows.map(Timing::from_json));
         }
         Ok(results)
     }
@@ -233,7 +233,7 @@ impl Results {
 
     /// All results as JSON.
     pub fn json(&self) -> String {
-        let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
+        let rows: Vec<_> = self.rows.iter().map(Timing::json).collect();
         let all = json!({
             "machine": self.machine, "scale": self.scale, "seed": self.seed, "cold": self.cold,
             "rows": rows, "failures": self.failures,
@@ -267,7 +267,7 @@ impl Results {
 
     /// Warnings for rounds of a cached stage whose files were not all cached.
     fn warnings(&self) -> Vec<String> {
-        self.rows.iter().filter_map(Row::warning).collect()
+        self.rows.iter().filter_map(Timing::warning).collect()
     }
 
     fn table(&self) -> Table {
@@ -308,8 +308,8 @@ impl Results {
     }
 
     /// Median rows, one for each tool.
-    fn medians(&self, set: &str, stage: &str) -> Vec<Row> {
-        let here = |row: &&Row| row.set == set && row.stage == stage;
+    fn medians(&self, set: &str, stage: &str) -> Vec<Timing> {
+        let here = |row: &&Timing| row.set == set && row.stage == stage;
         let mut tools: Vec<&str> = self
             .rows
             .iter()
@@ -319,10 +319,10 @@ impl Results {
         tools.sort_unstable();
         tools.dedup();
         let median_row = |tool: &str| {
-            let rounds: Vec<&Row> = (self.rows.iter().filter(here))
+            let rounds: Vec<&Timing> = (self.rows.iter().filter(here))
                 .filter(|row| row.tool == tool)
                 .collect();
-            let middle = |value: fn(&Row) -> f64| {
+            let middle = |value: fn(&Timing) -> f64| {
                 let values: Vec<f64> = rounds.iter().map(|row| value(row)).collect();
                 report::median(&values).unwrap_or_default()
             };
@@ -354,14 +354,14 @@ struct Yardsticks {
     disk_s: Option<f64>,
 }
 
-fn wall(row: &Row) -> f64 {
+fn wall(row: &Timing) -> f64 {
     row.taken.wall_s
 }
 
-fn cells(row: &Row, all: &[Row], yardsticks: Yardsticks) -> Vec<String> {
-    let size = |row: &Row| row.repo_bytes as f64;
+fn cells(row: &Timing, all: &[Timing], yardsticks: Yardsticks) -> Vec<String> {
+    let size = |row: &Timing| row.repo_bytes as f64;
     let first = row.stage == "first";
-    let ratio = |value: &dyn Fn(&Row) -> f64, classes: bool| {
+    let ratio = |value: &dyn Fn(&Timing) -> f64, classes: bool| {
         let rivals = all.iter().filter(|other| {
             is_peer(&other.tool) && (!classes || compresses(&other.tool) == compresses(&row.tool))
         });
@@ -418,14 +418,14 @@ fn mb(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn row(tool: &str, stage: &str, wall_s: f64) -> Row {
-        Row {
+    fn row(tool: &str, stage: &str, wall_s: f64) -> Timing {
+        Timing {
             tool: tool.into(),
-            ..Row::rate("D3", stage, wall_s, 0)
+            ..Timing::rate("D3", stage, wall_s, 0)
         }
     }
 
-    fn results(rows: Vec<Row>) -> Results {
+    fn results(rows: Vec<Timing>) -> Results {
         Results {
             rows,
             ..Results::new(1.0, 1, &[]).expect("no file is read")
@@ -473,7 +473,7 @@ mod tests {
             row.taken.source_bytes = 1_000_000_000;
             row.taken.cached_bytes = cached_bytes;
             row.taken.disk_read_bytes = disk_read_bytes;
-            results(vec![Row::from_json(&row.json())]).report()
+            results(vec![Timing::from_json(&row.json())]).report()
         };
         let all = Some(1_000_000_000);
         assert!(!warned(all, 50_000_000).contains("WARNING"));

@@ -27,7 +27,7 @@ pub struct Requests {
 }
 
 /// A running server over folders of its own; it ends when this is dropped.
-pub struct Server {
+pub struct S3Server {
     child: Child,
     /// Its address.
     pub address: String,
@@ -38,7 +38,7 @@ pub struct Server {
     loopback_bytes: Cell<u64>,
 }
 
-impl Server {
+impl S3Server {
     /// Starts a server that keeps its objects in `folder`.
     pub fn start(folder: &Path) -> Result<Self, String> {
         let program = xtask::versitygw::install()?;
@@ -112,7 +112,7 @@ fn loopback_bytes() -> u64 {
     received.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
 }
 
-impl Drop for Server {
+impl Drop for S3Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -19,7 +19,7 @@ pub enum Compression {
 
 /// One step of a repository's life, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum ToolStage {
     /// Back up into an empty repository.
     First,
     /// Back up the same folder, unchanged.
@@ -39,15 +39,15 @@ pub enum Stage {
 }
 
 /// All stages, with their names on the command line and in tables.
-pub const STAGES: &[(&str, Stage)] = &[
-    ("first", Stage::First),
-    ("same", Stage::Same),
-    ("second", Stage::Second),
-    ("reread", Stage::Reread),
-    ("reread-cached", Stage::RereadCached),
-    ("restore", Stage::Restore),
-    ("check", Stage::Check),
-    ("prune", Stage::Prune),
+pub const STAGES: &[(&str, ToolStage)] = &[
+    ("first", ToolStage::First),
+    ("same", ToolStage::Same),
+    ("second", ToolStage::Second),
+    ("reread", ToolStage::Reread),
+    ("reread-cached", ToolStage::RereadCached),
+    ("restore", ToolStage::Restore),
+    ("check", ToolStage::Check),
+    ("prune", ToolStage::Prune),
 ];
 
 /// A contestant: a program with a compression.
@@ -149,10 +149,10 @@ impl Tool {
     }
 
     /// Whether the tool can do this stage.
-    pub fn can(&self, stage: Stage) -> bool {
+    pub fn can(&self, stage: ToolStage) -> bool {
         match self.program {
-            "tar" | "zstd" => matches!(stage, Stage::First | Stage::Restore),
-            "bupstash" => stage != Stage::Check,
+            "tar" | "zstd" => matches!(stage, ToolStage::First | ToolStage::Restore),
+            "bupstash" => stage != ToolStage::Check,
             _ => true,
         }
     }

@@ -5,8 +5,8 @@ use onefold_chunk::ae::{Ae, Isa::Scalar};
 use onefold_chunk::fastcdc::FastCdc;
 use onefold_chunk::ram::Ram;
 use onefold_chunk::seqcdc::SeqCdc;
-use onefold_chunk::sieve::{Isa, Sieve};
-use onefold_chunk::{Chunker, Limits, by_name, names};
+use onefold_chunk::sieve::{Sieve, SieveIsa};
+use onefold_chunk::{ChunkLimits, Chunker, by_name, names};
 
 /// A chunker that can be made for any mean.
 pub struct Contestant {
@@ -30,8 +30,8 @@ pub fn all() -> Vec<Contestant> {
             make,
         });
     };
-    let best = Isa::available().pop();
-    for isa in Isa::available() {
+    let best = SieveIsa::available().pop();
+    for isa in SieveIsa::available() {
         let make = move |mean| -> Box<dyn Chunker> {
             Box::new(Sieve::new(mean).on(isa).expect("one of those available"))
         };
@@ -58,7 +58,7 @@ pub fn all() -> Vec<Contestant> {
         |mean| -> Box<dyn Chunker> { Box::new(SeqCdc::new(mean).on(Scalar).expect("everywhere")) };
     add("seqcdc Scalar".into(), false, Box::new(scalar));
     let fastcdc = |mean| -> Box<dyn Chunker> {
-        let Limits { min, mean, max } = fastcdc_sizes(mean);
+        let ChunkLimits { min, mean, max } = fastcdc_sizes(mean);
         Box::new(FastCdc::with(min, mean, max, 1))
     };
     add("fastcdc".into(), true, Box::new(fastcdc));
@@ -160,14 +160,14 @@ pub fn count(chunker: &mut dyn Chunker, data: &[u8]) -> usize {
 /// Sizes for FastCDC. Its masks have whole bits, the nearest to its `mean`, so that the mean of its chunks leaps where
 /// their number changes: from 1.08 to 1.44 times the requested one. Behind each leap, for the first third of an octave,
 /// only `min` grows to its usual quarter, which makes most of the means between possible.
-fn fastcdc_sizes(asked: usize) -> Limits {
+fn fastcdc_sizes(asked: usize) -> ChunkLimits {
     let octaves = (asked as f64).log2() + 0.5;
     let (bits, share) = (octaves.floor() - 0.5, octaves.fract());
     let grown = (share * 3.0).min(1.0);
     let mean = (bits + ((share - 1.0 / 3.0) * 1.5).max(0.0)).exp2().ceil();
     let min = mean / 4.0 * (0.25 + 0.75 * grown);
     let even = |size: f64| (size as usize).next_multiple_of(2);
-    Limits {
+    ChunkLimits {
         min: even(min).max(64),
         mean: even(mean).max(256),
         max: even(4.0 * mean).max(1024),
@@ -176,7 +176,7 @@ fn fastcdc_sizes(asked: usize) -> Limits {
 
 /// `fastcdc::v2020` with the parameters of our own `fastcdc`.
 struct FastCdcCrate {
-    limits: Limits,
+    limits: ChunkLimits,
     masks: (u64, u64),
 }
 
@@ -190,12 +190,12 @@ impl FastCdcCrate {
 }
 
 impl Chunker for FastCdcCrate {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let (Limits { min, mean, max }, (small, large)) = (self.limits, self.masks);
+        let (ChunkLimits { min, mean, max }, (small, large)) = (self.limits, self.masks);
         fastcdc::v2020::cut(data, min, mean, max, small, large, small << 1, large << 1).1
     }
 }
@@ -203,12 +203,12 @@ impl Chunker for FastCdcCrate {
 /// MinCDC of the crate `mothcdc`, between half and one and a half times the mean as it recommends. Its layer that joins
 /// equal neighbours is left out: it changes records, not chunks.
 struct MothCrate {
-    limits: Limits,
+    limits: ChunkLimits,
 }
 
 impl MothCrate {
     fn new(mean: usize) -> Self {
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: mean / 2,
             mean,
             max: mean + mean / 2,
@@ -222,7 +222,7 @@ impl MothCrate {
 }
 
 impl Chunker for MothCrate {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 

@@ -27,7 +27,7 @@ pub struct Figure {
 
 /// A store with one budget.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredStore {
     /// Name of the store.
     pub name: String,
     /// The store's budget, in MiB.
@@ -42,7 +42,7 @@ pub struct Measured {
     pub figures: Vec<Figure>,
 }
 
-impl Measured {
+impl MeasuredStore {
     /// The best figure of a kind, over the numbers of threads.
     fn best(&self, what: &str) -> Option<&Figure> {
         let of_kind = self.figures.iter().filter(|figure| figure.what == what);
@@ -56,7 +56,7 @@ const KINDS: [&str; 5] = ["insert", "merged", "absent", "stream", "random"];
 const LOOKUPS: [&str; 3] = ["absent", "stream", "random"];
 
 /// A row for each store; then, for each of ours, its speed relative to the best of the others with the same budget.
-pub fn table(all: &[Measured]) -> Table {
+pub fn table(all: &[MeasuredStore]) -> Table {
     let mut rows: Vec<Vec<String>> = all.iter().map(row).collect();
     for one in all.iter().filter(|one| one.ram.0 > 0) {
         let others = || {
@@ -105,7 +105,7 @@ const HEAD: [&str; 16] = [
     "WA",
 ];
 
-fn row(one: &Measured) -> Vec<String> {
+fn row(one: &MeasuredStore) -> Vec<String> {
     let each = |bytes: u64| match bytes {
         0 => "–".to_string(),
         bytes => format!("{:.2}", bytes as f64 / one.keys as f64),
@@ -145,7 +145,7 @@ fn row(one: &Measured) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn measured(name: &str, held: u64, rates: [f64; 2]) -> Measured {
+    fn measured(name: &str, held: u64, rates: [f64; 2]) -> MeasuredStore {
         let figure = |what: &str, rate: f64, written: f64| Figure {
             what: what.into(),
             threads: 1,
@@ -155,7 +155,7 @@ mod tests {
             written,
         };
         let [insert, merged] = rates;
-        Measured {
+        MeasuredStore {
             name: name.into(),
             budget_mib: 64,
             keys: 1_000_000,

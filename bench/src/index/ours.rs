@@ -14,7 +14,7 @@ use onefold_index::{
 use onefold_io::{Dir, FileDir};
 use onefold_papers::workload::{Asked, Order, container_of, seeded_key};
 
-use super::figures::{Figure, Measured, PAGE_BYTES, RECORD_BYTES};
+use super::figures::{Figure, MeasuredStore, PAGE_BYTES, RECORD_BYTES};
 use super::peak::{self, Peak};
 use super::{BATCH, Error, IndexArgs};
 use crate::disk_io::DiskIo;
@@ -25,7 +25,7 @@ pub fn run(
     index: IndexKind,
     budget_mib: usize,
     path: &Path,
-) -> Result<Measured, Error> {
+) -> Result<MeasuredStore, Error> {
     let dir = FileDir::create(path)?;
     let dir: Arc<dyn Dir> = Arc::new(if args.cached { dir } else { dir.direct() });
     println!(
@@ -70,7 +70,7 @@ pub fn run(
     }
     println!();
     std::fs::remove_dir_all(path)?;
-    Ok(Measured {
+    Ok(MeasuredStore {
         name: index.name.to_string(),
         budget_mib,
         keys,

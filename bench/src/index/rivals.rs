@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::figures::{Figure, Measured, PAGE_BYTES};
+use super::figures::{Figure, MeasuredStore, PAGE_BYTES};
 use super::memory_group::MemoryGroup;
 use super::{Error, IndexArgs};
 
@@ -37,7 +37,7 @@ pub fn run(
     store: &str,
     budget_mib: usize,
     dir: &Path,
-) -> Result<Option<Measured>, Error> {
+) -> Result<Option<MeasuredStore>, Error> {
     let mut rival = Rival {
         args,
         program,
@@ -64,7 +64,7 @@ pub fn run(
         true => store.to_string(),
         false => format!("{store} (given {})", rival.given_mib),
     };
-    Ok(Some(Measured {
+    Ok(Some(MeasuredStore {
         name,
         budget_mib,
         keys: rival.keys,

@@ -41,7 +41,7 @@ pub fn run(args: &IndexArgs, path: &Path) -> Result<(), Error> {
         let mut rows = Vec::new();
         for &budget_mib in &args.budget_mib {
             for &index in &args.index {
-                let stream = Stream {
+                let stream = KeyStream {
                     keys: &keys,
                     unique: &unique,
                     index,
@@ -104,14 +104,14 @@ fn keys_of(name: &str, args: &IndexArgs) -> Result<Vec<Fingerprint>, Error> {
     }
 }
 
-struct Stream<'a> {
+struct KeyStream<'a> {
     keys: &'a [Fingerprint],
     unique: &'a [Fingerprint],
     index: IndexKind,
     budget_bytes: usize,
 }
 
-impl Stream<'_> {
+impl KeyStream<'_> {
     fn row(&self, args: &IndexArgs, budget_mib: usize, path: &Path) -> Result<Vec<String>, Error> {
         let unique = self.unique.len() as f64;
         let model = FlashModel::with_capacity(self.unique.len() as u64 * 64 * 8 + (64 << 20));

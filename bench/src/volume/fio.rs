@@ -59,7 +59,7 @@ pub const LOADS: [Load; 6] = [
 ];
 
 /// The target of a load.
-pub enum Target<'a> {
+pub enum LoadTarget<'a> {
     /// A file, past the page cache.
     File(&'a Path),
     /// An NBD server.
@@ -70,7 +70,7 @@ impl Load {
     /// Runs the load for some seconds and returns requests a second.
     pub fn run(
         &self,
-        target: &Target<'_>,
+        target: &LoadTarget<'_>,
         mib: u64,
         seconds: u32,
         seed: u64,
@@ -82,7 +82,7 @@ impl Load {
     /// Runs the load once over `mib` MiB, or as `more` arguments say, and returns requests a second.
     pub fn run_with(
         &self,
-        target: &Target<'_>,
+        target: &LoadTarget<'_>,
         mib: u64,
         seed: u64,
         more: &[&str],
@@ -96,10 +96,10 @@ impl Load {
         command.arg(format!("--randseed={seed}"));
         command.args(more);
         match target {
-            Target::File(path) => command
+            LoadTarget::File(path) => command
                 .args(["--ioengine=libaio", "--direct=1"])
                 .arg(format!("--filename={}", path.display())),
-            Target::Uri(uri) => command.arg("--ioengine=nbd").arg(format!("--uri={uri}")),
+            LoadTarget::Uri(uri) => command.arg("--ioengine=nbd").arg(format!("--uri={uri}")),
         };
         let output = command.output().map_err(|error| format!("fio: {error}"))?;
         if !output.status.success() {

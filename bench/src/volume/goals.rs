@@ -7,11 +7,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::fio::{Load, Target};
+use super::fio::{Load, LoadTarget};
 use super::transport::{build, fill, median};
 use super::{VolumeArgs, limits, snapshots};
 use crate::report;
-use xtask::serving::{Server, version};
+use xtask::serving::{TestServer, version};
 
 /// MiB of log before the kill: as much as there can be.
 const LOG_MIB: &str = "1024";
@@ -131,20 +131,20 @@ fn over_nbd(args: &VolumeArgs) -> Result<(), String> {
     let folder = tempfile::tempdir_in(&args.folder).map_err(|error| error.to_string())?;
     let file = folder.path().join("raw");
     fill(&file, args.mib).map_err(|error| format!("{}: {error}", file.display()))?;
-    let memory = Server::nbdkit(args.mib, folder.path())?;
-    let qemu = Server::qemu(&file, folder.path())?;
-    let depot = Server::depot(&program, args.mib, folder.path())?;
+    let memory = TestServer::nbdkit(args.mib, folder.path())?;
+    let qemu = TestServer::qemu(&file, folder.path())?;
+    let depot = TestServer::depot(&program, args.mib, folder.path())?;
     let targets = [
-        (FILE, Target::File(&file)),
-        (MEMORY, Target::Uri(&memory.uri)),
-        (QEMU, Target::Uri(&qemu.uri)),
-        (DEPOT, Target::Uri(&depot.uri)),
+        (FILE, LoadTarget::File(&file)),
+        (MEMORY, LoadTarget::Uri(&memory.uri)),
+        (QEMU, LoadTarget::Uri(&qemu.uri)),
+        (DEPOT, LoadTarget::Uri(&depot.uri)),
     ];
     let mut rates = Rates::new();
     for round in 0..args.rounds.max(1) {
         for load in [SEQUENTIAL, READ, WRITE, DUPLICATE, ONE_CLIENT, CLIENTS] {
             let taking_part =
-                |(name, _): &&(&'static str, Target<'_>)| load.contestants.contains(name);
+                |(name, _): &&(&'static str, LoadTarget<'_>)| load.contestants.contains(name);
             for (name, target) in targets.iter().filter(taking_part) {
                 let rate = load.run(args, target, args.seed + round as u64)?;
                 rates.entry((load.load.name, name)).or_default().push(rate);
@@ -157,7 +157,7 @@ fn over_nbd(args: &VolumeArgs) -> Result<(), String> {
 }
 
 impl NbdLoad {
-    fn run(&self, args: &VolumeArgs, target: &Target<'_>, seed: u64) -> Result<f64, String> {
+    fn run(&self, args: &VolumeArgs, target: &LoadTarget<'_>, seed: u64) -> Result<f64, String> {
         let time = format!("--runtime={}", args.seconds);
         let mut more = self.more.to_vec();
         if self.is_timed {

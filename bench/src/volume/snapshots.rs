@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::VolumeArgs;
-use super::fio::{Load, Target};
+use super::fio::{Load, LoadTarget};
 use super::transport::{build, median};
-use xtask::serving::Server;
+use xtask::serving::TestServer;
 
 /// Seconds that each may take.
 const GOAL_SECONDS: f64 = 0.1;
@@ -34,7 +34,7 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         None => build()?,
     };
     let folder = tempfile::tempdir_in(&args.folder).map_err(|error| error.to_string())?;
-    let server = Server::depot(&program, args.mib, folder.path())?;
+    let server = TestServer::depot(&program, args.mib, folder.path())?;
     let depot = folder.path().join("depot").display().to_string();
     for load in LOADS {
         let times = under(&load, args, &server.uri, &program, &depot)?;
@@ -65,7 +65,7 @@ fn under(
 ) -> Result<Times, String> {
     let seconds = args.seconds.max(2) * 3;
     std::thread::scope(|scope| {
-        let writing = scope.spawn(|| load.run(&Target::Uri(uri), args.mib, seconds, args.seed));
+        let writing = scope.spawn(|| load.run(&LoadTarget::Uri(uri), args.mib, seconds, args.seed));
         let (mut snapshots, mut clones, mut deletions) = (Vec::new(), Vec::new(), Vec::new());
         let mut round = 0;
         std::thread::sleep(std::time::Duration::from_secs(1));

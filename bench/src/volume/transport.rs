@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use onefold_io::Random;
 
 use super::VolumeArgs;
-use super::fio::{LOADS, Target};
+use super::fio::{LOADS, LoadTarget};
 use crate::report;
-use xtask::serving::{Server, version};
+use xtask::serving::{TestServer, version};
 
 const CONTESTANTS: [&str; 4] = ["file", "nbdkit memory", "qemu-nbd", "onefold"];
 
@@ -27,14 +27,14 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         "{versions} · {} MiB, {} s, seed {}",
         args.mib, args.seconds, args.seed
     );
-    let qemu = Server::qemu(&file, folder.path())?;
-    let nbdkit = Server::nbdkit(args.mib, folder.path())?;
-    let onefold = Server::onefold(&program, &file, folder.path())?;
+    let qemu = TestServer::qemu(&file, folder.path())?;
+    let nbdkit = TestServer::nbdkit(args.mib, folder.path())?;
+    let onefold = TestServer::onefold(&program, &file, folder.path())?;
     let targets = [
-        Target::File(&file),
-        Target::Uri(&nbdkit.uri),
-        Target::Uri(&qemu.uri),
-        Target::Uri(&onefold.uri),
+        LoadTarget::File(&file),
+        LoadTarget::Uri(&nbdkit.uri),
+        LoadTarget::Uri(&qemu.uri),
+        LoadTarget::Uri(&onefold.uri),
     ];
     println!(
         "{:<14}{:>12}{:>15}{:>12}{:>12}{:>10}{:>10}{:>12}",

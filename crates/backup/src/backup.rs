@@ -19,6 +19,7 @@ mod ahead;
 mod buffers;
 mod cutting;
 mod device;
+mod file_end;
 mod finish;
 mod hint;
 mod long_chunks;
@@ -36,12 +37,14 @@ pub mod read;
 #[cfg(feature = "retrace")]
 mod retrace;
 mod segment;
+mod segments;
 mod sizeless;
 mod source;
 mod sources;
 mod stream;
 mod unchanged;
 mod windows;
+mod work;
 
 use std::sync::Arc;
 
@@ -49,12 +52,12 @@ pub use onefold_chunk::context::Rules;
 pub use onefold_chunk::tar::Tars;
 use onefold_store::{Repository, RootId, SessionKind};
 
-use crate::snapshot::{Snapshot, Summary, Table};
+use crate::snapshot::{LeafTable, Snapshot, Summary};
 use crate::snapshots::{self, Named};
 use crate::{Error, Events, Progress, Result};
 
 use cutting::Cutting;
-pub use device::{ChangedDevice, DeviceStream, Stretch};
+pub use device::{ChangedDevice, DeviceStream, DeviceStretch};
 pub(crate) use metadata::MetadataStream;
 pub use names::SeenFiles;
 #[cfg(not(feature = "retrace"))]
@@ -170,7 +173,7 @@ pub fn run_if(
     };
     cutting.keep(events);
     session.finish()?;
-    snapshot.table = Table::Inline(Vec::new());
+    snapshot.table = LeafTable::Inline(Vec::new());
     Ok(Outcome {
         id,
         snapshot,
@@ -182,7 +185,7 @@ fn new_snapshot(
     paths: Vec<Vec<u8>>,
     parent: Option<RootId>,
     summary: Summary,
-    table: Table,
+    table: LeafTable,
     options: &Options,
 ) -> Snapshot {
     let mut tags = options.tags.clone();

@@ -20,7 +20,7 @@ use crate::leaf::{Leaf, recipe};
 use crate::snapshot::Snapshot;
 use crate::snapshots::{self, Named};
 use crate::tree::{Tree, Visit, read_leaf, visit_items};
-use crate::vfs::chunks::{Chunks, REQUEST_BYTES_MAX};
+use crate::vfs::chunks::{OpenChunks, REQUEST_BYTES_MAX};
 use crate::{Content, Error, Item, Progress, Result, Slice, Time, path};
 
 /// Chunks of which it is remembered where they are in the destination: some 50 MB.
@@ -37,7 +37,7 @@ type Likeness = ([u8; 32], Time, String, Vec<String>, Vec<Vec<u8>>);
 pub struct Copier<'a> {
     from: &'a Repository,
     to: &'a Repository,
-    chunks: Arc<Chunks>,
+    chunks: Arc<OpenChunks>,
     metadata: ChunkReader,
     fingerprinter: Fingerprinter,
     /// Both repositories give the same bytes the same fingerprint.
@@ -93,7 +93,7 @@ impl<'a> Copier<'a> {
         let (source, fingerprinter) = (from.fingerprinter(), to.fingerprinter());
         Ok(Self {
             is_like: source.fingerprint(probe) == fingerprinter.fingerprint(probe),
-            chunks: Chunks::new(session),
+            chunks: OpenChunks::new(session),
             from,
             to,
             metadata,

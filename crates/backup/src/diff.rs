@@ -11,7 +11,7 @@ use onefold_store::{ChunkReader, ChunkRef};
 
 use crate::path::{entry_order, join, show, split, within};
 use crate::sample::Sample;
-use crate::tree::{Cursor, Tree, Visit, visit_once};
+use crate::tree::{Tree, TreeCursor, Visit, visit_once};
 use crate::{Entry, Error, Kind, Result, Slice, content};
 
 /// Difference of an entry between two snapshots; the letters are restic's.
@@ -261,7 +261,7 @@ impl DifferingChunks {
 
 type Placed = (Vec<u8>, Entry);
 
-fn take(cursor: &mut Cursor<'_>, reader: &mut ChunkReader) -> Result<Option<Placed>> {
+fn take(cursor: &mut TreeCursor<'_>, reader: &mut ChunkReader) -> Result<Option<Placed>> {
     let next = cursor.next(reader)?;
     Ok(next.map(|(folder, entry)| (join(&folder, &entry.name), entry)))
 }

@@ -8,7 +8,7 @@ use onefold_store::{ChunkRef, ContainerId};
 
 use crate::Error;
 use crate::leaf::OWNER_NAME_BYTES_MAX;
-use crate::wire::Reader;
+use crate::wire::WireReader;
 
 /// Kind of an entry. The numbers are those on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -339,7 +339,7 @@ impl Entry {
     pub fn damage(&self) -> Option<Error> {
         let is_damaged = self.flags.has(Flags::DAMAGED);
         is_damaged.then(|| {
-            Reader::new("leaf", b"").fail(format_args!(
+            WireReader::new("leaf", b"").fail(format_args!(
                 "an owner's name of more than {OWNER_NAME_BYTES_MAX} bytes, which no system has"
             ))
         })

@@ -67,8 +67,8 @@ pub struct Patterns {
     escaped: Globs,
     /// Globs on paths as [`text`] in small letters: patterns that ignore case.
     folded: Globs,
-    /// For each rule, whether it keeps the paths that it matches.
-    keeps: Vec<bool>,
+    /// For each rule, whether it begins with `!` and so keeps the paths that it matches.
+    is_negated: Vec<bool>,
 }
 
 /// Largest number of patterns with wildcards in one list: they take some 60 MB.
@@ -111,8 +111,13 @@ impl PatternsBuilder {
     }
 
     /// Adds a pattern that is given as [`text`].
-    fn add_as(&mut self, pattern: &str, ignore_case: bool, slash_anchors: bool) -> Result<()> {
-        let (keeps, body) = match pattern.strip_prefix('!') {
+    fn add_as(
+        &mut self,
+        pattern: &str,
+        ignore_case: bool,
+        is_from_ignore_file: bool,
+    ) -> Result<()> {
+        let (is_negated, body) = match pattern.strip_prefix('!') {
             Some(body) => (true, body),
             None => (false, pattern),
         };
@@ -120,13 +125,13 @@ impl PatternsBuilder {
             Some(body) if !body.is_empty() => (body, true),
             _ => (body, false),
         };
-        without_doubt(pattern, body, slash_anchors)?;
+        without_doubt(pattern, body, is_from_ignore_file)?;
         let body = &*cleaned(body);
         // A pattern that is empty, or would match everything, is ignored.
         if body.bytes().all(|b| b == b'/') {
             return Ok(());
         }
-        let anchored = body.starts_with('/') || slash_anchors && body.contains('/');
+        let anchored = body.starts_with('/') || is_from_ignore_file && body.contains('/');
         let globs = match anchored {
             true => {
                 let body = format!("/{}", body.trim_start_matches('/'));
@@ -138,7 +143,7 @@ impl PatternsBuilder {
         let mut globs = globs.into_iter().flatten();
         globs.try_for_each(|glob| {
             self.add_glob((pattern, &glob), ignore_case, folders_only)?;
-            self.patterns.keeps.push(keeps);
+            self.patterns.is_negated.push(is_negated);
             Ok(())
         })
     }
@@ -161,7 +166,7 @@ impl PatternsBuilder {
         folders_only: bool,
     ) -> Result<()> {
         let patterns = &mut self.patterns;
-        let rule = patterns.keeps.len() as u32;
+        let rule = patterns.is_negated.len() as u32;
         let may_be_wild = patterns.wild() < self.wild_max;
         let (globs, glob) = match ignore_case {
             true => (&mut patterns.folded, Cow::from(glob.to_lowercase())),
@@ -187,14 +192,14 @@ impl PatternsBuilder {
         for globs in globs {
             globs.finish().map_err(Error::Usage)?;
         }
-        patterns.keeps.shrink_to_fit();
+        patterns.is_negated.shrink_to_fit();
         Ok(self.patterns)
     }
 }
 
-/// Checks brackets. Errors: brackets that other programs read in another way. `is_git`: the pattern is from an ignore
-/// file.
-fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
+/// Checks brackets. Errors: brackets that other programs read in another way. `is_from_ignore_file`: the pattern is
+/// from an ignore file.
+fn without_doubt(pattern: &str, body: &str, is_from_ignore_file: bool) -> Result<()> {
     let wrong = |why: &str| Err(Error::Usage(format!("pattern {pattern:?}: {why}")));
     let mut chars = body.chars();
     while let Some(c) = chars.next() {
@@ -204,7 +209,7 @@ fn without_doubt(pattern: &str, body: &str, is_git: bool) -> Result<()> {
                 let first = chars.next();
                 let rest = chars.by_ref().take_while(|c| *c != ']');
                 let class: Vec<char> = first.into_iter().chain(rest).collect();
-                if class.first() == Some(&'!') && !is_git {
+                if class.first() == Some(&'!') && !is_from_ignore_file {
                     return wrong(
                         "[!…] is all but these to shells, and these with ! to restic: write [^…] or […!]",
                     );
@@ -326,7 +331,7 @@ impl Patterns {
 
     /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
-        self.keeps.is_empty()
+        self.is_negated.is_empty()
     }
 
     /// Returns whether `path` (absolute) itself matches: `Some(true)` excludes it, `Some(false)` keeps it because of a
@@ -340,7 +345,7 @@ impl Patterns {
             let small = text(path).to_lowercase();
             last = last.max(self.folded.last(small.as_bytes(), is_dir));
         }
-        Some(!self.keeps[last? as usize])
+        Some(!self.is_negated[last? as usize])
     }
 
     fn globs(&self) -> [&Globs; 3] {
@@ -355,7 +360,7 @@ impl Patterns {
     /// Heap bytes of the list, about.
     fn heap_bytes(&self) -> usize {
         let globs = self.globs().into_iter().map(Globs::heap_bytes);
-        globs.sum::<usize>() + self.keeps.len()
+        globs.sum::<usize>() + self.is_negated.len()
     }
 
     /// Whether `path` or a folder above it matches, for callers that do not walk from the top.
@@ -394,8 +399,8 @@ const PASSED_OVER_TOLD: usize = 100;
 /// The patterns of one ignore file. `above` is the file that is asked next: an earlier one of the same folder, or the
 /// last one of a folder above.
 #[derive(Debug)]
-pub struct Ignore {
-    above: Option<Arc<Ignore>>,
+pub struct IgnoreFile {
+    above: Option<Arc<IgnoreFile>>,
     base_len: usize,
     patterns: Patterns,
     /// Bytes of this file and those above.
@@ -404,14 +409,14 @@ pub struct Ignore {
     wild: usize,
 }
 
-impl Ignore {
+impl IgnoreFile {
     /// Compiles an ignore file in `folder`: as in gitignore, a `/` within a pattern anchors it to the folder. Returns
     /// also why lines were skipped.
     ///
     /// # Errors
     /// Errors of [`build`](PatternsBuilder::build). A line that is no pattern is no error.
     pub fn new(
-        above: Option<Arc<Ignore>>,
+        above: Option<Arc<IgnoreFile>>,
         folder: &[u8],
         bytes: &[u8],
     ) -> Result<(Arc<Self>, Vec<Error>)> {

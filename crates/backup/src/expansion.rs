@@ -4,15 +4,15 @@
 //! Invariants for each content that has recipe chunks of its own:
 //! 1. Its data pays for its items. Code that writes a content out, or compares it with a file, does no more work than
 //!    the file's bytes of data are worth. Holes pay for nothing: a hole of 2^60 bytes costs three bytes.
-//! 2. Code that only asks which chunks are in a content goes into each recipe chunk once ([`Once`]), so the work is
-//!    bounded by the stored bytes.
+//! 2. Code that only asks which chunks are in a content goes into each recipe chunk once ([`SeenRecipes`]), so the
+//!    work is bounded by the stored bytes.
 
 use std::collections::HashSet;
 
 use onefold_chunk::Fingerprint;
 use onefold_store::ChunkRef;
 
-use crate::wire::Reader;
+use crate::wire::WireReader;
 use crate::{Item, Result};
 
 /// Number of items that no data has to pay for.
@@ -59,7 +59,7 @@ impl Expansion {
         let paid = ITEMS_FREE.saturating_add(self.data_bytes / ITEM_BYTES_MIN);
         match self.items <= paid {
             true => Ok(()),
-            false => Err(Reader::new("recipe", b"").fail(format_args!(
+            false => Err(WireReader::new("recipe", b"").fail(format_args!(
                 "it expands to more than {} items of {} bytes of data together: no backup makes such",
                 self.items - 1,
                 self.data_bytes
@@ -70,9 +70,9 @@ impl Expansion {
 
 /// Recipe chunks of a content that were opened.
 #[derive(Default)]
-pub(crate) struct Once(HashSet<Fingerprint>);
+pub(crate) struct SeenRecipes(HashSet<Fingerprint>);
 
-impl Once {
+impl SeenRecipes {
     /// Returns whether this recipe chunk comes for the first time.
     pub fn is_new(&mut self, chunk: &ChunkRef) -> bool {
         self.0.insert(chunk.fingerprint)
@@ -82,14 +82,14 @@ impl Once {
 /// Counter of repeated items, for code that must go through all of a content.
 #[derive(Default)]
 pub(crate) struct Repetition {
-    met: Once,
+    seen: SeenRecipes,
     again: u64,
 }
 
 impl Repetition {
     /// Counts the items of a recipe chunk. Returns false where the content repeats too much to go through it.
     pub fn meet(&mut self, chunk: &ChunkRef, items: usize) -> bool {
-        if !self.met.is_new(chunk) {
+        if !self.seen.is_new(chunk) {
             self.again += items as u64;
         }
         self.again <= ITEMS_AGAIN_MAX

@@ -99,8 +99,8 @@ impl<'a, T> FolderStack<'a, T> {
     /// Makes one step on the way to the folder `to`, or to the end of the top; must be called until it is there.
     ///
     /// # Errors
-    /// Errors of [`Cursor::next`](crate::tree::Cursor::next) that are no loss: losses were reported when the entries
-    /// passed.
+    /// Errors of [`TreeCursor::next`](crate::tree::TreeCursor::next) that are no loss: losses were reported when the
+    /// entries passed.
     pub fn step(&mut self, to: Option<&[u8]>, reader: &mut ChunkReader) -> Result<StackStep<T>> {
         let level = self.levels.last_mut().expect("the top is never left");
         let here = &self.path[..];

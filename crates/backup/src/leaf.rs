@@ -1,12 +1,12 @@
 //! The leaf: a run of entries of consecutive folders, column by column; one metadata chunk. FORMAT.md, "Leaf",
 //! specifies the format.
 //!
-//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`Cutter`]. Its decisions depend on paths
-//! and sizes of entries alone, so that a change in one folder leaves the leaves of other folders as they were: they
-//! deduplicate against the snapshot before. The entries are in columns, because neighbours resemble each other in each
-//! property: names, times and inodes shrink to a few bytes. Fingerprints, which cannot shrink, are in recipe chunks of
-//! some dozens of items, cut where a fingerprint says so, which a set of files shares with every copy of itself. A tree
-//! of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
+//! A snapshot's entries are sorted by (folder, name) and cut into leaves by [`LeafCutter`]. Its decisions depend on
+//! paths and sizes of entries alone, so that a change in one folder leaves the leaves of other folders as they were:
+//! they deduplicate against the snapshot before. The entries are in columns, because neighbours resemble each other in
+//! each property: names, times and inodes shrink to a few bytes. Fingerprints, which cannot shrink, are in recipe
+//! chunks of some dozens of items, cut where a fingerprint says so, which a set of files shares with every copy of
+//! itself. A tree of 15 versions side by side needs a third of the bytes that fingerprints in the leaves took.
 
 mod cut;
 mod decode;
@@ -14,7 +14,7 @@ mod encode;
 mod limits;
 pub mod recipe;
 
-pub use cut::Cutter;
+pub use cut::LeafCutter;
 pub use decode::{decode, decode_bare};
 pub use encode::encode;
 pub use limits::OWNER_NAME_BYTES_MAX;
@@ -30,7 +30,7 @@ pub const VERSION: u8 = 1;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Leaf {
     /// Folders, in order; a folder that was cut is in several leaves.
-    pub runs: Vec<Run>,
+    pub runs: Vec<FolderRun>,
     /// Entries, run by run.
     pub entries: Vec<Entry>,
     /// Recipe chunks that hold, one after another, the items of all files whose content has depth 0.
@@ -48,7 +48,7 @@ pub struct RecipeRef {
 
 /// The entries of one folder within a leaf.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct FolderRun {
     /// Path of the folder, as in [`path`](crate::path).
     pub folder: Vec<u8>,
     /// Number of entries of the leaf that lie in it; at least one.
@@ -60,7 +60,7 @@ impl Leaf {
     pub fn push(&mut self, folder: &[u8], entry: Entry) {
         match self.runs.last_mut() {
             Some(run) if run.folder == folder => run.count += 1,
-            _ => self.runs.push(Run {
+            _ => self.runs.push(FolderRun {
                 folder: folder.to_vec(),
                 count: 1,
             }),

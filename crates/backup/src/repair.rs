@@ -18,7 +18,7 @@ use crate::backup::MetadataStream;
 use crate::leaf::Leaf;
 use crate::path::{self, order, split};
 use crate::roots::{self, Hurt, read_bare, read_items};
-use crate::snapshot::{LeafRef, Table};
+use crate::snapshot::{LeafRef, LeafTable};
 use crate::snapshots::{self, Named};
 use crate::tree::Tree;
 use crate::{Content, Entry, Error, Flags, Item, Result};
@@ -193,7 +193,7 @@ fn rewrite(
     named: &Named,
     lost: &LostParts<'_>,
     reader: &mut ChunkReader,
-) -> Result<Table> {
+) -> Result<LeafTable> {
     let writer = session.writer(StreamKind::Metadata)?;
     let mut stream = MetadataStream::new(writer, repository.fingerprinter());
     for leaf in Tree::open(&named.snapshot, reader)?.leaves() {

@@ -50,14 +50,14 @@ use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::{Error, Events, Kind, Progress, Result, Time};
 
-pub use apply::Attributes;
+pub use apply::AttributeChoice;
 use apply::{Applier, Meta};
 use existing_names::ExistingNames;
-use filling::Filling;
+use filling::OpenRestore;
 pub use lacking::{Lacking, Metadata};
 use leading::Leading;
-use plan::Planner;
-use target::Target;
+use plan::RestorePlanner;
+use target::TargetFolder;
 use top::StandsFor;
 use unfinished::is_unfinished;
 use write::Writer;
@@ -144,7 +144,7 @@ pub struct Options {
     /// hold numbers and keep them.
     pub numeric_owners: bool,
     /// Choice of the extended attributes that are set, ACLs among them.
-    pub xattrs: Attributes,
+    pub xattrs: AttributeChoice,
     /// Read back everything that was restored, content and metadata, and compare.
     pub verify: bool,
     /// RAM for paths of files with several names, in bytes; further ones go to a temporary file.
@@ -179,7 +179,7 @@ impl Default for Options {
             owners: rustix::process::geteuid().is_root(),
             modes: true,
             numeric_owners: false,
-            xattrs: Attributes::default(),
+            xattrs: AttributeChoice::default(),
             verify: false,
             hard_links_bytes: 16 << 20,
             window_bytes: 64 << 20,
@@ -204,7 +204,7 @@ impl Options {
 
 /// Counts of a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize)]
-pub struct Summary {
+pub struct RestoreSummary {
     /// Files that were wanted.
     pub files: u64,
     /// Folders that were wanted.
@@ -269,13 +269,13 @@ pub fn run(
     options: &Options,
     progress: &Progress,
     events: &dyn Events,
-) -> Result<Summary> {
+) -> Result<RestoreSummary> {
     options.confirm()?;
     let named = target;
     let mut reader = session.reader()?;
     let tree = Tree::open(snapshot, &mut reader)?;
-    let mut summary = Summary::default();
-    let mut planner = Planner::new(&tree, named, options, &mut reader, progress, events)?;
+    let mut summary = RestoreSummary::default();
+    let mut planner = RestorePlanner::new(&tree, named, options, &mut reader, progress, events)?;
     if options.delete && planner.is_single_file() {
         let what = "nothing is deleted where a single file is restored";
         return Err(Error::Usage(what.into()));
@@ -299,7 +299,7 @@ pub fn run(
     progress.is_verifying.store(options.verify, Relaxed);
     let told = (progress, events);
     let writer = real.map(|target| Writer::new(target, session, options, &leading, applier, told));
-    let filling = Filling {
+    let filling = OpenRestore {
         session,
         snapshot,
         tree: &tree,
@@ -335,15 +335,15 @@ fn open_target(
     named: &[u8],
     stands_for: StandsFor,
     options: &Options,
-) -> Result<(Option<Target>, bool, Option<Meta>)> {
+) -> Result<(Option<TargetFolder>, bool, Option<Meta>)> {
     let (target, is_new) = match options.dry_run {
         true => {
-            let there = Target::existing(named)?;
+            let there = TargetFolder::existing(named)?;
             let is_missing = there.is_none();
             (there, is_missing)
         }
         false => {
-            let (target, is_new) = Target::create(named, stands_for.mode())?;
+            let (target, is_new) = TargetFolder::create(named, stands_for.mode())?;
             (Some(target), is_new)
         }
     };
@@ -355,7 +355,7 @@ fn open_target(
     Ok((target, is_new, due))
 }
 
-fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {
+fn refuse_root(target: &TargetFolder, named: &[u8]) -> Result<()> {
     match target.is_root() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Error::Usage(
@@ -368,9 +368,9 @@ fn refuse_root(target: &Target, named: &[u8]) -> Result<()> {
 
 /// Waits until everything is on the disk. A failed write is reported and counted.
 fn settle(
-    target: &Target,
+    target: &TargetFolder,
     named: &[u8],
-    summary: &mut Summary,
+    summary: &mut RestoreSummary,
     progress: &Progress,
     events: &dyn Events,
 ) {

@@ -3,9 +3,9 @@
 use onefold_store::{ChunkReader, ChunkRef, RootId, Roots, Seen};
 
 use crate::leaf::{Leaf, RecipeRef, decode_bare, recipe};
-use crate::snapshot::{LeafRef, Snapshot, Table};
+use crate::snapshot::{LeafRef, LeafTable, Snapshot};
 use crate::tree::{Tree, Visit, visit_items, visit_once};
-use crate::wire::Reader;
+use crate::wire::WireReader;
 use crate::{Entry, Error, Item, Result, Slice, path};
 
 /// Tells the store the references of a snapshot: its table, leaves, recipe chunks and data chunks. A leaf or recipe
@@ -33,7 +33,7 @@ fn for_each_ref(
     visit: &mut dyn FnMut(&ChunkRef) -> onefold_store::Result<()>,
 ) -> Result<()> {
     let snapshot = Snapshot::decode(root)?;
-    if let Table::Chunks(chunks) = &snapshot.table {
+    if let LeafTable::Chunks(chunks) = &snapshot.table {
         for chunk in chunks {
             visit(chunk)?;
         }
@@ -213,7 +213,7 @@ pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result
     let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
     match items.len() == recipe.items as usize {
         true => Ok(items),
-        false => Err(Reader::new("recipe", &[]).fail(format_args!(
+        false => Err(WireReader::new("recipe", &[]).fail(format_args!(
             "{} items, expected {}",
             items.len(),
             recipe.items

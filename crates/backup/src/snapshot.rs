@@ -8,7 +8,7 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId, Entropy};
 
 use crate::path::entry_order;
-use crate::wire::{Reader, put, put_bytes, zigzag};
+use crate::wire::{WireReader, put, put_bytes, zigzag};
 use crate::{Error, Result, Time};
 
 /// Version of the root's format that is written.
@@ -117,7 +117,7 @@ pub struct LeafRef {
 
 /// The table of leaves, or where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Table {
+pub enum LeafTable {
     /// The table, in the root itself.
     Inline(Vec<LeafRef>),
     /// Chunks, each a list of leaves in the form of [`encode_table`], in order.
@@ -150,7 +150,7 @@ pub struct Snapshot {
     /// Counts of the backup.
     pub summary: Summary,
     /// Leaves of the snapshot.
-    pub table: Table,
+    pub table: LeafTable,
 }
 
 #[derive(Clone, Copy)]
@@ -204,8 +204,8 @@ impl Snapshot {
             .for_each(|pattern| field(Field::Exclude, pattern));
         field(Field::Summary, &numbers(&self.summary.fields()));
         match &self.table {
-            Table::Inline(leaves) => field(Field::TableInline, &encode_table(leaves)),
-            Table::Chunks(chunks) => chunks
+            LeafTable::Inline(leaves) => field(Field::TableInline, &encode_table(leaves)),
+            LeafTable::Chunks(chunks) => chunks
                 .iter()
                 .for_each(|chunk| field(Field::TableChunk, &encode_ref(chunk))),
         }
@@ -231,7 +231,7 @@ impl Snapshot {
     /// # Errors
     /// [`Error::Malformed`]: fields that mean nothing, or another version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new("snapshot", bytes);
+        let mut reader = WireReader::new("snapshot", bytes);
         reader.version(VERSION)?;
         let mut snapshot = Self::empty();
         let mut chunks = Vec::new();
@@ -244,7 +244,7 @@ impl Snapshot {
             value.end()?;
         }
         if !chunks.is_empty() {
-            snapshot.table = Table::Chunks(chunks);
+            snapshot.table = LeafTable::Chunks(chunks);
         }
         Ok(snapshot)
     }
@@ -253,11 +253,11 @@ impl Snapshot {
     /// wherever their chunks lie.
     pub fn tree_id(&self) -> [u8; 32] {
         let chunks: Vec<u8> = match &self.table {
-            Table::Inline(leaves) => leaves
+            LeafTable::Inline(leaves) => leaves
                 .iter()
                 .flat_map(|leaf| leaf.chunk.fingerprint.0)
                 .collect(),
-            Table::Chunks(chunks) => chunks
+            LeafTable::Chunks(chunks) => chunks
                 .iter()
                 .flat_map(|chunk| chunk.fingerprint.0)
                 .collect(),
@@ -278,7 +278,7 @@ impl Snapshot {
             program: String::new(),
             excludes: Vec::new(),
             summary: Summary::default(),
-            table: Table::Inline(Vec::new()),
+            table: LeafTable::Inline(Vec::new()),
         }
     }
 
@@ -286,7 +286,7 @@ impl Snapshot {
     fn read_field(
         &mut self,
         number: u64,
-        value: &mut Reader<'_>,
+        value: &mut WireReader<'_>,
         chunks: &mut Vec<ChunkRef>,
     ) -> Result<bool> {
         match number {
@@ -318,7 +318,7 @@ impl Snapshot {
                 self.summary = Summary::from_fields(fields);
             }
             n if n == Field::TableInline as u64 => {
-                self.table = Table::Inline(decode_table(value.take(value.left())?)?)
+                self.table = LeafTable::Inline(decode_table(value.take(value.left())?)?)
             }
             n if n == Field::TableChunk as u64 => chunks.push(read_ref(value)?),
             _ => return Ok(false),
@@ -333,7 +333,7 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
     out
 }
 
-fn rest_text(value: &mut Reader<'_>) -> Result<String> {
+fn rest_text(value: &mut WireReader<'_>) -> Result<String> {
     let bytes = value.take(value.left())?;
     String::from_utf8(bytes.to_vec()).map_err(|_| value.fail("text is not UTF-8"))
 }
@@ -350,7 +350,7 @@ fn put_ref(out: &mut Vec<u8>, chunk: &ChunkRef) {
     put(out, u64::from(chunk.len));
 }
 
-fn read_ref(reader: &mut Reader<'_>) -> Result<ChunkRef> {
+fn read_ref(reader: &mut WireReader<'_>) -> Result<ChunkRef> {
     Ok(ChunkRef {
         fingerprint: Fingerprint(reader.array()?),
         container: ContainerId(reader.u64_le()?),
@@ -416,7 +416,7 @@ pub(crate) fn fits_a_table(leaves: &[LeafRef]) -> Result<()> {
 
 /// Decodes a list of leaves behind those of the lists before. Leaves must be in order, so no list can come twice.
 pub(crate) fn append_table(bytes: &[u8], leaves: &mut Vec<LeafRef>) -> Result<()> {
-    let mut reader = Reader::new("table of leaves", bytes);
+    let mut reader = WireReader::new("table of leaves", bytes);
     let count = reader.count()?;
     let mut folder_bytes = folder_bytes(leaves);
     for i in 0..count {

@@ -4,7 +4,7 @@ mod brief;
 
 use onefold_store::{Repository, RootId, SessionKind};
 
-use crate::snapshot::{Snapshot, Table};
+use crate::snapshot::{LeafTable, Snapshot};
 use crate::{Error, Result, Time};
 
 pub use brief::{Brief, PathsKey};
@@ -60,7 +60,7 @@ pub fn for_each(
         match load_if_there(repository, id) {
             Ok(None) => {}
             Ok(Some(mut named)) => {
-                named.snapshot.table = Table::Inline(Vec::new());
+                named.snapshot.table = LeafTable::Inline(Vec::new());
                 visit(named);
             }
             Err(e) => damaged(id, e),
@@ -116,7 +116,7 @@ fn load_named(repository: &Repository, id: RootId) -> Result<Named> {
 
 /// Conditions on snapshots: a snapshot must meet all that are given.
 #[derive(Clone, Default, Debug)]
-pub struct Filter {
+pub struct SnapshotFilter {
     /// Hosts, one of which must be the snapshot's.
     pub hosts: Vec<String>,
     /// Lists of tags: the snapshot must have all tags of one list. An empty list means snapshots without tags.
@@ -125,7 +125,7 @@ pub struct Filter {
     pub paths: Vec<Vec<u8>>,
 }
 
-impl Filter {
+impl SnapshotFilter {
     /// Whether there are no conditions.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.tags.is_empty() && self.paths.is_empty()
@@ -152,7 +152,7 @@ impl Filter {
 /// # Errors
 /// [`Error::NoSnapshot`]; those of [`load`]; for `latest` also [`Error::NotRead`], if any snapshot cannot be read: it
 /// could be the latest.
-pub fn resolve(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
+pub fn resolve(repository: &Repository, name: &str, filter: &SnapshotFilter) -> Result<Named> {
     if name == "latest" {
         return latest(repository, filter);
     }
@@ -180,7 +180,7 @@ pub fn resolve_id(repository: &Repository, name: &str) -> Result<RootId> {
     }
 }
 
-fn latest(repository: &Repository, filter: &Filter) -> Result<Named> {
+fn latest(repository: &Repository, filter: &SnapshotFilter) -> Result<Named> {
     loop {
         let (mut unread, mut newest, mut is_empty) = (None, None, true);
         let mut damaged = |id, error| {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use onefold_store::{ChunkReader, ChunkRef};
 
-use crate::expansion::{Expansion, Once};
+use crate::expansion::{Expansion, SeenRecipes};
 use crate::leaf::{Leaf, recipe};
 use crate::path::entry_order;
-use crate::snapshot::{LeafRef, Snapshot, Table, append_table};
-use crate::wire::Reader;
+use crate::snapshot::{LeafRef, LeafTable, Snapshot, append_table};
+use crate::wire::WireReader;
 use crate::{Content, Entry, Item, Result, Slice};
 
 /// The entries of one snapshot. Holds only the table of leaves (about 100 bytes per 1,500 entries) in RAM.
@@ -26,8 +26,8 @@ impl Tree {
     /// [`Error::Malformed`](crate::Error::Malformed): the table means nothing.
     pub fn open(snapshot: &Snapshot, reader: &mut ChunkReader) -> Result<Self> {
         let leaves = match &snapshot.table {
-            Table::Inline(leaves) => leaves.clone(),
-            Table::Chunks(chunks) => {
+            LeafTable::Inline(leaves) => leaves.clone(),
+            LeafTable::Chunks(chunks) => {
                 let mut leaves = Vec::new();
                 for chunk in chunks {
                     append_table(&reader.read(chunk)?, &mut leaves)?;
@@ -60,9 +60,9 @@ impl Tree {
     }
 
     /// Returns a cursor at the first entry whose key is not below (folder, name).
-    pub fn cursor_at(&self, folder: &[u8], name: &[u8]) -> Cursor<'_> {
+    pub fn cursor_at(&self, folder: &[u8], name: &[u8]) -> TreeCursor<'_> {
         let skip = Some((folder.to_vec(), name.to_vec()));
-        Cursor {
+        TreeCursor {
             next_leaf: self.leaf_of(folder, name),
             skip,
             ..self.cursor()
@@ -70,8 +70,8 @@ impl Tree {
     }
 
     /// Returns a cursor at the first entry.
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor {
+    pub fn cursor(&self) -> TreeCursor<'_> {
+        TreeCursor {
             tree: self,
             next_leaf: 0,
             runs: VecDeque::new(),
@@ -109,15 +109,15 @@ pub fn read_leaf(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<Leaf> {
 }
 
 /// A place among a snapshot's entries. Holds one leaf at a time in RAM.
-pub struct Cursor<'a> {
+pub struct TreeCursor<'a> {
     tree: &'a Tree,
     next_leaf: usize,
-    runs: VecDeque<crate::leaf::Run>,
+    runs: VecDeque<crate::leaf::FolderRun>,
     entries: VecDeque<Entry>,
     skip: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Cursor<'_> {
+impl TreeCursor<'_> {
     /// Returns (folder, name) of the entry that [`next`](Self::next) will return.
     ///
     /// # Errors
@@ -246,9 +246,9 @@ pub fn visit_items(
 /// # Errors
 /// Errors of [`visit_items`].
 pub fn visit_once(content: &Content, reader: &mut ChunkReader, visit: VisitItem<'_>) -> Result<()> {
-    let mut once = Once::default();
+    let mut seen = SeenRecipes::default();
     visit_items(content, reader, &mut |met, reader| match met {
-        Visit::Recipe(chunk) => Ok(visit(met, reader)? && once.is_new(&chunk)),
+        Visit::Recipe(chunk) => Ok(visit(met, reader)? && seen.is_new(&chunk)),
         met => visit(met, reader),
     })
 }
@@ -293,7 +293,7 @@ impl ItemVisit {
             let start = self.offset;
             let end = start
                 .checked_add(item.span())
-                .ok_or_else(|| Reader::new("recipe", b"").fail("more than 2^64 bytes"))?;
+                .ok_or_else(|| WireReader::new("recipe", b"").fail("more than 2^64 bytes"))?;
             if self.from > 0 && end <= self.from {
                 self.offset = end;
                 continue;
@@ -343,7 +343,7 @@ pub(crate) fn read_recipe(
     if let Some(failure) = &recipe.failure {
         return Err(same_failure(failure));
     }
-    let fail = |why: std::fmt::Arguments<'_>| Err(Reader::new("recipe", b"").fail(why));
+    let fail = |why: std::fmt::Arguments<'_>| Err(WireReader::new("recipe", b"").fail(why));
     if recipe.depth != depth {
         return fail(format_args!("depth {}, expected {depth}", recipe.depth));
     }
@@ -395,6 +395,6 @@ fn same_failure(failure: &crate::Error) -> crate::Error {
             ..*error
         }),
         // Decoding reads nothing from the device, so there is no other kind.
-        other => Reader::new("recipe", b"").fail(other),
+        other => WireReader::new("recipe", b"").fail(other),
     }
 }

@@ -24,13 +24,13 @@ use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkReader, Hold, Repository, RootId, SessionKind};
 use parking_lot::Mutex;
 
-use self::chunks::Chunks;
+use self::chunks::OpenChunks;
 pub use self::file::OpenFile;
 use self::hard_links::HardLinks;
-use self::leaves::{OpenLeaf, Recent};
+use self::leaves::{OpenLeaf, RecentlyUsed};
 use self::number::SNAPSHOTS_MAX;
 use self::shelves::{Shelves, Shown};
-use crate::snapshots::{self, Filter};
+use crate::snapshots::{self, SnapshotFilter};
 use crate::tree::Tree;
 use crate::{Kind, Result, Time};
 
@@ -49,15 +49,15 @@ const ID_DIGITS: usize = 8;
 pub struct Vfs {
     repository: Repository,
     options: Options,
-    chunks: Arc<Chunks>,
+    chunks: Arc<OpenChunks>,
     /// Reads leaves and recipe chunks.
     metadata: Mutex<ChunkReader>,
     /// Held while what the repository shows is looked at.
     known: Mutex<KnownSnapshots>,
     shelves: Mutex<Shelves>,
-    trees: Mutex<Recent<u32, Tree>>,
-    leaves: Mutex<Recent<Fingerprint, OpenLeaf>>,
-    data_bytes: Mutex<Recent<(u32, u64), u64>>,
+    trees: Mutex<RecentlyUsed<u32, Tree>>,
+    leaves: Mutex<RecentlyUsed<Fingerprint, OpenLeaf>>,
+    data_bytes: Mutex<RecentlyUsed<(u32, u64), u64>>,
     hard_links: HardLinks,
     /// Files of which it was told that they cannot be read.
     told: Mutex<HashSet<u64>>,
@@ -66,7 +66,7 @@ pub struct Vfs {
 /// Options of the tree.
 pub struct Options {
     /// Which snapshots.
-    pub filter: Filter,
+    pub filter: SnapshotFilter,
     /// The name of a snapshot's folder, made of its time.
     pub name_of: Box<dyn Fn(Time) -> String + Send + Sync>,
     /// Owner of the folders above the snapshots: user and group number.
@@ -166,13 +166,13 @@ impl Vfs {
         let session = repository.session(SessionKind::Held)?;
         let metadata = session.data_reader()?;
         let vfs = Self {
-            chunks: Chunks::new(session),
+            chunks: OpenChunks::new(session),
             metadata: Mutex::new(metadata),
             known: Mutex::default(),
             shelves: Mutex::new(Shelves::new()),
-            trees: Mutex::new(Recent::new(TREES_BYTES_MAX)),
-            leaves: Mutex::new(Recent::new(LEAVES_BYTES_MAX)),
-            data_bytes: Mutex::new(Recent::new(DATA_BYTES_KNOWN_MAX)),
+            trees: Mutex::new(RecentlyUsed::new(TREES_BYTES_MAX)),
+            leaves: Mutex::new(RecentlyUsed::new(LEAVES_BYTES_MAX)),
+            data_bytes: Mutex::new(RecentlyUsed::new(DATA_BYTES_KNOWN_MAX)),
             hard_links: HardLinks::default(),
             told: Mutex::default(),
             repository,

@@ -8,13 +8,14 @@
 //! Reason for several threads: a cold scan waits for the disk at each folder and each inode; eight threads take a third
 //! of the time of one.
 
+mod deferred;
 mod folder;
 mod key;
 pub(crate) mod names;
 pub(crate) mod opened;
-mod put_off;
 mod schedule;
 mod select;
+mod shared;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::exclude::Excludes;
 use crate::meta::Stat;
 use crate::{Error, Flags, Result};
 pub(crate) use folder::above::is_below_left_out;
-use opened::{OpenFiles, Opened};
+use opened::{OpenFiles, OpenedFile};
 use schedule::Schedule;
 use select::Select;
 pub(crate) use select::check_depths;
@@ -101,7 +102,7 @@ pub struct WalkedEntry {
     /// Name in the folder on disk, where that differs: see [`Moved`].
     pub own_name: Option<Box<[u8]>>,
     /// The open file that `stat` is of, where [`Options::open_files`] asks for open files.
-    pub opened: Option<Opened>,
+    pub opened: Option<OpenedFile>,
 }
 
 /// The way to treat an entry.

@@ -14,9 +14,9 @@ pub fn put_digest(out: &mut Vec<u8>, digest: Option<Digest>) {
 }
 
 /// Reads the values that the `put` functions write; a length is never trusted beyond the bytes that are left.
-pub struct Reader<'a>(ByteReader<'a>, &'static str);
+pub struct WireReader<'a>(ByteReader<'a>, &'static str);
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// Reads `bytes`, which errors call `what`.
     pub fn new(what: &'static str, bytes: &'a [u8]) -> Self {
         Self(ByteReader::new(bytes, what, 0), what)
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a column, and returns a reader over its bytes.
-    pub fn column(&mut self, what: &'static str) -> Result<Reader<'a>> {
-        Ok(Reader::new(what, self.bytes()?))
+    pub fn column(&mut self, what: &'static str) -> Result<WireReader<'a>> {
+        Ok(WireReader::new(what, self.bytes()?))
     }
 
     pub fn end(&self) -> Result<()> {

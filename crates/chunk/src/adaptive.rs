@@ -36,7 +36,7 @@
 //! [`Chunker::begin`].
 
 use crate::sieve::Sieve;
-use crate::{Chunker, Hints, Limits};
+use crate::{ChunkLimits, Chunker, StreamHints};
 
 /// The shortest long chunk in bytes, except for the last chunk of a stream.
 pub const LONG_BYTES_MIN: usize = 5 << 18;
@@ -220,9 +220,9 @@ impl Adaptive {
 
 impl Chunker for Adaptive {
     /// The limits of this chunker; the mean is that of data that does not look random.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         let short = self.short.limits();
-        Limits {
+        ChunkLimits {
             max: short.max.max(DEEP_BYTES_MAX),
             ..short
         }
@@ -236,7 +236,7 @@ impl Chunker for Adaptive {
         Some(&mut self.short)
     }
 
-    fn begin(&mut self, hints: &Hints<'_>) {
+    fn begin(&mut self, hints: &StreamHints<'_>) {
         self.is_plain = hints.head.starts_with(CHANGES_IN_PLACE);
         self.start_over();
     }

@@ -24,7 +24,7 @@
 use crate::real;
 pub use crate::simd::Isa;
 use crate::simd::{Simd, value_at};
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// Bytes of a position's value.
 const VALUE: usize = 8;
@@ -46,7 +46,7 @@ const MEAN_PER_WINDOW: f64 = 1.783;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ae {
-    limits: Limits,
+    limits: ChunkLimits,
     window: usize,
     simd: Simd,
 }
@@ -56,7 +56,7 @@ impl Ae {
     pub fn new(mean: usize) -> Self {
         let mean = mean.max(256);
         let window = real::round(mean as f64 / MEAN_PER_WINDOW) as usize;
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: window,
             mean,
             max: 8 * mean,
@@ -81,7 +81,7 @@ impl Ae {
 }
 
 impl Chunker for Ae {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 

@@ -6,12 +6,12 @@ use alloc::boxed::Box;
 /// be shorter.
 ///
 /// ```
-/// use onefold_chunk::{Chunker, Limits, fixed::Fixed};
+/// use onefold_chunk::{Chunker, ChunkLimits, fixed::Fixed};
 ///
-/// assert_eq!(Fixed::new(4096).limits(), Limits { min: 4096, mean: 4096, max: 4096 });
+/// assert_eq!(Fixed::new(4096).limits(), ChunkLimits { min: 4096, mean: 4096, max: 4096 });
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ChunkLimits {
     /// The shortest chunk, in bytes, but for the last of a stream.
     pub min: usize,
     /// The mean that the chunker aims for on random data, in bytes.
@@ -23,20 +23,20 @@ pub struct Limits {
 /// Facts about a stream that are known before it is cut.
 ///
 /// ```
-/// use onefold_chunk::Hints;
+/// use onefold_chunk::StreamHints;
 ///
-/// assert_eq!(Hints::of(b"/music/song.MP3", b"ID3").extension, Some(&b"MP3"[..]));
-/// assert_eq!(Hints::of(b".profile", b"").extension, None);
+/// assert_eq!(StreamHints::of(b"/music/song.MP3", b"ID3").extension, Some(&b"MP3"[..]));
+/// assert_eq!(StreamHints::of(b".profile", b"").extension, None);
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Hints<'a> {
+pub struct StreamHints<'a> {
     /// Extension of the file's name, after the last dot, in any case; `None` without a name or a dot.
     pub extension: Option<&'a [u8]>,
     /// First bytes of the stream: some thousand, or all.
     pub head: &'a [u8],
 }
 
-impl<'a> Hints<'a> {
+impl<'a> StreamHints<'a> {
     /// The hints for a file named `name` whose content begins with `head`.
     pub fn of(name: &'a [u8], head: &'a [u8]) -> Self {
         let dot = name.iter().rposition(|byte| *byte == b'.');
@@ -49,14 +49,14 @@ impl<'a> Hints<'a> {
 /// Cuts a stream into chunks.
 ///
 /// ```
-/// use onefold_chunk::{Chunker, Limits};
+/// use onefold_chunk::{Chunker, ChunkLimits};
 ///
 /// /// A chunk a line, of at most 80 bytes.
 /// struct Lines;
 ///
 /// impl Chunker for Lines {
-///     fn limits(&self) -> Limits {
-///         Limits { min: 1, mean: 40, max: 80 }
+///     fn limits(&self) -> ChunkLimits {
+///         ChunkLimits { min: 1, mean: 40, max: 80 }
 ///     }
 ///
 ///     fn cut(&mut self, data: &[u8]) -> usize {
@@ -72,7 +72,7 @@ impl<'a> Hints<'a> {
 /// ```
 pub trait Chunker: Send {
     /// The lengths this chunker promises.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> ChunkLimits;
 
     /// Bytes that a cut needs to see in nearly all streams: at most [`limits`](Self::limits)`().max`, and fewer for a
     /// chunker that seldom makes its longest chunks. A caller with many streams may plan its RAM by this number.
@@ -90,7 +90,7 @@ pub trait Chunker: Send {
     ///
     /// The stream may go on behind its end, as a file does behind a hole. Cuts there may depend on the data before, but
     /// never on how that data was split into calls.
-    fn begin(&mut self, _hints: &Hints<'_>) {}
+    fn begin(&mut self, _hints: &StreamHints<'_>) {}
 
     /// Whether the chunks of the stream that began are worth compressing, as far as is known without trying.
     fn is_compressible(&self) -> bool {
@@ -123,7 +123,7 @@ pub trait Chunker: Send {
 }
 
 impl<C: Chunker + ?Sized> Chunker for Box<C> {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         (**self).limits()
     }
 
@@ -143,7 +143,7 @@ impl<C: Chunker + ?Sized> Chunker for Box<C> {
         (**self).cuts(data, ends, chunk)
     }
 
-    fn begin(&mut self, hints: &Hints<'_>) {
+    fn begin(&mut self, hints: &StreamHints<'_>) {
         (**self).begin(hints);
     }
 

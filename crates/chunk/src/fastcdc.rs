@@ -9,7 +9,7 @@
 use crate::gear_scan::first_end;
 use crate::gear_table::MASKS;
 use crate::real;
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// FastCDC with normalised chunking.
 ///
@@ -28,7 +28,7 @@ use crate::{Chunker, Limits};
 /// ```
 #[derive(Clone, Debug)]
 pub struct FastCdc {
-    limits: Limits,
+    limits: ChunkLimits,
     mask_before: u64,
     mask_after: u64,
 }
@@ -50,7 +50,7 @@ impl FastCdc {
         assert!(64 <= min && min <= mean && mean <= max && (256..=4 << 20).contains(&mean));
         let bits = real::round(real::log2(mean as f64)) as usize;
         Self {
-            limits: Limits { min, mean, max },
+            limits: ChunkLimits { min, mean, max },
             mask_before: MASKS[bits + level],
             mask_after: MASKS[bits - level],
         }
@@ -58,12 +58,12 @@ impl FastCdc {
 }
 
 impl Chunker for FastCdc {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, mean, max } = self.limits;
+        let ChunkLimits { min, mean, max } = self.limits;
         if data.len() <= min {
             return data.len();
         }

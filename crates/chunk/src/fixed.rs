@@ -1,6 +1,6 @@
 //! Chunks of one length.
 
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// Cuts every `bytes` bytes, whatever the content.
 ///
@@ -25,8 +25,8 @@ impl Fixed {
 }
 
 impl Chunker for Fixed {
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ChunkLimits {
+        ChunkLimits {
             min: self.bytes,
             mean: self.bytes,
             max: self.bytes,

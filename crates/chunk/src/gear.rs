@@ -6,7 +6,7 @@
 use crate::gear_scan::{first_end, hash_of};
 use crate::odds::{mean_of, odds_for, usual_limits};
 use crate::real;
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// Content-defined chunks by the Gear hash of the last 64 bytes, `min` skipped first.
 ///
@@ -24,7 +24,7 @@ use crate::{Chunker, Limits};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Gear {
-    limits: Limits,
+    limits: ChunkLimits,
     threshold: u64,
 }
 
@@ -44,7 +44,7 @@ impl Gear {
     pub fn with_pattern(min: usize, max: usize, bits: u32) -> Self {
         assert!(64 <= min && min < max && (1..=60).contains(&bits));
         let mean = mean_of(min, max, real::exp2(-f64::from(bits))) as usize;
-        let limits = Limits { min, mean, max };
+        let limits = ChunkLimits { min, mean, max };
         let threshold = 1 << (64 - bits);
         Self { limits, threshold }
     }
@@ -56,12 +56,12 @@ impl Gear {
 }
 
 impl Chunker for Gear {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         if data.len() <= min {
             return data.len();
         }

@@ -13,7 +13,7 @@
 use crate::odds::{odds_for, usual_limits};
 use crate::real;
 use crate::sliding::{Sliding, first_match};
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 pub use crate::sliding::WINDOW;
 
@@ -38,7 +38,7 @@ const LEAVING_SHIFT: u32 = (8 * WINDOW as u32) % 31;
 /// ```
 #[derive(Clone, Debug)]
 pub struct IncK {
-    limits: Limits,
+    limits: ChunkLimits,
     threshold: u64,
 }
 
@@ -58,10 +58,10 @@ impl IncK {
         assert!(64 <= min && min < max && (1..=30).contains(&bits));
         let odds = real::exp2(-f64::from(bits));
         let mean = crate::odds::mean_of(min, max, odds) as usize;
-        Self::with_odds(Limits { min, mean, max }, odds)
+        Self::with_odds(ChunkLimits { min, mean, max }, odds)
     }
 
-    fn with_odds(limits: Limits, odds: f64) -> Self {
+    fn with_odds(limits: ChunkLimits, odds: f64) -> Self {
         let threshold = (odds * real::power_of_two(31)) as u64;
         Self { limits, threshold }
     }
@@ -74,12 +74,12 @@ impl IncK {
 }
 
 impl Chunker for IncK {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         if data.len() <= min {
             return data.len();
         }

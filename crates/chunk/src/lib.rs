@@ -37,7 +37,7 @@ pub mod tar;
 pub mod tttd;
 pub mod whole_file;
 
-pub use chunker::{Chunker, Hints, Limits};
+pub use chunker::{ChunkLimits, Chunker, StreamHints};
 pub use fingerprint::{Fingerprint, fingerprints};
 #[cfg(feature = "std")]
 pub use names::learning;

@@ -1,13 +1,13 @@
 //! How likely a cut must be at a position for chunks of a wanted mean: PRUNE's model of the chunk size (Min et al.
 //! 2010, eq. 2), and its inverse.
 
-use crate::Limits;
+use crate::ChunkLimits;
 use crate::real;
 
 /// Default limits of the classic content-defined chunkers: from a quarter of the mean to four times the mean.
-pub fn usual_limits(mean: usize) -> Limits {
+pub fn usual_limits(mean: usize) -> ChunkLimits {
     let mean = mean.max(256);
-    Limits {
+    ChunkLimits {
         min: mean / 4,
         mean,
         max: 4 * mean,
@@ -22,7 +22,7 @@ pub fn mean_of(min: usize, max: usize, p: f64) -> f64 {
 }
 
 /// The probability that gives `limits.mean`, by halving on a logarithmic scale.
-pub fn odds_for(limits: Limits) -> f64 {
+pub fn odds_for(limits: ChunkLimits) -> f64 {
     let (mut low, mut high) = (-60f64, -1f64);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;

@@ -4,7 +4,7 @@
 use crate::odds::{mean_of, odds_for, usual_limits};
 use crate::real;
 use crate::sliding::{Sliding, first_match};
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 pub use crate::sliding::WINDOW;
 
@@ -28,7 +28,7 @@ const PATTERN: u32 = 0x9e37_79b9;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rabin {
-    limits: Limits,
+    limits: ChunkLimits,
     threshold: u32,
 }
 
@@ -48,7 +48,7 @@ impl Rabin {
     pub fn with_pattern(min: usize, max: usize, bits: u32) -> Self {
         assert!(64 <= min && min < max && (1..=31).contains(&bits));
         let mean = mean_of(min, max, real::exp2(-f64::from(bits))) as usize;
-        let limits = Limits { min, mean, max };
+        let limits = ChunkLimits { min, mean, max };
         let threshold = 1 << (32 - bits);
         Self { limits, threshold }
     }
@@ -61,12 +61,12 @@ impl Rabin {
 }
 
 impl Chunker for Rabin {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         if data.len() <= min {
             return data.len();
         }

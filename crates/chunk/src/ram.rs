@@ -17,7 +17,7 @@
 use crate::real;
 pub use crate::simd::Isa;
 use crate::simd::Simd;
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// Bytes behind the window within which most searches end.
 const PREFETCH_BYTES: usize = 512;
@@ -34,7 +34,7 @@ const PREFETCH_BYTES: usize = 512;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ram {
-    limits: Limits,
+    limits: ChunkLimits,
     window: usize,
     simd: Simd,
 }
@@ -44,7 +44,7 @@ impl Ram {
     pub fn new(mean: usize) -> Self {
         let mean = mean.max(512);
         let window = window_for(mean);
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: window + 1,
             mean,
             max: 8 * mean,
@@ -68,7 +68,7 @@ impl Ram {
 }
 
 impl Chunker for Ram {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 

@@ -6,11 +6,11 @@
 //! succession ends the chunk: its last byte belongs to the next chunk, as in the authors' own program. The `trigger`-th
 //! step down since the last skip has `skip` positions left out, and counting begins anew.
 //!
-//! **Parameters.** The paper's for 8 KiB: 5 steps, trigger 50, skip 256, between 4 and 16 KiB ([`Parameters::PAPER`]).
-//! The skip doubles with the mean there, so it is `mean / 32` here, and the longest chunk `2 · mean`. With a minimum of
-//! half the mean, as published, random data gives chunks of 7.1 KB instead of 8.2 KB; so [`SeqCdc::new`] raises the
-//! minimum until the mean is met. Five steps take 840 positions to be met in random data, too many for small chunks:
-//! below 4 KiB it is four steps, below 1 KiB three.
+//! **Parameters.** The paper's for 8 KiB: 5 steps, trigger 50, skip 256, between 4 and 16 KiB
+//! ([`SeqParameters::PAPER`]). The skip doubles with the mean there, so it is `mean / 32` here, and the longest chunk
+//! `2 · mean`. With a minimum of half the mean, as published, random data gives chunks of 7.1 KB instead of 8.2 KB; so
+//! [`SeqCdc::new`] raises the minimum until the mean is met. Five steps take 840 positions to be met in random data,
+//! too many for small chunks: below 4 KiB it is four steps, below 1 KiB three.
 //!
 //! **Downsides.** Sequences depend on six bytes alone: text with a small alphabet, columns of numbers and sorted data
 //! have far more or far fewer of them than random data, so the mean on real data is off by more than that of the
@@ -24,20 +24,20 @@
 use crate::odds::mean_of;
 pub use crate::simd::Isa;
 use crate::simd::{Simd, SlopeEnd, Slopes};
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// The parameters that the paper calls SeqLength, SkipTrigger and SkipSize.
 ///
 /// ```
-/// use onefold_chunk::{Chunker, Limits, seqcdc::{Parameters, SeqCdc}};
+/// use onefold_chunk::{Chunker, ChunkLimits, seqcdc::{SeqParameters, SeqCdc}};
 ///
-/// assert_eq!(Parameters::for_mean(8192), Parameters::PAPER);
-/// let limits = Limits { min: 4096, mean: 8192, max: 65_536 };
-/// let mut steep = SeqCdc::tuned(limits, Parameters { sequence: 6, ..Parameters::PAPER }).unwrap();
+/// assert_eq!(SeqParameters::for_mean(8192), SeqParameters::PAPER);
+/// let limits = ChunkLimits { min: 4096, mean: 8192, max: 65_536 };
+/// let mut steep = SeqCdc::tuned(limits, SeqParameters { sequence: 6, ..SeqParameters::PAPER }).unwrap();
 /// assert_eq!(steep.cut(&[7; 100_000]), 65_536);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Parameters {
+pub struct SeqParameters {
     /// Steps up in succession that make a cut, 1 to 16.
     pub sequence: u32,
     /// Steps down after which data is skipped, at least 1.
@@ -46,7 +46,7 @@ pub struct Parameters {
     pub skip: usize,
 }
 
-impl Parameters {
+impl SeqParameters {
     /// The paper's parameters for a mean of 8 KiB.
     pub const PAPER: Self = Self {
         sequence: 5,
@@ -93,8 +93,8 @@ const PREFETCH_BYTES: usize = 2048;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SeqCdc {
-    limits: Limits,
-    parameters: Parameters,
+    limits: ChunkLimits,
+    parameters: SeqParameters,
     simd: Simd,
 }
 
@@ -102,7 +102,7 @@ impl SeqCdc {
     /// Chunks of `mean` bytes (at least 256) on random data, at most twice that.
     pub fn new(mean: usize) -> Self {
         let mean = mean.max(256);
-        let parameters = Parameters::for_mean(mean);
+        let parameters = SeqParameters::for_mean(mean);
         let odds = 1.0 / parameters.positions_per_cut();
         let (mut low, mut high) = (64, mean);
         while low < high {
@@ -113,7 +113,7 @@ impl SeqCdc {
                 high = middle;
             }
         }
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: low,
             mean,
             max: 2 * mean,
@@ -123,8 +123,8 @@ impl SeqCdc {
 
     /// A chunker with any limits, in bytes, and parameters, from which the mean follows. `None` where parameters are
     /// out of their ranges or not `1 ≤ min ≤ max`.
-    pub fn tuned(limits: Limits, parameters: Parameters) -> Option<Self> {
-        let Parameters {
+    pub fn tuned(limits: ChunkLimits, parameters: SeqParameters) -> Option<Self> {
+        let SeqParameters {
             sequence, trigger, ..
         } = parameters;
         let good = (1..=16).contains(&sequence) && trigger >= 1;
@@ -132,7 +132,7 @@ impl SeqCdc {
             .then(|| Self::with(limits, parameters))
     }
 
-    fn with(limits: Limits, parameters: Parameters) -> Self {
+    fn with(limits: ChunkLimits, parameters: SeqParameters) -> Self {
         Self {
             limits,
             parameters,
@@ -152,14 +152,14 @@ impl SeqCdc {
 }
 
 impl Chunker for SeqCdc {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         let data = &data[..data.len().min(max)];
-        let Parameters {
+        let SeqParameters {
             sequence,
             trigger,
             skip,

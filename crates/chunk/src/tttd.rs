@@ -12,7 +12,7 @@
 
 use crate::rabin::{Sum, WINDOW};
 use crate::real;
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// The paper's parameters, for a mean of [`PAPER_MEAN`]: thresholds and main divisor; the backup divisor is half of it.
 const PAPER_MIN: f64 = 460.0;
@@ -35,7 +35,7 @@ const PAPER_MEAN: f64 = 991.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Tttd {
-    limits: Limits,
+    limits: ChunkLimits,
     main: u32,
 }
 
@@ -44,7 +44,7 @@ impl Tttd {
     pub fn new(mean: usize) -> Self {
         let mean = mean.max(256);
         let scale = mean as f64 / PAPER_MEAN;
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: (PAPER_MIN * scale) as usize,
             mean,
             max: (PAPER_MAX * scale) as usize,
@@ -55,12 +55,12 @@ impl Tttd {
 }
 
 impl Chunker for Tttd {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
     fn cut(&mut self, data: &[u8]) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         if data.len() <= min {
             return data.len();
         }

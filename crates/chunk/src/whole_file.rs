@@ -1,6 +1,6 @@
 //! The whole stream as one chunk.
 
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 
 /// One chunk for each stream, up to `bytes_max`: deduplication of whole files.
 ///
@@ -25,8 +25,8 @@ impl WholeFile {
 }
 
 impl Chunker for WholeFile {
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ChunkLimits {
+        ChunkLimits {
             min: self.bytes_max,
             mean: self.bytes_max,
             max: self.bytes_max,

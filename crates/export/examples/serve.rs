@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use onefold_export::nbd::{Exports, Limits, Server};
+use onefold_export::nbd::{Exports, Server, ServerLimits};
 use onefold_export::{Listener, RawDevice};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new(
         Exports::new(vec![Arc::new(device)]),
         None,
-        Limits::default(),
+        ServerLimits::default(),
     );
     server.listen(&Arc::new(Listener::unix(Path::new(socket))?))?;
     loop {

@@ -53,13 +53,13 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 /// A control socket that is served.
-pub struct Control {
+pub struct ControlServer {
     listener: Arc<Listener>,
     /// Held for reading from a request's arrival until its answer is sent.
     answering: Arc<RwLock<()>>,
 }
 
-impl Control {
+impl ControlServer {
     /// Takes no more clients, and waits until requests that have come are answered.
     pub fn end(&self) {
         self.listener.close();
@@ -67,12 +67,12 @@ impl Control {
     }
 }
 
-/// Serves requests that come to `listener`, on threads of its own, until [`Control::end`].
+/// Serves requests that come to `listener`, on threads of its own, until [`ControlServer::end`].
 ///
 /// # Errors
 /// The system has no thread left.
-pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<Control> {
-    let control = Control {
+pub fn serve(listener: &Arc<Listener>, handler: Arc<dyn Handler>) -> Result<ControlServer> {
+    let control = ControlServer {
         listener: listener.clone(),
         answering: Arc::default(),
     };

@@ -19,7 +19,7 @@ use fuser::{
 use onefold_volume::{BlockDevice, Buffer, Completion, Error, Hints, Op, Request, Result};
 
 use crate::host;
-use crate::nbd::{Memory, Share, Use};
+use crate::nbd::{Memory, MemoryUse, Share};
 
 /// Largest request of the kernel's, in bytes: 256 pages.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -39,13 +39,13 @@ const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
 /// A mounted device. Dropping it unmounts.
-pub struct Mounted(BackgroundSession);
+pub struct MountedDevice(BackgroundSession);
 
 /// Mounts a file system at `folder` with the one file `name`, which is `device`.
 ///
 /// # Errors
 /// There is no FUSE, or it may not be mounted.
-pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Result<Mounted> {
+pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Result<MountedDevice> {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("onefold".into()),
@@ -61,10 +61,10 @@ pub fn mount(device: Arc<dyn BlockDevice>, folder: &Path, name: &str) -> io::Res
         share: Arc::default(),
         since: SystemTime::now(),
     };
-    fuser::spawn_mount(device, folder, &config).map(Mounted)
+    fuser::spawn_mount(device, folder, &config).map(MountedDevice)
 }
 
-impl Mounted {
+impl MountedDevice {
     /// Has the kernel ask for the size again.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Filesystem for FuseDevice {
             return reply.data(&[]);
         }
         let memory = self.memory.clone();
-        let permit = memory.take(&self.share, bytes as usize, Use::Request);
+        let permit = memory.take(&self.share, bytes as usize, MemoryUse::Request);
         let buffer = memory.buffer(bytes as usize);
         self.submit(
             (Op::Read, offset, bytes),
@@ -265,7 +265,7 @@ impl Filesystem for FuseDevice {
         reply: ReplyWrite,
     ) {
         let memory = self.memory.clone();
-        let permit = memory.take(&self.share, data.len(), Use::Request);
+        let permit = memory.take(&self.share, data.len(), MemoryUse::Request);
         let mut buffer = memory.buffer(data.len());
         buffer.copy_from_slice(data);
         let bytes = data.len() as u32;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
-use crate::nbd::{Exports, Limits, Server};
+use crate::nbd::{Exports, Server, ServerLimits};
 use crate::{Error, Listener, Result, host, nbd_netlink};
 
 /// Program and package, for messages.
@@ -33,9 +33,9 @@ impl KernelNbd {
     pub fn make(device: &Arc<dyn BlockDevice>, folder: &Path) -> Result<Self> {
         let socket = folder.join("nbd");
         let listener = Arc::new(Listener::unix(&socket)?);
-        let limits = Limits {
+        let limits = ServerLimits {
             request_bytes_max: REQUEST_BYTES_MAX,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         let server = Server::new(Exports::new(vec![device.clone()]), None, limits);
         server.listen(&listener)?;

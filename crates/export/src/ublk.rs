@@ -14,7 +14,7 @@ use onefold_io::ublk::{
 use onefold_volume::{BlockDevice, Buffer, Completion, Error, Hints, Op, Request};
 use parking_lot::Mutex;
 
-use crate::nbd::{Memory, Share, Use};
+use crate::nbd::{Memory, MemoryUse, Share};
 
 /// Requests that a queue holds at once.
 const DEPTH: u16 = 128;
@@ -279,11 +279,11 @@ impl QueueServer {
     /// for memory must hold none.
     fn add_with_data(&self, asked: &UblkRequest, batch: &mut Vec<Request>) {
         let bytes = asked.bytes as usize;
-        let permit = match self.memory.try_take(&self.share, bytes, Use::Request) {
+        let permit = match self.memory.try_take(&self.share, bytes, MemoryUse::Request) {
             Some(permit) => permit,
             None => {
                 self.device.submit(batch);
-                self.memory.take(&self.share, bytes, Use::Request)
+                self.memory.take(&self.share, bytes, MemoryUse::Request)
             }
         };
         let (number, tag) = (self.number, asked.tag);

@@ -3,7 +3,7 @@
 use crate::{
     Disk, ReadAt, Result,
     batch::{self, BatchFile, Batching},
-    batch_piece::{IN_FLIGHT_MAX, Piece},
+    batch_piece::{BatchPiece, IN_FLIGHT_MAX},
 };
 
 /// One read of a batch over many disks: fill `buf` from `offset` of `disk`.
@@ -42,7 +42,7 @@ pub fn read_across_within(reads: &mut [ReadFrom<'_>], in_flight_max: usize) -> R
             continue;
         };
         how = file.how;
-        pieces.push(Piece {
+        pieces.push(BatchPiece {
             file: file.file,
             cached: file.align == 1,
             offset: read.offset,

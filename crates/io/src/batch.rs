@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::io::ReadWriteFlags;
 
-use crate::batch_piece::{Numbered, Piece};
+use crate::batch_piece::{BatchPiece, Numbered};
 use crate::{read_fully::read_fully, uring};
 
 pub use crate::batch_piece::IN_FLIGHT_MAX;
@@ -84,13 +84,13 @@ pub(crate) enum BatchError {
 const THREADS: usize = 32;
 
 /// Fills all pieces. After a failure, some of them are filled.
-pub(crate) fn read(pieces: &mut [Piece<'_>], how: Batching) -> Result<(), BatchError> {
+pub(crate) fn read(pieces: &mut [BatchPiece<'_>], how: Batching) -> Result<(), BatchError> {
     read_within(pieces, how, IN_FLIGHT_MAX)
 }
 
 /// The same as [`read`] with at most `in_flight_max` pieces in flight.
 pub(crate) fn read_within(
-    pieces: &mut [Piece<'_>],
+    pieces: &mut [BatchPiece<'_>],
     how: Batching,
     in_flight_max: usize,
 ) -> Result<(), BatchError> {
@@ -133,7 +133,7 @@ fn one_by_one(pieces: Vec<Numbered<'_, '_>>) -> Result<(), BatchError> {
         .try_for_each(|Numbered { number, piece }| read_one(number, piece))
 }
 
-fn read_one(number: usize, piece: &mut Piece<'_>) -> Result<(), BatchError> {
+fn read_one(number: usize, piece: &mut BatchPiece<'_>) -> Result<(), BatchError> {
     // only `need` bytes: the bytes behind may not exist
     let mut got = 0;
     let whole = read_fully(&mut *piece.buf, piece.offset, |part, at| {
@@ -200,7 +200,7 @@ static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
 });
 
 /// Reads the piece from the page cache; `false` where that would wait for the device.
-fn read_cached(piece: &mut Piece<'_>) -> bool {
+fn read_cached(piece: &mut BatchPiece<'_>) -> bool {
     if !piece.cached {
         return false;
     }

@@ -7,7 +7,7 @@ use std::fs::File;
 pub const IN_FLIGHT_MAX: usize = 64;
 
 /// One read of a batch.
-pub(crate) struct Piece<'a> {
+pub(crate) struct BatchPiece<'a> {
     pub file: &'a File,
     /// Whether the file is read through the page cache.
     pub cached: bool,
@@ -20,5 +20,5 @@ pub(crate) struct Piece<'a> {
 /// A piece that is still to be read, and its number in the batch.
 pub(crate) struct Numbered<'a, 'b> {
     pub number: usize,
-    pub piece: &'a mut Piece<'b>,
+    pub piece: &'a mut BatchPiece<'b>,
 }

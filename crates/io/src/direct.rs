@@ -17,7 +17,7 @@ use crate::{
     BatchFile, Disk, Error, FileDisk, ReadAt, Result, Stretch, WriteAt,
     aligned::{Aligned, BUFFER_BYTES, DIRECT_ALIGN, is_misaligned, read_pages, read_through},
     batch::{self, BatchError},
-    batch_piece::Piece,
+    batch_piece::BatchPiece,
     disk::write_zeroes_by_hand,
 };
 
@@ -63,7 +63,7 @@ impl DirectDisk {
             let (head, span) = span(read);
             let (buf, after) = left.split_at_mut(span);
             left = after;
-            pieces.push(Piece {
+            pieces.push(BatchPiece {
                 file: &self.direct,
                 cached: false,
                 offset: read.offset - head as u64,
@@ -81,9 +81,9 @@ impl DirectDisk {
 
     /// Does reads into their own, aligned memory at once.
     fn read_in_place(&self, reads: &mut [&mut ReadAt<'_>]) -> Result<()> {
-        let mut pieces: Vec<Piece> = reads
+        let mut pieces: Vec<BatchPiece> = reads
             .iter_mut()
-            .map(|read| Piece {
+            .map(|read| BatchPiece {
                 file: &self.direct,
                 cached: false,
                 offset: read.offset,
@@ -94,7 +94,7 @@ impl DirectDisk {
         self.run(&mut pieces)
     }
 
-    fn run(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
+    fn run(&self, pieces: &mut [BatchPiece<'_>]) -> Result<()> {
         match batch::read(pieces, self.cached.batching()) {
             Ok(()) => Ok(()),
             Err(BatchError::Short(i)) => Err(Error::short(

@@ -13,14 +13,14 @@ use crate::{
     Dir, DirEntry, Disk, Error, ErrorKind, LockGuard, LockKind, Result,
     lock::LockState,
     name::{check_name, join},
-    pages::Pages,
+    pages::SparseBytes,
 };
 
 /// A disk in RAM. Clones are the same disk.
 #[derive(Clone, Default)]
 pub struct MemDisk {
     path: Arc<str>,
-    pages: Arc<RwLock<Pages>>,
+    pages: Arc<RwLock<SparseBytes>>,
     read_only: bool,
 }
 

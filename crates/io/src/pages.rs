@@ -12,12 +12,12 @@ type Page = [u8; PAGE_BYTES];
 
 /// An array of bytes with holes.
 #[derive(Clone, Default)]
-pub(crate) struct Pages {
+pub(crate) struct SparseBytes {
     len: u64,
     pages: BTreeMap<u64, Arc<Page>>,
 }
 
-impl Pages {
+impl SparseBytes {
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    fn apply(pages: &mut Pages, op: &Op) {
+    fn apply(pages: &mut SparseBytes, op: &Op) {
         match *op {
             Op::Write(offset, len, byte) => pages.write(&vec![byte; len], offset),
             Op::SetLen(len) => pages.set_len(len),
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    fn all(pages: &Pages) -> Vec<u8> {
+    fn all(pages: &SparseBytes) -> Vec<u8> {
         let mut bytes = vec![0xEE; pages.len() as usize];
         assert!(pages.read(&mut bytes, 0));
         bytes
@@ -150,7 +150,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn behaves_like_a_vec_and_copies_stay_as_they_were(ops in proptest::collection::vec(op(), 0..30)) {
-            let (mut pages, mut twin) = (Pages::default(), Vec::new());
+            let (mut pages, mut twin) = (SparseBytes::default(), Vec::new());
             let mut copies = Vec::new();
             for op in &ops {
                 copies.push((pages.clone(), twin.clone()));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn reading_behind_the_end_is_refused() {
-        let mut pages = Pages::default();
+        let mut pages = SparseBytes::default();
         pages.write(b"abc", 0);
         assert!(!pages.read(&mut [0; 4], 0));
         assert!(!pages.read(&mut [0; 1], u64::MAX));

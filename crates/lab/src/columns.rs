@@ -13,7 +13,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::{Choice, Estimate};
+use crate::{ChunkerChoice, Estimate};
 
 /// The columns, with the same names and types as in the JSON and the CSV; sizes in bytes.
 const SCHEMA: &str = "message estimate {
@@ -38,7 +38,7 @@ fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-type Row = (Choice, Estimate);
+type Row = (ChunkerChoice, Estimate);
 type Groups<'a, W> = SerializedRowGroupWriter<'a, W>;
 
 /// Writes the figures of `rows` to `out` as a Parquet file.

@@ -19,6 +19,6 @@ pub mod tally;
 
 pub use estimate::Estimate;
 pub use idle::Helpers;
-pub use reading::{Choice, Reading, Tallies};
+pub use reading::{ChunkerChoice, Reading, Tallies};
 pub use sketch::Sketch;
 pub use tally::Tally;

@@ -1,6 +1,6 @@
 //! A plot: dedup ratio against the mean chunk, a line for each chunker, as an SVG file or inside a page.
 
-use crate::{Choice, Estimate};
+use crate::{ChunkerChoice, Estimate};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 460.0;
@@ -12,7 +12,7 @@ const COLOURS: [&str; 7] = [
 ];
 
 /// The plot as SVG. Solid lines: the ratio, with its error bar; dashed lines: metadata counted.
-pub fn svg(points: &[(Choice, Estimate)]) -> String {
+pub fn svg(points: &[(ChunkerChoice, Estimate)]) -> String {
     // A choice without data has no mean chunk.
     let points: Vec<_> = points
         .iter()
@@ -48,7 +48,7 @@ const STYLE: &str = "<style>body{font:14px sans-serif;max-width:60em;margin:2em 
      td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}</style>\n";
 
 /// The plot in an HTML page, with the figures below it.
-pub fn html(points: &[(Choice, Estimate)]) -> String {
+pub fn html(points: &[(ChunkerChoice, Estimate)]) -> String {
     let rows: String = points
         .iter()
         .map(|(choice, estimate)| {
@@ -80,7 +80,7 @@ struct Axes {
 }
 
 impl Axes {
-    fn of(points: &[&(Choice, Estimate)]) -> Self {
+    fn of(points: &[&(ChunkerChoice, Estimate)]) -> Self {
         let logs = || {
             points
                 .iter()
@@ -103,7 +103,7 @@ impl Axes {
     }
 
     /// The range of all values in round numbers, and a step of 1, 2 or 5 times a power of ten.
-    fn ratios(points: &[&(Choice, Estimate)]) -> ([f64; 2], f64) {
+    fn ratios(points: &[&(ChunkerChoice, Estimate)]) -> ([f64; 2], f64) {
         let (mut lowest, mut highest) = (1.0f64, 1.0f64);
         if let Some((_, first)) = points.first() {
             (lowest, highest) = (first.ratio_meta(), first.ratio());

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use onefold_chunk::sieve::Sieve;
 use onefold_chunk::tar::{Tar, Tars};
-use onefold_chunk::{Chunker, Fingerprint, Hints, UnknownChunker, by_name, fingerprints};
+use onefold_chunk::{Chunker, Fingerprint, StreamHints, UnknownChunker, by_name, fingerprints};
 use parking_lot::Mutex;
 
 use onefold_io::unless_interrupted;
@@ -14,7 +14,7 @@ use crate::{Estimate, Helpers, Tally};
 
 /// A chunker and the mean that is asked of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Choice {
+pub struct ChunkerChoice {
     /// The chunker's name.
     pub chunker: String,
     /// The mean in bytes.
@@ -23,15 +23,15 @@ pub struct Choice {
 
 /// A tally for each choice, shared by all threads.
 pub struct Tallies {
-    all: Vec<(Choice, Mutex<Tally>)>,
+    all: Vec<(ChunkerChoice, Mutex<Tally>)>,
     tars: Option<Tars>,
 }
 
 impl Tallies {
     /// Empty tallies that together take at most `ram_bytes`.
-    pub fn new(choices: &[Choice], ram_bytes: u64) -> Self {
+    pub fn new(choices: &[ChunkerChoice], ram_bytes: u64) -> Self {
         let share = ram_bytes / choices.len().max(1) as u64;
-        let empty = |choice: &Choice| (choice.clone(), Mutex::new(Tally::new(share)));
+        let empty = |choice: &ChunkerChoice| (choice.clone(), Mutex::new(Tally::new(share)));
         Self {
             all: choices.iter().map(empty).collect(),
             tars: None,
@@ -46,16 +46,16 @@ impl Tallies {
     }
 
     /// The estimates of all choices, in their order.
-    pub fn estimates(&self) -> Vec<(Choice, Estimate)> {
-        let estimate = |(choice, tally): &(Choice, Mutex<Tally>)| {
+    pub fn estimates(&self) -> Vec<(ChunkerChoice, Estimate)> {
+        let estimate = |(choice, tally): &(ChunkerChoice, Mutex<Tally>)| {
             (choice.clone(), Estimate::of(&tally.lock()))
         };
         self.all.iter().map(estimate).collect()
     }
 
     /// The tallies themselves.
-    pub fn into_inner(self) -> Vec<(Choice, Tally)> {
-        let inner = |(choice, tally): (Choice, Mutex<Tally>)| (choice, tally.into_inner());
+    pub fn into_inner(self) -> Vec<(ChunkerChoice, Tally)> {
+        let inner = |(choice, tally): (ChunkerChoice, Mutex<Tally>)| (choice, tally.into_inner());
         self.all.into_iter().map(inner).collect()
     }
 }
@@ -188,7 +188,7 @@ impl<'a> Reading<'a> {
                 let head = &data[..filled.min(4096)];
                 let in_tar = self.tallies.tars.is_some_and(|tars| tars.take(head));
                 for lane in &mut self.lanes {
-                    lane.begin(&Hints::of(name, head), in_tar);
+                    lane.begin(&StreamHints::of(name, head), in_tar);
                 }
             }
             let lanes = &mut self.lanes;
@@ -241,7 +241,7 @@ impl<'a> Reading<'a> {
 }
 
 impl Lane {
-    fn begin(&mut self, hints: &Hints<'_>, in_tar: bool) {
+    fn begin(&mut self, hints: &StreamHints<'_>, in_tar: bool) {
         (self.at, self.in_tar) = (0, in_tar);
         self.whole = self.whole.take().map(|whole| Whole::of(whole.max));
         self.chunker.begin(hints);

@@ -5,7 +5,7 @@ use onefold_io::frame::{FrameKind, decode_whole, encode_frame};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
 use crate::sketch::SketchRegister;
-use crate::{Choice, Tally};
+use crate::{ChunkerChoice, Tally};
 
 /// A file of tallies.
 pub const SAVED: FrameKind = FrameKind {
@@ -19,7 +19,7 @@ const ENTRY_BYTES_MIN: usize = 9;
 const REGISTER_BYTES_MIN: usize = 9;
 
 /// Encodes tallies as the bytes of a file.
-pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
+pub fn encode(tallies: &[(ChunkerChoice, Tally)]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tallies.len() as u64);
     for (choice, tally) in tallies {
@@ -56,7 +56,7 @@ pub fn encode(tallies: &[(Choice, Tally)]) -> Vec<u8> {
 /// # Errors
 /// [`Damaged`](onefold_io::ErrorKind::Damaged), with the offset: no whole frame, or a chunk or register that no tally
 /// can have. [`OtherVersion`](onefold_io::ErrorKind::OtherVersion): another version's file.
-pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
+pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(ChunkerChoice, Tally)>> {
     let payload = decode_whole(SAVED, bytes, path, 0)?;
     let mut reader = ByteReader::new(payload, path, 24);
     let count = reader.count(7)?;
@@ -82,7 +82,7 @@ pub fn decode(bytes: &[u8], path: &str, ram_bytes: u64) -> Result<Vec<(Choice, T
             tally.note(key, bytes);
         }
         registers(&mut reader, sketched_max, &mut tally)?;
-        tallies.push((Choice { chunker, mean }, tally));
+        tallies.push((ChunkerChoice { chunker, mean }, tally));
     }
     reader.end()?;
     Ok(tallies)
@@ -110,7 +110,7 @@ fn registers(reader: &mut ByteReader<'_>, sketched_max: u32, tally: &mut Tally) 
 }
 
 /// Adds `more` to `tallies`: to the tally of the same choice where there is one.
-pub fn merge(tallies: &mut Vec<(Choice, Tally)>, more: Vec<(Choice, Tally)>) {
+pub fn merge(tallies: &mut Vec<(ChunkerChoice, Tally)>, more: Vec<(ChunkerChoice, Tally)>) {
     for (choice, tally) in more {
         match tallies.iter_mut().find(|(known, _)| *known == choice) {
             Some((_, known)) => known.merge(&tally),

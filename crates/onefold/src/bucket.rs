@@ -6,8 +6,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use onefold_io::{Dir, MemDir};
-use onefold_remote::doctor::{self, Extent, Finding};
-use onefold_remote::{Location, Options, Remote, SINGLE_WRITER_OBJECT, Trouble};
+use onefold_remote::doctor::{self, TrialExtent, TrialResult};
+use onefold_remote::{BucketLocation, Options, Remote, SINGLE_WRITER_OBJECT};
 use onefold_store::Place;
 use parking_lot::Mutex;
 
@@ -30,7 +30,7 @@ type Leave = Box<dyn Fn() + Send + Sync>;
 
 /// A bucket, and the connection to it.
 pub struct Bucket {
-    location: Location,
+    location: BucketLocation,
     options: Options,
     remote: Remote,
 }
@@ -41,7 +41,7 @@ impl Bucket {
     /// # Errors
     /// [`Error::Usage`]: it names none, or what is said of the service makes no sense.
     pub fn named(named: &str, global: &Global) -> Result<Self> {
-        let location = Location::parse(named).map_err(Error::Usage)?;
+        let location = BucketLocation::parse(named).map_err(Error::Usage)?;
         let usual = Options::default();
         let options = Options {
             pause: Arc::new(pause),
@@ -67,7 +67,11 @@ impl Bucket {
     ///
     /// # Errors
     /// The store cannot be reached, or not be written.
-    pub fn examine(&self, extent: Extent, each: &mut dyn FnMut(&Finding)) -> Result<Vec<Finding>> {
+    pub fn examine(
+        &self,
+        extent: TrialExtent,
+        each: &mut dyn FnMut(&TrialResult),
+    ) -> Result<Vec<TrialResult>> {
         Ok(doctor::examine(
             &self.location,
             &self.options,
@@ -76,7 +80,7 @@ impl Bucket {
         )?)
     }
 
-    pub fn location(&self) -> &Location {
+    pub fn location(&self) -> &BucketLocation {
         &self.location
     }
 
@@ -126,21 +130,6 @@ impl Bucket {
         // Left of one whose making was interrupted.
         place.objects.delete(SINGLE_WRITER_OBJECT)?;
         Ok(place)
-    }
-}
-
-/// Returns advice for a trouble of a store.
-pub fn advice(trouble: Trouble) -> &'static str {
-    match trouble {
-        Trouble::NoCredentials => {
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for a profile of ~/.aws/credentials; docs/object-storage.md lists all ways"
-        }
-        Trouble::Refused => {
-            "see that these are the credentials that you mean (AWS_ACCESS_KEY_ID, AWS_PROFILE …), of this store (AWS_ENDPOINT_URL, or the place's host), and that they may do GetObject, PutObject, DeleteObject and ListBucket in this bucket; nothing is known to be lost or damaged"
-        }
-        Trouble::NoBucket => {
-            "see that the bucket's name, the host (AWS_ENDPOINT_URL, or the place's own) and AWS_REGION are right; a bucket is made with the store's own tools. Nothing is known to be lost or damaged"
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::human::many;
 use crate::out::Out;
-use crate::select::short;
+use crate::short_id::short;
 use crate::{lossless, paths, when};
 
 /// Numbers of hurt snapshots and files.

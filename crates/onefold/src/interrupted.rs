@@ -12,7 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::exit::Exit;
-use crate::{json, progress};
+use crate::json::message;
+use crate::progress::line;
 
 /// The verb that runs: set once, before anything that a signal could interrupt.
 static RUNNING: OnceLock<RunningVerb> = OnceLock::new();
@@ -86,9 +87,9 @@ pub fn tell() {
 }
 
 fn say(running: &RunningVerb) {
-    progress::line::abandon();
+    line::abandon();
     let said = if running.json {
-        json::line(&json::ExitError::new(Exit::Interrupted, &headline()))
+        message::line(&message::ExitError::new(Exit::Interrupted, &headline()))
     } else {
         format!("onefold: {}\n         {}", headline(), running.aftermath())
     };

@@ -1,6 +1,6 @@
-//! Lines of JSON: restic's field names wherever the meaning is the same.
+//! Results as JSON: restic's field names wherever the meaning is the same.
 
-use std::borrow::Cow;
+pub mod message;
 
 use onefold_backup::snapshot::{Snapshot, Summary};
 use onefold_backup::snapshots::{Brief, Named};
@@ -10,15 +10,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::exit::Exit;
+use crate::json::message::line;
 use crate::out::Out;
-use crate::select::short;
+use crate::short_id::short;
 use crate::{lossless, paths, when};
-
-/// Returns a value as one line of JSON.
-pub fn line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("plain data has a JSON form")
-}
 
 /// An array on standard output that is written value by value.
 pub struct Array<'a> {
@@ -56,119 +51,9 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Last line on standard error of a verb that failed.
-#[derive(Serialize)]
-pub struct ExitError<'a> {
-    message_type: &'static str,
-    code: u8,
-    message: &'a str,
-}
-
-impl<'a> ExitError<'a> {
-    /// Makes the line, with the error in words.
-    pub fn new(exit: Exit, message: &'a str) -> Self {
-        Self {
-            message_type: "exit_error",
-            code: exit.code(),
-            message,
-        }
-    }
-}
-
 /// Returns a session of the repository as JSON.
 pub fn session(session: &PinInfo) -> Value {
     json!({"process": session.process, "host": session.host, "activity": session.activity})
-}
-
-/// A path that failed while the rest went on.
-#[derive(Serialize)]
-pub struct PathError<'a> {
-    message_type: &'static str,
-    error: JsonMessage<'a>,
-    during: &'static str,
-    #[serde(flatten)]
-    item: LineItem<'a>,
-}
-
-/// Subject of a line: a path, an id, or nothing.
-#[derive(Serialize)]
-struct LineItem<'a> {
-    item: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    item_base64: Option<String>,
-}
-
-impl<'a> LineItem<'a> {
-    fn text(item: &'a str) -> Self {
-        Self {
-            item: item.into(),
-            item_base64: None,
-        }
-    }
-
-    fn path(path: &[u8]) -> Self {
-        Self {
-            item: paths::json(path).into(),
-            item_base64: lossless::base64(path),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct JsonMessage<'a> {
-    message: &'a str,
-}
-
-impl<'a> PathError<'a> {
-    /// Makes the line of a path; `during` is restic's word: `archival`, `restore`. An empty path is left out.
-    pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
-        Self::about(during, LineItem::path(path), message)
-    }
-
-    /// Makes the line of an id.
-    pub fn of_id(during: &'static str, id: &'a str, message: &'a str) -> Self {
-        Self::about(during, LineItem::text(id), message)
-    }
-
-    fn about(during: &'static str, item: LineItem<'a>, message: &'a str) -> Self {
-        Self {
-            message_type: "error",
-            error: JsonMessage { message },
-            during,
-            item,
-        }
-    }
-}
-
-/// A noteworthy fact about a path.
-#[derive(Serialize)]
-pub struct PathWarning<'a> {
-    message_type: &'static str,
-    message: &'a str,
-    during: &'static str,
-    #[serde(flatten)]
-    item: LineItem<'a>,
-}
-
-impl<'a> PathWarning<'a> {
-    /// Makes the line of a path; `during` as in [`PathError`].
-    pub fn new(during: &'static str, path: &[u8], message: &'a str) -> Self {
-        Self::about(during, LineItem::path(path), message)
-    }
-
-    /// Makes a line without a subject.
-    pub fn of_nothing(message: &'a str) -> Self {
-        Self::about("", LineItem::text(""), message)
-    }
-
-    fn about(during: &'static str, item: LineItem<'a>, message: &'a str) -> Self {
-        Self {
-            message_type: "warning",
-            message,
-            during,
-            item,
-        }
-    }
 }
 
 /// A snapshot.
@@ -205,12 +90,12 @@ pub struct SnapshotSummary {
     backup_start: String,
     backup_end: String,
     #[serde(flatten)]
-    counts: Counts,
+    counts: ResticCounts,
 }
 
 /// restic's counters. Its blobs are our chunks.
 #[derive(Serialize)]
-pub struct Counts {
+pub struct ResticCounts {
     files_new: u64,
     files_changed: u64,
     files_unmodified: u64,
@@ -225,7 +110,7 @@ pub struct Counts {
     total_bytes_processed: u64,
 }
 
-impl From<&Summary> for Counts {
+impl From<&Summary> for ResticCounts {
     fn from(s: &Summary) -> Self {
         Self {
             files_new: s.files_new,

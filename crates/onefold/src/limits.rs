@@ -7,7 +7,8 @@ use std::panic::PanicHookInfo;
 use onefold_store::NO_RANDOMNESS;
 
 use crate::exit::Exit;
-use crate::{json, progress};
+use crate::json::message;
+use crate::progress::line;
 
 /// Makes a thread that cannot be started, and a random number that the system does not give, end the program with an
 /// error from here on. That is safe at any byte.
@@ -41,13 +42,13 @@ const NO_THREAD: &str = "no thread can be started: this process or its user may 
 
 fn said(what: &str, json: bool) -> String {
     match json {
-        true => json::line(&json::ExitError::new(Exit::Failed, what)),
+        true => message::line(&message::ExitError::new(Exit::Failed, what)),
         false => format!("onefold: {what}"),
     }
 }
 
 fn leave(what: &str, json: bool) -> ! {
-    progress::line::abandon();
+    line::abandon();
     let _ = writeln!(std::io::stderr(), "{}", said(what, json));
     std::process::exit(Exit::Failed.code().into())
 }

@@ -9,6 +9,7 @@
 //! `main`; the clock, the host and the user are asked for here and passed down.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod aftermath;
 #[cfg(feature = "remote")]
 mod alone;
@@ -26,6 +27,7 @@ mod hurt;
 mod interrupted;
 mod json;
 mod leave_out;
+mod leaving;
 mod limits;
 mod list_file;
 mod lossless;
@@ -43,6 +45,7 @@ mod progress;
 mod remedy;
 mod repository;
 mod select;
+mod short_id;
 mod signal;
 mod site;
 mod spec;
@@ -60,6 +63,7 @@ use clap::{CommandFactory, Parser};
 use crate::cli::Cli;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::json::message::{self, ExitError};
 use crate::out::Out;
 
 /// Allocator that notes when the system has no memory, so that the program can report it.
@@ -67,10 +71,10 @@ use crate::out::Out;
 static HEAP: onefold_io::NotingHeap = onefold_io::NotingHeap;
 
 fn main() -> ExitCode {
-    let caught = signal::catch();
+    let caught = leaving::catch();
     limits::install();
     open_files::allow_many();
-    signal::listen_to(caught);
+    leaving::listen_to(caught);
     let arguments = cli::flags::as_typed(std::env::args_os());
     let mut cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
@@ -94,7 +98,7 @@ fn main() -> ExitCode {
     let done = cli::advice::confirm_meant(&arguments)
         .and_then(|()| verbs::run(&cli.verb, &cli.global, Cli::command, &out))
         .and_then(|exit| out.flush().map(|()| exit));
-    signal::let_end();
+    leaving::let_end();
     let exit = match done {
         Ok(exit) => {
             tell(exit, &out);
@@ -129,7 +133,7 @@ fn misused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let what = text.split("\n\n").next().unwrap_or(&text).trim();
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let what = other.as_deref().unwrap_or(what);
-    complain(&json::line(&json::ExitError::new(Exit::Usage, what)));
+    complain(&message::line(&ExitError::new(Exit::Usage, what)));
     ExitCode::from(Exit::Usage.code())
 }
 
@@ -147,7 +151,7 @@ fn tell(exit: Exit, out: &Out) {
         _ => return,
     };
     if out.json {
-        out.note_json(&json::ExitError::new(exit, message));
+        out.note_json(&ExitError::new(exit, message));
     }
 }
 
@@ -165,7 +169,7 @@ fn fail(error: &Error, out: &Out) -> Exit {
 /// Prints the error, its causes, and what to do next.
 fn explain(error: &Error, exit: Exit, out: &Out) {
     if out.json {
-        return out.note_json(&json::ExitError::new(exit, &chain(error)));
+        return out.note_json(&ExitError::new(exit, &chain(error)));
     }
     out.note(format_args!("onefold: {}", out::safe(&chain(error))));
     if let Some(advice) = error.advice() {

@@ -9,7 +9,7 @@ use onefold_backup::path::is_escaped;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::json::{self, PathWarning};
+use crate::json::message::{self, PathWarning};
 use crate::progress::{aside, line};
 
 /// Output channels and their options.
@@ -118,7 +118,7 @@ impl Out {
 
     /// Prints a JSON value as a line on stderr.
     pub fn note_json(&self, value: &impl Serialize) {
-        self.tell(json::line(value));
+        self.tell(message::line(value));
     }
 
     /// Prints a line on stderr, after the results so far.

@@ -16,8 +16,9 @@ use onefold_backup::restore::Metadata;
 use onefold_backup::walk::Walk;
 use onefold_backup::{Change, Error as BackupError, Events, Kind, Progress};
 
+use crate::json::message::{PathError, PathWarning};
 use crate::out::Out;
-use crate::{error, human, json, paths, signal};
+use crate::{error, human, leaving, paths, signal};
 
 pub use line::{Beside, aside};
 use status::RunState;
@@ -243,7 +244,7 @@ impl<'a> Meter<'a> {
         let asked = *self.rates().asked_to_stop.get_or_insert_with(Instant::now);
         self.progress.cancel();
         if asked.elapsed() > PATIENCE {
-            signal::leave();
+            leaving::leave();
         }
     }
 
@@ -338,7 +339,7 @@ impl Events for Meter<'_> {
         let message = error::chain_of(error) + self.instead(error);
         if self.out.json {
             self.out
-                .note_json(&json::PathError::new(self.during(), path, &message));
+                .note_json(&PathError::new(self.during(), path, &message));
         } else {
             // An error of the repository does not name the file that it hurts.
             let shown = paths::shown(path);
@@ -367,7 +368,7 @@ impl Events for Meter<'_> {
 
     fn warning(&self, path: &[u8], what: &str) {
         if self.out.json {
-            let warning = json::PathWarning::new(self.during(), path, what);
+            let warning = PathWarning::new(self.during(), path, what);
             return self.out.note_json(&warning);
         }
         self.out

@@ -5,19 +5,19 @@ use std::ffi::OsString;
 
 use clap::Args;
 use onefold_backup::snapshot::Snapshot;
-use onefold_backup::snapshots::{self, Brief, Filter, Named};
+use onefold_backup::snapshots::{self, Brief, Named, SnapshotFilter};
 use onefold_store::{Repository, RootId};
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::json::message::PathError;
 use crate::out::Out;
-use crate::{human, json, out, paths};
+use crate::{human, out, paths};
 
+pub use crate::short_id::{SHORT_ID, short};
 pub use crate::spec::{Spec, tag_list};
 
 const HOST_ENV: &str = "ONEFOLD_HOST";
-/// Digits of an id that are shown.
-pub const SHORT_ID: usize = 8;
 
 /// Flags that choose snapshots. All conditions given must hold.
 #[derive(Args, Clone, Debug, Default)]
@@ -44,8 +44,8 @@ pub struct FilterArgs {
 
 impl FilterArgs {
     /// Returns the engine's filter.
-    pub fn filter(&self) -> Result<Filter> {
-        Ok(Filter {
+    pub fn filter(&self) -> Result<SnapshotFilter> {
+        Ok(SnapshotFilter {
             hosts: self
                 .hosts
                 .iter()
@@ -60,13 +60,6 @@ impl FilterArgs {
                 .collect::<Result<_>>()?,
         })
     }
-}
-
-/// Returns the first digits of an id.
-pub fn short(id: &RootId) -> String {
-    let mut hex = id.to_string();
-    hex.truncate(SHORT_ID);
-    hex
 }
 
 impl Spec {
@@ -87,7 +80,7 @@ impl Spec {
 }
 
 /// Returns the one snapshot that `name` means.
-pub fn one(repository: &Repository, name: &str, filter: &Filter) -> Result<Named> {
+pub fn one(repository: &Repository, name: &str, filter: &SnapshotFilter) -> Result<Named> {
     Ok(snapshots::resolve(repository, name, filter)?)
 }
 
@@ -96,7 +89,7 @@ pub fn one(repository: &Repository, name: &str, filter: &Filter) -> Result<Named
 pub fn many(
     repository: &Repository,
     names: &[OsString],
-    filter: &Filter,
+    filter: &SnapshotFilter,
     out: &Out,
 ) -> Result<Vec<Brief>> {
     Ok(many_or_not(repository, names, filter, out)?.0)
@@ -106,7 +99,7 @@ pub fn many(
 pub fn many_or_not(
     repository: &Repository,
     names: &[OsString],
-    filter: &Filter,
+    filter: &SnapshotFilter,
     out: &Out,
 ) -> Result<(Vec<Brief>, Unread)> {
     let mut total = 0;
@@ -123,7 +116,7 @@ pub fn many_or_not(
 
 /// Returns a sentence: the filter leaves none of `total` snapshots, and which filter it is, since a name may be
 /// mistyped.
-pub fn none_of(filter: &Filter, total: usize) -> String {
+pub fn none_of(filter: &SnapshotFilter, total: usize) -> String {
     let listed = |what: &str, words: Vec<String>, or: &str| {
         (!words.is_empty()).then(|| format!("{what} {}", words.join(or)))
     };
@@ -155,7 +148,7 @@ pub fn none_of(filter: &Filter, total: usize) -> String {
 pub fn many_that(
     repository: &Repository,
     names: &[OsString],
-    filter: &Filter,
+    filter: &SnapshotFilter,
     is_wanted: &mut dyn FnMut(&Snapshot) -> bool,
     out: &Out,
 ) -> Result<(Vec<Brief>, Unread)> {
@@ -176,7 +169,11 @@ pub fn many_that(
 }
 
 /// Returns the ids that `names` mean, each once. Snapshots that are named by their id need not be readable.
-pub fn ids(repository: &Repository, names: &[OsString], filter: &Filter) -> Result<Vec<RootId>> {
+pub fn ids(
+    repository: &Repository,
+    names: &[OsString],
+    filter: &SnapshotFilter,
+) -> Result<Vec<RootId>> {
     let mut chosen = Vec::with_capacity(names.len());
     for name in names {
         let id = match &alone(name)?[..] {
@@ -214,7 +211,7 @@ impl Unread {
         }
         let (name, message) = (short(&id), error.chain());
         match out.json {
-            true => out.note_json(&json::PathError::of_id("read", &id.to_string(), &message)),
+            true => out.note_json(&PathError::of_id("read", &id.to_string(), &message)),
             false => out.note(format_args!("snapshot {name} cannot be read: {message}")),
         }
         self.0.push((id, error));

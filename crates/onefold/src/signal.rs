@@ -1,31 +1,19 @@
 //! Signals. SIGUSR1 asks for the progress. SIGINT, SIGTERM and SIGHUP end the program; SIGHUP only where it was not
 //! ignored at the start, as by `nohup`. A verb that can stop cleanly announces it and is asked to stop; everything else
-//! ends at once, which is safe at any byte: the next process recognises what a killed one leaves behind. A second
-//! signal always ends the program at once; signals that come together count as one, since `timeout` sends each to its
-//! child, and to the child's whole group. While a command runs that must not be left alone (`with-lock`), all signals
-//! go to the command, and the program ends with it.
+//! ends at once ([`leaving`](crate::leaving)), which is safe at any byte: the next process recognises what a killed one
+//! leaves behind. A second signal always ends the program at once; signals that come together count as one, since
+//! `timeout` sends each to its child, and to the child's whole group. While a command runs that must not be left alone
+//! (`with-lock`), all signals go to the command, and the program ends with it.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
-use signal_hook::iterator::Signals;
-
-use crate::exit::Exit;
-
-/// Longest time from the first signal on that a verb may take to stop cleanly.
-const LISTENING_MAX: Duration = Duration::from_secs(30);
-
-/// Time within which signals count as one.
-const TOGETHER: Duration = Duration::from_millis(200);
+use signal_hook::consts::{SIGHUP, SIGINT, SIGUSR1};
 
 static RAISED: AtomicBool = AtomicBool::new(false);
-/// Whether a signal is ending the program now.
-static LEAVING: AtomicBool = AtomicBool::new(false);
 /// Whether a signal has asked for the progress.
 static ASKED: AtomicBool = AtomicBool::new(false);
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
@@ -39,78 +27,16 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// State of the terminal before a prompt turned its echo off.
 static TERMINAL: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Catches signals: from here on none ends the program before [`listen_to`] is called. Must be called once, before
-/// anything else.
-pub fn catch() -> Option<Signals> {
-    let caught = Signals::new([SIGTERM, SIGINT, SIGUSR1]).ok()?;
-    if !ignores(SIGHUP) {
-        let _ = caught.handle().add_signal(SIGHUP);
+/// Notes that a signal has come.
+pub fn note(signal: i32) {
+    if signal == SIGUSR1 {
+        return ASKED.store(true, SeqCst);
     }
-    // A size limit is an error of the write that reaches it (EFBIG), not the end of the program.
-    let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-    Some(caught)
+    let _ = FIRST.compare_exchange(0, signal, SeqCst, SeqCst);
+    RAISED.store(true, SeqCst);
 }
 
-/// Starts listening, also to signals that have come already. Must be called once, before any other thread is started.
-pub fn listen_to(caught: Option<Signals>) {
-    let Some(mut signals) = caught else {
-        return;
-    };
-    std::thread::spawn(move || {
-        let mut first = None;
-        for signal in signals.forever() {
-            if signal == SIGUSR1 {
-                ASKED.store(true, SeqCst);
-                continue;
-            }
-            let _ = FIRST.compare_exchange(0, signal, SeqCst, SeqCst);
-            RAISED.store(true, SeqCst);
-            if pass_on(signal) {
-                continue;
-            }
-            let is_second = first.is_some();
-            let first = *first.get_or_insert_with(Instant::now);
-            if is_second && first.elapsed() <= TOGETHER {
-                continue;
-            }
-            if is_second || LISTENERS.load(SeqCst) == 0 {
-                leave();
-            }
-            // A verb that listens may wait for a lock that a stopped process holds, or for a device that is gone.
-            std::thread::spawn(|| {
-                std::thread::sleep(LISTENING_MAX);
-                if *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) == 0 {
-                    leave();
-                }
-            });
-        }
-    });
-}
-
-fn ignores(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = u64::from_str_radix(mask.unwrap_or_default().trim(), 16);
-    mask.unwrap_or(0) >> (signal - 1) & 1 == 1
-}
-
-/// Ends the program now.
-pub fn leave() -> ! {
-    LEAVING.store(true, SeqCst);
-    restore_terminal();
-    crate::interrupted::tell();
-    crate::site::leave_all();
-    std::process::exit(Exit::Interrupted.code().into())
-}
-
-/// Never returns where a signal is ending the program: what fails from then on fails because of that.
-pub fn let_end() {
-    while LEAVING.load(SeqCst) {
-        std::thread::park();
-    }
-}
-
-/// Whether a signal has come since the program began.
+/// Whether a signal that ends the program has come since it began.
 pub fn raised() -> bool {
     RAISED.load(SeqCst)
 }
@@ -133,6 +59,11 @@ impl Drop for Listening {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, SeqCst);
     }
+}
+
+/// Whether a verb has promised to look at [`raised`].
+pub fn is_listened_to() -> bool {
+    LISTENERS.load(SeqCst) > 0
 }
 
 /// Whether requests to a store are to end soon: a signal has come, and nobody [keeps them going](keep_requesting).
@@ -174,8 +105,13 @@ impl Drop for PassingOn {
     }
 }
 
+/// Whether there is a process that signals are passed on to.
+pub fn is_passed_on() -> bool {
+    *PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner) != 0
+}
+
 /// Sends the signal to the process that signals are passed on to; returns false where there is none.
-fn pass_on(signal: i32) -> bool {
+pub fn pass_on(signal: i32) -> bool {
     let to = PASSED_TO.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(to) = Pid::from_raw(*to) else {
         return false;
@@ -200,7 +136,8 @@ pub fn guard_terminal<T>(prompt: impl FnOnce() -> T) -> T {
     answer
 }
 
-fn restore_terminal() {
+/// Turns the echo on again where a prompt has turned it off.
+pub fn restore_terminal() {
     let saved = TERMINAL
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use onefold_backup::roots::SnapshotRoots;
 use onefold_store::{
-    ChunkReader, ChunkRef, Error as StoreError, PinInfo, Progress, ROOT_FOLDER, RootId, Roots,
-    Seen, SweepObserver, SweepReport,
+    ChunkReader, ChunkRef, Error as StoreError, PinInfo, ROOT_FOLDER, RootId, Roots, Seen,
+    StageProgress, SweepObserver, SweepReport,
 };
 use serde_json::{Value, json};
 
@@ -48,8 +48,8 @@ impl<'a> SweepWatch<'a> {
     }
 
     /// Shows the progress.
-    pub fn show(&mut self, progress: Progress) {
-        let Progress { stage, done, total } = progress;
+    pub fn show(&mut self, progress: StageProgress) {
+        let StageProgress { stage, done, total } = progress;
         let now = Instant::now();
         let is_fresh = |(last, at): (&str, Instant)| last == stage && now - at < TICK;
         if !self.out.bar || self.shown.is_some_and(is_fresh) {
@@ -84,7 +84,7 @@ impl Drop for SweepWatch<'_> {
 }
 
 impl SweepObserver for SweepWatch<'_> {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: StageProgress) {
         self.show(progress);
     }
 

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::json::{self, PathWarning};
+use crate::json::message::{self, PathWarning};
 use crate::{out, progress};
 
 /// Variable that chooses remarks, beside `-q` and `-v`.
@@ -82,8 +82,8 @@ where
             return writeln!(writer, "{level:>5} {}", out::safe(&text));
         }
         let line = match is_warning {
-            true => json::line(&PathWarning::of_nothing(&text)),
-            false => json::line(
+            true => message::line(&PathWarning::of_nothing(&text)),
+            false => message::line(
                 &json!({"message_type": "log", "level": level.as_str(), "message": text}),
             ),
         };

@@ -30,7 +30,7 @@ pub struct PageLog {
 
 /// A run of pages of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct PageRun {
     /// Number of the first page.
     pub page: u32,
     /// Number of pages.
@@ -43,7 +43,7 @@ impl PageLog {
         disk: Arc<dyn Disk>,
         path: &str,
         kind: FrameKind,
-        visit: &mut dyn FnMut(Extent, &[u8]) -> Result<()>,
+        visit: &mut dyn FnMut(PageRun, &[u8]) -> Result<()>,
     ) -> Result<PageLog> {
         let mut log = PageLog {
             disk,
@@ -61,7 +61,7 @@ impl PageLog {
             let Some((payload, _)) = log.frame(log.pages)? else {
                 break;
             };
-            let extent = Extent {
+            let extent = PageRun {
                 page: log.pages,
                 pages: pages_of(payload.len()),
             };
@@ -108,7 +108,7 @@ impl PageLog {
 
     /// Appends a frame, durable after the next sync. A payload above 64 MiB is refused, because it could not be read
     /// again.
-    pub fn append(&mut self, payload: &[u8]) -> Result<Extent> {
+    pub fn append(&mut self, payload: &[u8]) -> Result<PageRun> {
         let bytes = (HEAD_BYTES + payload.len()) as u64;
         if bytes > PAYLOAD_BYTES_MAX {
             let what = format!("a frame of {bytes} bytes, expected at most {PAYLOAD_BYTES_MAX}");
@@ -121,7 +121,7 @@ impl PageLog {
         framed.extend_from_slice(payload);
         let bytes = encode_frame(self.kind, &framed);
         self.disk.write_at(&bytes, place_of(self.pages))?;
-        let extent = Extent {
+        let extent = PageRun {
             page: self.pages,
             pages: pages_of(framed.len()),
         };
@@ -134,12 +134,12 @@ impl PageLog {
     /// run in `extents`.
     pub fn read_many(
         &self,
-        extents: &[Extent],
+        extents: &[PageRun],
         visit: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         // the last frame does not fill its last page
         let end = self.disk.len()?;
-        let bytes_of = |extent: &Extent| {
+        let bytes_of = |extent: &PageRun| {
             let behind = place_of(extent.page + extent.pages).min(end);
             vec![0; behind.saturating_sub(place_of(extent.page)) as usize]
         };
@@ -160,7 +160,7 @@ impl PageLog {
 
     fn show_frames(
         &self,
-        extent: Extent,
+        extent: PageRun,
         run: &[u8],
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! RAM a key: 1 + 4/l bytes with l keys a bucket. A lookup of a present key follows l/2 pages in the mean, since
-//! neighbours of a bucket hardly ever share a page; of an absent one none, or all l pages where the filter errs. Always
-//! holds: a record's link is the page of the newest record of its bucket in an earlier page, so the chain leads from
-//! newer to older. The directory is made from the log at open. The log only grows; the paper's compaction is not
+//! neighbours of a bucket hardly ever share a page; of an absent one none, or all l pages where the filter errs.
+//! Invariant: a record's link is the page of the newest record of its bucket in an earlier page, so the chain leads
+//! from newer to older. The directory is made from the log at open. The log only grows; the paper's compaction is not
 //! implemented.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 
 use crate::filters::word;
-use crate::flashlog::{At, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
+use crate::flashlog::{FlashLog, Locate, Located, LogRecord, RECORDS, RecordPage, RecordPlace};
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
 use onefold_index::{ContainerId, IndexStats, Location, Result};
@@ -126,11 +126,11 @@ impl SkimpyStash {
         }
     }
 
-    fn put(&mut self, record: Record) -> Result<()> {
+    fn put(&mut self, record: LogRecord) -> Result<()> {
         // the buffer is still full where it could not be written before
         self.write_if_full()?;
         let link = self.newest[self.bucket_of(&record.key)];
-        self.buffer.put(Record { link, ..record });
+        self.buffer.put(LogRecord { link, ..record });
         self.write_if_full()
     }
 
@@ -161,7 +161,7 @@ impl SkimpyStash {
             for ((place, link), page) in searches.iter_mut().zip(self.log.read_many(&pages)?) {
                 let key = &keys[*place];
                 if let Some(said) = page.find(key) {
-                    found[*place] = Some((At::Page(*link - 1), said));
+                    found[*place] = Some((RecordPlace::Page(*link - 1), said));
                     continue;
                 }
                 self.stats.false_reads += 1;
@@ -187,7 +187,11 @@ impl Locate for SkimpyStash {
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found: Vec<Located> = keys
             .iter()
-            .map(|key| self.buffer.find(key).map(|said| (At::Buffer, said)))
+            .map(|key| {
+                self.buffer
+                    .find(key)
+                    .map(|said| (RecordPlace::Buffer, said))
+            })
             .collect();
         let mut searches: Vec<(usize, u32)> = (0..keys.len())
             .filter(|place| found[*place].is_none() && self.may_hold(&keys[*place]))
@@ -223,7 +227,7 @@ impl OneCaller for SkimpyStash {
         &mut self,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
-        self.visit_page(&self.buffer.clone(), At::Buffer, visit)?;
+        self.visit_page(&self.buffer.clone(), RecordPlace::Buffer, visit)?;
         self.visit_log(visit)
     }
 

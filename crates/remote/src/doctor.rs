@@ -14,14 +14,14 @@ use onefold_store::{Error, Result};
 
 use crate::answer::{self, Failure};
 use crate::client::Client;
-use crate::{Location, Options, service};
+use crate::{BucketLocation, Options, service};
 
 /// The folder of a trial's objects.
 pub(crate) const DOCTOR_FOLDER: &str = "doctor";
 
 /// Outcome of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum TrialOutcome {
     /// As it must be.
     Good,
     /// No stored data is at risk, but the user should know of it.
@@ -34,11 +34,11 @@ pub enum Verdict {
 
 /// A trial, and what it came to.
 #[derive(Clone, Debug)]
-pub struct Finding {
+pub struct TrialResult {
     /// Name of the trial, in a few words.
     pub trial: &'static str,
     /// Outcome of the trial.
-    pub verdict: Verdict,
+    pub verdict: TrialOutcome,
     /// Observation that led to the verdict, in words.
     pub seen: String,
     /// Advice to the user, if there is any.
@@ -47,7 +47,7 @@ pub struct Finding {
 
 /// How much is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
+pub enum TrialExtent {
     /// Only trials that must succeed before a repository is made: races and readings.
     Quick,
     /// All of it: a list of more than one page and how fast the store is, too.
@@ -59,11 +59,11 @@ pub enum Extent {
 /// # Errors
 /// Failures of the store that leave nothing to be tried: it cannot be reached, or may not be written.
 pub fn examine(
-    location: &Location,
+    location: &BucketLocation,
     options: &Options,
-    extent: Extent,
-    each: &mut dyn FnMut(&Finding),
-) -> Result<Vec<Finding>> {
+    extent: TrialExtent,
+    each: &mut dyn FnMut(&TrialResult),
+) -> Result<Vec<TrialResult>> {
     let one = service::client(location, options)?;
     let other = service::client(location, options)?;
     let folder = format!("{DOCTOR_FOLDER}/{:016x}", options.entropy.u64());
@@ -80,26 +80,26 @@ pub fn examine(
 }
 
 /// The verdict on a store as a whole: the worst of all.
-pub fn verdict(findings: &[Finding]) -> Verdict {
-    let worst = |one: Verdict, finding: &Finding| match (one, finding.verdict) {
-        (Verdict::Bad, _) | (_, Verdict::Bad) => Verdict::Bad,
-        (Verdict::Unshared, _) | (_, Verdict::Unshared) => Verdict::Unshared,
-        (Verdict::Note, _) | (_, Verdict::Note) => Verdict::Note,
-        _ => Verdict::Good,
+pub fn verdict(findings: &[TrialResult]) -> TrialOutcome {
+    let worst = |one: TrialOutcome, finding: &TrialResult| match (one, finding.verdict) {
+        (TrialOutcome::Bad, _) | (_, TrialOutcome::Bad) => TrialOutcome::Bad,
+        (TrialOutcome::Unshared, _) | (_, TrialOutcome::Unshared) => TrialOutcome::Unshared,
+        (TrialOutcome::Note, _) | (_, TrialOutcome::Note) => TrialOutcome::Note,
+        _ => TrialOutcome::Good,
     };
-    findings.iter().fold(Verdict::Good, worst)
+    findings.iter().fold(TrialOutcome::Good, worst)
 }
 
 /// Trials under way.
 struct RunningTrials<'a> {
     connections: [&'a Client; 2],
     folder: String,
-    found: Vec<Finding>,
-    each: &'a mut dyn FnMut(&Finding),
+    found: Vec<TrialResult>,
+    each: &'a mut dyn FnMut(&TrialResult),
 }
 
 impl RunningTrials<'_> {
-    fn run(&mut self, extent: Extent) -> Result<()> {
+    fn run(&mut self, extent: TrialExtent) -> Result<()> {
         self.reach()?;
         readings::objects(self)?;
         readings::ranges(self)?;
@@ -108,7 +108,7 @@ impl RunningTrials<'_> {
         races::create(self)?;
         races::replace(self)?;
         races::versions(self)?;
-        if extent == Extent::Full {
+        if extent == TrialExtent::Full {
             readings::pages(self)?;
             clocks::speed(self)?;
         }
@@ -121,18 +121,18 @@ impl RunningTrials<'_> {
         format!("{}/{name}", self.folder)
     }
 
-    fn tell(&mut self, trial: &'static str, verdict: Verdict, seen: impl Into<String>) {
+    fn tell(&mut self, trial: &'static str, verdict: TrialOutcome, seen: impl Into<String>) {
         self.tell_with(trial, verdict, seen, None);
     }
 
     fn tell_with(
         &mut self,
         trial: &'static str,
-        verdict: Verdict,
+        verdict: TrialOutcome,
         seen: impl Into<String>,
         remedy: Option<&str>,
     ) {
-        let finding = Finding {
+        let finding = TrialResult {
             trial,
             verdict,
             seen: seen.into(),
@@ -150,12 +150,12 @@ impl RunningTrials<'_> {
         match found == b"onefold" {
             true => self.tell(
                 "write and read",
-                Verdict::Good,
+                TrialOutcome::Good,
                 "an object reads as it was written",
             ),
             false => self.tell(
                 "write and read",
-                Verdict::Bad,
+                TrialOutcome::Bad,
                 format!("{} other bytes came", found.len()),
             ),
         }

@@ -28,8 +28,8 @@ use object_store::client::{
 use crate::answer::Answer;
 use body::{Incoming, Outgoing};
 use traffic::ByteProgress;
-pub use traffic::Counts;
 pub(crate) use traffic::Traffic;
+pub use traffic::WireCounts;
 
 /// Longest time that a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

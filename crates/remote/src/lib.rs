@@ -39,8 +39,8 @@ pub use answer::Trouble;
 use client::Client;
 pub use ending::IsEnding;
 use heart::Beating;
-pub use http::Counts;
-pub use location::Location;
+pub use http::WireCounts;
+pub use location::BucketLocation;
 pub use patience::Pause;
 
 /// The object that names the machine which uses a repository alone; missing where many share it.
@@ -132,7 +132,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`onefold_store::Error::Option`]: what the environment says of the service makes no sense.
-    pub fn connect(location: &Location, options: &Options) -> Result<Self> {
+    pub fn connect(location: &BucketLocation, options: &Options) -> Result<Self> {
         let client = Arc::new(service::client(location, options)?);
         let began = Instant::now();
         let registers: Arc<dyn Registers> = client.clone();
@@ -177,7 +177,7 @@ impl Remote {
     }
 
     /// Returns the counts of requests and bytes so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> WireCounts {
         self.client.traffic.counts()
     }
 }

@@ -5,7 +5,7 @@
 
 /// A bucket, and the prefix of all names of a repository in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Location {
+pub struct BucketLocation {
     /// The address of the service, `https://host:port`; none where the environment says it.
     pub endpoint: Option<String>,
     /// The bucket's name.
@@ -17,7 +17,7 @@ pub struct Location {
 /// Beginning of every place of this kind.
 const KIND: &str = "s3:";
 
-impl Location {
+impl BucketLocation {
     /// The location that `text` names, which begins with `s3:`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ fn is_of_a_bucket(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_')
 }
 
-impl std::fmt::Display for Location {
+impl std::fmt::Display for BucketLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
         let between = match &self.endpoint {
@@ -121,7 +121,7 @@ mod tests {
                 "p",
             ),
         ] {
-            let found = Location::parse(text).expect(text);
+            let found = BucketLocation::parse(text).expect(text);
             let found = (
                 found.endpoint.as_deref(),
                 &found.bucket[..],
@@ -139,7 +139,7 @@ mod tests {
             "s3:https://h:9000/b/p",
             "s3:http://h/b",
         ] {
-            let location = Location::parse(text).expect(text);
+            let location = BucketLocation::parse(text).expect(text);
             assert_eq!(location.to_string(), text);
         }
     }
@@ -157,14 +157,19 @@ mod tests {
             "s3://b/../c",
             "s3://b c",
         ] {
-            let told = Location::parse(text).expect_err(text);
+            let told = BucketLocation::parse(text).expect_err(text);
             assert!(told.contains("write s3://BUCKET/PREFIX"), "{told}");
         }
     }
 
     #[test]
     fn amazons_hosts_name_the_region() {
-        let region = |text| Location::parse(text).ok()?.region().map(str::to_owned);
+        let region = |text| {
+            BucketLocation::parse(text)
+                .ok()?
+                .region()
+                .map(str::to_owned)
+        };
         let of_host = region("s3:https://s3.eu-central-1.amazonaws.com/b");
         assert_eq!(of_host.as_deref(), Some("eu-central-1"));
         assert_eq!(region("s3:https://s3.amazonaws.com/b"), None);

@@ -17,14 +17,14 @@ use serde::Deserialize;
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Profile {
     /// Keys, or where they come from; none where the profile says nothing of them.
-    pub keys: Option<Keys>,
+    pub keys: Option<KeySource>,
     pub region: Option<String>,
     pub endpoint: Option<String>,
 }
 
 /// Where keys come from.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Keys {
+pub(crate) enum KeySource {
     Fixed {
         id: String,
         secret: String,
@@ -90,15 +90,15 @@ fn find(named: Option<&str>, credentials: &str, config: &str) -> Result<Profile,
     })
 }
 
-fn keys(name: &str, values: &mut HashMap<String, String>) -> Result<Option<Keys>, String> {
+fn keys(name: &str, values: &mut HashMap<String, String>) -> Result<Option<KeySource>, String> {
     let id = values.remove("aws_access_key_id");
     let secret = values.remove("aws_secret_access_key");
     if let (Some(id), Some(secret)) = (id, secret) {
         let token = values.remove("aws_session_token");
-        return Ok(Some(Keys::Fixed { id, secret, token }));
+        return Ok(Some(KeySource::Fixed { id, secret, token }));
     }
     if let Some(command) = values.remove("credential_process") {
-        return Ok(Some(Keys::Process(command)));
+        return Ok(Some(KeySource::Process(command)));
     }
     let not_served = ["role_arn", "sso_session", "sso_start_url", "login_session"];
     match not_served.iter().find(|key| values.contains_key(**key)) {
@@ -222,15 +222,15 @@ mod tests {
         let found = find(None, CREDENTIALS, CONFIG).unwrap();
         let (id, secret) = ("A".into(), "B = C".into());
         let token = None;
-        assert_eq!(found.keys, Some(Keys::Fixed { id, secret, token }));
+        assert_eq!(found.keys, Some(KeySource::Fixed { id, secret, token }));
         assert_eq!(found.region.as_deref(), Some("eu-west-1"));
         let found = find(Some("backup"), CREDENTIALS, CONFIG).unwrap();
         let (id, secret) = ("D".into(), "E".into());
         let token = Some("F".into());
-        assert_eq!(found.keys, Some(Keys::Fixed { id, secret, token }));
+        assert_eq!(found.keys, Some(KeySource::Fixed { id, secret, token }));
         assert_eq!(found.endpoint.as_deref(), Some("https://h:9000"));
         let found = find(Some("tool"), CREDENTIALS, CONFIG).unwrap();
-        let process = Keys::Process("/usr/bin/keys --for me".into());
+        let process = KeySource::Process("/usr/bin/keys --for me".into());
         assert_eq!(found.keys, Some(process));
     }
 

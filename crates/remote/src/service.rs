@@ -11,14 +11,14 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::client::Client;
 use crate::http::{Http, Traffic};
-use crate::profile::{self, Keys, ProcessKeys, variable};
-use crate::{Credentials, Location, Options};
+use crate::profile::{self, KeySource, ProcessKeys, variable};
+use crate::{BucketLocation, Credentials, Options};
 
 /// A client of the bucket.
 ///
 /// # Errors
 /// [`Error::Option`]: what is said of the service makes no sense.
-pub(crate) fn client(location: &Location, options: &Options) -> Result<Client> {
+pub(crate) fn client(location: &BucketLocation, options: &Options) -> Result<Client> {
     let (up, down) = (options.upload_bytes_s_max, options.download_bytes_s_max);
     let traffic = Arc::new(Traffic::new(up, down));
     let mut builder = AmazonS3Builder::from_env()
@@ -85,7 +85,7 @@ fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
         builder = builder.with_endpoint(endpoint);
     }
     Ok(match profile.keys.filter(|_| !has_keys) {
-        Some(Keys::Fixed { id, secret, token }) => {
+        Some(KeySource::Fixed { id, secret, token }) => {
             let builder = builder
                 .with_access_key_id(id)
                 .with_secret_access_key(secret);
@@ -94,7 +94,7 @@ fn with_profile(mut builder: AmazonS3Builder) -> Result<AmazonS3Builder> {
                 None => builder,
             }
         }
-        Some(Keys::Process(command)) => {
+        Some(KeySource::Process(command)) => {
             builder.with_credentials(Arc::new(ProcessKeys::new(command)))
         }
         None => builder,

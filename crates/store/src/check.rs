@@ -23,7 +23,7 @@ use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT}
 use crate::repository::slots::{self, Slot};
 use crate::roots::{RootId, Roots};
 use crate::session::SessionKind;
-use crate::sweep::Progress;
+use crate::sweep::StageProgress;
 use crate::sweep::marker::Marker;
 use crate::{ChunkRef, Error, Result, sweep::condemned};
 
@@ -55,12 +55,12 @@ pub struct CheckReport {
     /// Containers that a repair set aside: no damage, but a repair may take them back.
     pub set_aside: Vec<Aside>,
     /// Chunks that are lost by the damage.
-    pub hurt: Hurt,
+    pub hurt: LostChunks,
 }
 
 /// Lost containers and chunks: a caller who knows files can ask of each reference whether it still leads to its chunk.
 #[derive(Default, Debug)]
-pub struct Hurt {
+pub struct LostChunks {
     /// Containers that are missing, or that cannot be opened; what can be read of these all the same is `elsewhere`.
     pub containers: HashSet<ContainerId>,
     /// Chunks that are there but do not read as what was written, and those whose container is gone and that the index
@@ -73,7 +73,7 @@ pub struct Hurt {
     pub elsewhere: HashSet<Fingerprint>,
 }
 
-impl Hurt {
+impl LostChunks {
     /// Whether nothing is lost.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty() && self.chunks.is_empty() && self.missing.is_empty()
@@ -97,7 +97,7 @@ impl Repository {
         &self,
         roots: &dyn Roots,
         depth: CheckDepth,
-        observer: &mut dyn FnMut(Progress),
+        observer: &mut dyn FnMut(StageProgress),
         found: &mut dyn FnMut(&Error),
     ) -> Result<CheckReport> {
         self.shared.read_the_store_itself();
@@ -273,12 +273,12 @@ impl Check<'_> {
         all: &[RootId],
         listed: &[ContainerId],
         reader: &mut crate::ChunkReader,
-        observer: &mut dyn FnMut(Progress),
+        observer: &mut dyn FnMut(StageProgress),
     ) -> Result<Astray> {
         let mut references = References::new(self.repository, &self.report.hurt.containers);
         let mut marker = Marker::new(self.repository, listed, &[]);
         for (i, id) in all.iter().enumerate() {
-            observer(Progress {
+            observer(StageProgress {
                 stage: "reading metadata",
                 done: i as u64,
                 total: all.len() as u64,
@@ -335,12 +335,12 @@ impl Check<'_> {
         &mut self,
         listed: &[ContainerId],
         depth: CheckDepth,
-        observer: &mut dyn FnMut(Progress),
+        observer: &mut dyn FnMut(StageProgress),
     ) -> Result<()> {
         let mut zstd = Decompressor::new()?;
         let is_chosen = depth.chooser(listed);
         for (i, id) in listed.iter().enumerate() {
-            observer(Progress {
+            observer(StageProgress {
                 stage: "checking containers",
                 done: i as u64,
                 total: listed.len() as u64,

@@ -19,9 +19,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use onefold_chunk::knobs::Knobs;
-use onefold_index::{ChunkIndex, ContainerId, IndexKind, OpenIndex, Openers, RamIndex, kind_of};
+use onefold_index::{
+    ChunkIndex, ContainerId, IndexKind, Location, OpenIndex, Openers, RamIndex, kind_of,
+};
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
 
+use crate::container::Table;
 use crate::index::ingested::Ingested;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
@@ -354,4 +357,24 @@ fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
         };
     }
     Ok(bytes)
+}
+
+/// Inserts all chunks of a container into the index.
+pub(crate) fn insert_table(
+    index: &mut dyn ChunkIndex,
+    id: ContainerId,
+    table: &Table,
+) -> Result<()> {
+    let location = Location { container: id };
+    let mut entries = Vec::with_capacity(table.chunks.len().min(4096));
+    for batch in table.chunks.chunks(4096) {
+        entries.clear();
+        entries.extend(
+            batch
+                .iter()
+                .map(|(fingerprint, _)| (*fingerprint, location)),
+        );
+        index.insert(&entries)?;
+    }
+    Ok(())
 }

@@ -31,7 +31,7 @@ pub use onefold_index::{ContainerId, IndexKind};
 pub use onefold_io::ASIDE_SUFFIX;
 pub use onefold_keys::{Entropy, Fingerprinter, KdfCost, NO_RANDOMNESS, Secret};
 
-pub use check::{CheckDepth, CheckReport, Hurt};
+pub use check::{CheckDepth, CheckReport, LostChunks};
 pub use container::compression::Compression;
 pub use container::{CONTAINER_FOLDER, StreamKind};
 pub use container::{block, compression, footer};
@@ -55,7 +55,7 @@ pub use roots::{ROOT_FOLDER, RootId, Roots, RootsLock, Seen};
 pub use session::sealing::Packing;
 pub use session::writer::{ChunkToWrite, ChunkWriter, WriteStats, Written};
 pub use session::{Session, SessionKind};
-pub use sweep::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
+pub use sweep::{StageProgress, SweepObserver, SweepOptions, SweepReport, Unused};
 pub use sweep::{condemned, forgotten};
 
 /// A chunk, and the container that held it when the reference was made.

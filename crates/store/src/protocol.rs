@@ -14,10 +14,10 @@ mod session;
 mod sorted;
 mod sweep;
 
-pub use change::{Change, ChangeStep};
-pub use session::{Session, SessionStep};
+pub use change::{ChangeMachine, ChangeStep};
+pub use session::{SessionMachine, SessionStep};
 pub use sorted::Sorted;
-pub use sweep::{Look, Sweep, SweepStep, Verdict};
+pub use sweep::{Look, SweepMachine, SweepStep, Verdict};
 
 /// A set of names: of containers, of roots, or of lists.
 pub trait Names: Clone + Default {
@@ -60,15 +60,15 @@ impl Rule {
 
 /// The rules that hold: all of them, but in the model's negative controls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rules(u8);
+pub struct ProtocolRules(u8);
 
-impl Default for Rules {
+impl Default for ProtocolRules {
     fn default() -> Self {
         Self(u8::MAX)
     }
 }
 
-impl Rules {
+impl ProtocolRules {
     /// All rules but this one. For the model alone.
     pub fn without(rule: Rule) -> Self {
         Self(!(1 << rule as u8))

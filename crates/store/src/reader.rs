@@ -5,6 +5,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod elsewhere;
+pub(crate) mod recover;
 pub(crate) mod recovered;
 
 use std::any::Any;

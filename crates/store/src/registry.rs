@@ -74,7 +74,7 @@ pub trait Pin: Send + Sync {
     ///
     /// # Errors
     /// [`Error::PinLost`] where it was revoked; failures of the device.
-    fn saw(&self, lists: &[ListId]) -> Result<()>;
+    fn saw(&self, lists: &[ListNumber]) -> Result<()>;
 
     /// Makes sure that the session was not revoked, and shows that it lives.
     ///
@@ -106,11 +106,11 @@ pub trait Held: Send + Sync {
     /// # Errors
     /// [`Error::Overtaken`], [`Error::PinLost`]: nothing is decided, and nothing has changed. Failures of the device:
     /// it may have been decided or not.
-    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()>;
+    fn decide(&self, plan: &RootPlan<'_>, steps: &mut protocol::ChangeMachine) -> Result<()>;
 }
 
 /// Roots that come and roots that go, by one decision.
-pub struct Plan<'a> {
+pub struct RootPlan<'a> {
     /// The session that keeps what the new roots refer to; none is needed where only roots go.
     pub pin: Option<&'a dyn Pin>,
     /// New roots: names, and bytes as they are stored. What they refer to is referred to by roots that are there.
@@ -121,9 +121,9 @@ pub struct Plan<'a> {
 
 /// The name of a list of condemned containers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ListId(pub u64);
+pub struct ListNumber(pub u64);
 
-impl std::fmt::Display for ListId {
+impl std::fmt::Display for ListNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}", self.0)
     }
@@ -148,7 +148,7 @@ pub struct Living {
     /// State of the session.
     pub state: PinState,
     /// Lists of the condemned that it has read.
-    pub seen: Vec<ListId>,
+    pub seen: Vec<ListNumber>,
     /// Roots that it reads and keeps, forgotten or not.
     pub holds: Vec<RootId>,
     /// Whether it has shown no life for so long that nobody need wait for it: it may be revoked.

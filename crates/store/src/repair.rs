@@ -25,7 +25,7 @@ use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT,
 use crate::repository::slots::{self, Slot};
 use crate::roots::{ROOT_FOLDER, Roots};
 use crate::session::{Session, SessionKind};
-use crate::sweep::{Progress, Sweep, SweepObserver};
+use crate::sweep::{StageProgress, Sweep, SweepObserver};
 use crate::{Error, Result, sweep::condemned};
 
 /// Results of a repair, and the damage that is left.
@@ -190,7 +190,7 @@ impl Repository {
         let mut zstd = Decompressor::new()?;
         let mut damaged = Vec::new();
         for (i, id) in listed.iter().enumerate() {
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "reading containers",
                 done: i as u64,
                 total: listed.len() as u64,
@@ -222,7 +222,7 @@ impl Repository {
         let total = damaged.len() as u64;
         let (mut closed, mut aside) = (0, Vec::new());
         for (hit, done) in damaged.into_iter().zip(0..) {
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "saving chunks",
                 done,
                 total,

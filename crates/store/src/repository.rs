@@ -314,7 +314,7 @@ impl Repository {
             // Before anything is stored that could then not be acknowledged.
             shared.require_folder(ROOT_FOLDER)?;
         }
-        let mut protocol = Granted::new(protocol::Rules::default());
+        let mut protocol = Granted::new(protocol::ProtocolRules::default());
         protocol.begun();
         self.read_lists(kind, &mut protocol)?;
         if let Some(pin) = &pin {

@@ -9,9 +9,9 @@ use onefold_io::frame;
 
 use crate::objects::OBJECT_BYTES_MAX;
 use crate::objects::local_cache::Copied;
-use crate::protocol::{Change, Rules};
+use crate::protocol::{ChangeMachine, ProtocolRules};
 use crate::reader::ChunkReader;
-use crate::registry::{Held, Lock, Plan, flock};
+use crate::registry::{Held, Lock, RootPlan, flock};
 use crate::repository::{Repository, Shared};
 use crate::root::{ROOT, ids, open, read, read_as, read_forgotten};
 use crate::session::Session;
@@ -45,7 +45,7 @@ impl RootsLock {
         gone: &[RootId],
     ) -> Result<Vec<RootId>> {
         let sealed = new.iter().map(|root| self.shared.sealed_root(root));
-        let plan = Plan {
+        let plan = RootPlan {
             pin: session.map(Session::pin).transpose()?,
             put: sealed.collect::<Result<_>>()?,
             remove: gone.to_vec(),
@@ -56,7 +56,7 @@ impl RootsLock {
         }
         // Each change in one lock is a machine of its own: nobody comes in between, as if the lock were freed and
         // taken.
-        let mut steps = Change::new(Rules::default());
+        let mut steps = ChangeMachine::new(ProtocolRules::default());
         steps.locked();
         steps.chosen();
         match &self.held {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use onefold_chunk::Fingerprint;
-use onefold_index::{ChunkIndex, ContainerId, Location};
+use onefold_index::ContainerId;
 use onefold_io::GatePass;
 use onefold_keys::{Fingerprinter, Keys};
 use parking_lot::Mutex;
@@ -21,9 +21,10 @@ use crate::container::building::Building;
 use crate::container::opened::Opened;
 use crate::container::{self, StreamKind, Table};
 use crate::error::tolerate;
-use crate::index::catalog::{self, Catalog, Entry, Forwarding};
+use crate::index::catalog::{self, Catalog, CatalogEntry, Forwarding};
 use crate::index::hooked::Hooked;
 use crate::index::imagined::Imagined;
+use crate::index::insert_table;
 use crate::objects::ObjectStore;
 use crate::objects::local_cache::LocalCache;
 use crate::protocol::{self, Sorted};
@@ -197,7 +198,7 @@ impl Session {
 }
 
 /// The machine of a session that has begun its work.
-pub(crate) type Granted = protocol::Session<Sorted<ContainerId>, Sorted<ListId>>;
+pub(crate) type Granted = protocol::SessionMachine<Sorted<ContainerId>, Sorted<ListId>>;
 
 /// State that a session's writers and threads share.
 pub struct SessionState {
@@ -259,7 +260,7 @@ impl SessionState {
     }
 
     /// With containers of which the index has only the `hooked` ones' hooks, and others that are in no catalog yet.
-    pub(crate) fn with_catalog(self, hooked: Hooked, entries: Vec<Entry>) -> Self {
+    pub(crate) fn with_catalog(self, hooked: Hooked, entries: Vec<CatalogEntry>) -> Self {
         let sources = Vec::new();
         Self {
             hooked,
@@ -410,7 +411,10 @@ impl SessionState {
             .with_index(|index| insert_table(&mut **index, id, table))?;
         self.told.lock().insert(id);
         if self.ways().is_dear() {
-            self.uncataloged.lock().entries.push(Entry::of(id, table));
+            self.uncataloged
+                .lock()
+                .entries
+                .push(CatalogEntry::of(id, table));
             self.catalog(catalog::CONTAINERS_MAX);
         }
         let mut pending = self.pending.lock();
@@ -446,24 +450,4 @@ impl SessionState {
             }
         })
     }
-}
-
-/// Inserts all chunks of a container into the index.
-pub(crate) fn insert_table(
-    index: &mut dyn ChunkIndex,
-    id: ContainerId,
-    table: &Table,
-) -> Result<()> {
-    let location = Location { container: id };
-    let mut entries = Vec::with_capacity(table.chunks.len().min(4096));
-    for batch in table.chunks.chunks(4096) {
-        entries.clear();
-        entries.extend(
-            batch
-                .iter()
-                .map(|(fingerprint, _)| (*fingerprint, location)),
-        );
-        index.insert(&entries)?;
-    }
-    Ok(())
 }

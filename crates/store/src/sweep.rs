@@ -4,9 +4,11 @@
 //! Invariant: a container is deleted only when it has been condemned durably, every session that could have missed
 //! that is over, and no root that came up since refers to it; and what it held that is referred to is durable
 //! elsewhere, and the index knows where. What was condemned durably is never counted on again: what still lives of it
-//! is copied out, and then it goes. The order of all that is the machine's ([`protocol::Sweep`]).
+//! is copied out, and then it goes. The order of all that is the machine's ([`protocol::SweepMachine`]).
 
+mod catalogs;
 mod choose;
+mod chunk_filter;
 pub mod condemned;
 mod delete;
 pub mod forgotten;
@@ -14,6 +16,7 @@ mod judge;
 mod last_copies;
 pub(crate) mod marker;
 pub(crate) mod marks;
+mod plan;
 mod report;
 mod sift;
 pub(crate) mod spilled;
@@ -25,7 +28,7 @@ use onefold_index::ContainerId;
 
 use crate::Result;
 use crate::container::StreamKind;
-use crate::protocol::{self, Names, Rules, Sorted};
+use crate::protocol::{self, Names, ProtocolRules, Sorted};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock};
 use crate::repository::Repository;
@@ -35,8 +38,8 @@ use crate::session::{Session, SessionKind};
 use crate::sweep::condemned::{List, ListId};
 use crate::sweep::marks::Marks;
 
-use choose::Candidate;
-pub use report::{Progress, SweepObserver, SweepOptions, SweepReport, Unused};
+use plan::Candidate;
+pub use report::{StageProgress, SweepObserver, SweepOptions, SweepReport, Unused};
 
 /// Bytes of containers that are rewritten at once where there is little room: one container, and a little.
 const ROUND_BYTES_MIN: u64 = 20 << 20;
@@ -184,7 +187,7 @@ pub(crate) struct Sweep<'a> {
     repository: &'a Repository,
     roots: &'a dyn Roots,
     reader: ChunkReader,
-    protocol: protocol::Sweep<Sorted<ContainerId>, Sorted<RootId>, Sorted<ListId>>,
+    protocol: protocol::SweepMachine<Sorted<ContainerId>, Sorted<RootId>, Sorted<ListId>>,
     /// The lists that earlier sweeps left.
     lists: Vec<List>,
     /// How long a list waits before anything on it is deleted, in seconds.
@@ -207,7 +210,7 @@ impl<'a> Sweep<'a> {
         lock: Option<&'a dyn Held>,
     ) -> Result<Self> {
         let shared = &repository.shared;
-        let mut protocol = protocol::Sweep::new(Rules::default());
+        let mut protocol = protocol::SweepMachine::new(ProtocolRules::default());
         protocol.lock_taken();
         protocol.begun();
         protocol.others_revoked();
@@ -254,7 +257,7 @@ impl<'a> Sweep<'a> {
         for stream in [StreamKind::Data, StreamKind::Metadata] {
             let mut writer = session.writer(stream)?;
             for (candidate, done) in worth.iter().zip(0..) {
-                observer.progress(Progress {
+                observer.progress(StageProgress {
                     stage: "compacting",
                     done,
                     total: worth.len() as u64,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use onefold_backup::backup::{self, Input, Parent};
-use onefold_backup::exclude::{Ignore, PatternsBuilder, pattern_lines};
+use onefold_backup::exclude::{IgnoreFile, PatternsBuilder, pattern_lines};
 use onefold_backup::fuzzing;
 use onefold_backup::leaf::{self, recipe};
 use onefold_backup::meta::Owners;
@@ -57,7 +57,7 @@ pub fn targets() -> Vec<Target> {
                 let _ = patterns.decide(b"/home/me/a file.o", false);
                 let _ = patterns.covers(b"/home", true);
             }
-            if let Ok(ignore) = Ignore::new(None, b"/home", bytes) {
+            if let Ok(ignore) = IgnoreFile::new(None, b"/home", bytes) {
                 let _ = ignore.0.excludes(b"/home/me/a file.o", false);
             }
         })

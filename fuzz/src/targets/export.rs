@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_export::RawDevice;
 use onefold_export::control::{self, Answer, Handler};
 use onefold_export::nbd::{
-    Agreement, Exports, Handshake, Header, Plan, Step, TlsPolicy, header_bytes, plan,
+    Agreement, Exports, Handshake, RequestHeader, RequestPlan, Step, TlsPolicy, header_bytes, plan,
 };
 use onefold_io::{Disk, MemDisk};
 use onefold_volume::Op;
@@ -93,10 +93,10 @@ fn requests(agreement: &Agreement, mut input: &[u8]) {
     let geometry = agreement.device.geometry();
     let length = header_bytes(agreement.is_extended);
     while let Some((header, rest)) = input.split_at_checked(length) {
-        let Some(header) = Header::decode(header, agreement.is_extended) else {
+        let Some(header) = RequestHeader::decode(header, agreement.is_extended) else {
             return;
         };
-        if let Plan::Device {
+        if let RequestPlan::Device {
             op, buffer_bytes, ..
         } = plan(&header, agreement, &geometry)
         {

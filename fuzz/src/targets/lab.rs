@@ -1,7 +1,7 @@
 //! Estimates that were kept for other hosts.
 
 use onefold_chunk::Fingerprint;
-use onefold_lab::{Choice, Estimate, Tally, saved};
+use onefold_lab::{ChunkerChoice, Estimate, Tally, saved};
 
 use super::{Reach, Target};
 use crate::mend;
@@ -40,7 +40,7 @@ fn tallies(chunks: u64) -> Vec<u8> {
             tally.add(Fingerprint(name), mean as usize + n as usize);
         }
         let chunker = "sieve".to_owned();
-        (Choice { chunker, mean }, tally)
+        (ChunkerChoice { chunker, mean }, tally)
     };
     saved::encode(&[tally(4096), tally(8192)])
 }

@@ -10,7 +10,7 @@ use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use onefold_store::container::StreamKind;
 use onefold_store::sketch::SKETCH_OBJECT;
 use onefold_store::{
-    CheckDepth, Entropy, OpenOptions, PinInfo, Progress, Repository, SweepObserver,
+    CheckDepth, Entropy, OpenOptions, PinInfo, Repository, StageProgress, SweepObserver,
 };
 
 use super::backup::scene;
@@ -108,7 +108,7 @@ fn look(dir: Arc<MemDir>) -> Reach {
 struct Silent;
 
 impl SweepObserver for Silent {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false

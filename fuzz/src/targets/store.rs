@@ -2,12 +2,12 @@
 
 use onefold_io::frame::{self, FrameKind, decode_frame};
 use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
-use onefold_store::catalog::{Catalog, Entry};
+use onefold_store::catalog::{Catalog, CatalogEntry};
 use onefold_store::container::{self, Header, StreamKind, Table};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
 use onefold_store::registry::record::{Record, RecordState, RootChange, SessionEntry};
-use onefold_store::registry::{ListId, PIN};
+use onefold_store::registry::{ListNumber, PIN};
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
     Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,
@@ -212,7 +212,7 @@ fn sealed_key() -> Vec<Vec<u8>> {
 
 fn registers() -> Vec<Vec<u8>> {
     let session = SessionEntry {
-        seen: vec![ListId(7)],
+        seen: vec![ListNumber(7)],
         ..SessionEntry::default()
     };
     let states = [
@@ -233,7 +233,7 @@ fn cut(all: &[Vec<u8>], part: impl Fn(&[u8]) -> &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn catalogs() -> Vec<Vec<u8>> {
-    let entry = |chunks: u32| Entry {
+    let entry = |chunks: u32| CatalogEntry {
         container: ContainerId(u64::from(chunks)),
         chunks,
         hooks: vec![Fingerprint([chunks as u8; 32]); chunks as usize / 2],

@@ -12,7 +12,7 @@ use super::steps::Steps;
 
 /// A file system to run loads on.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FileSystem {
+pub enum RigFileSystem {
     /// ext4.
     Ext4,
     /// XFS.
@@ -21,7 +21,7 @@ pub enum FileSystem {
     Btrfs,
 }
 
-impl FileSystem {
+impl RigFileSystem {
     /// Its name, as `mount -t` takes it.
     pub fn name(self) -> &'static str {
         self.commands().0
@@ -77,10 +77,10 @@ impl Loads {
 }
 
 /// Runs all steps on each of `file_systems`, or on all; returns the number of failed steps.
-pub fn run(program: &Path, file_systems: &[FileSystem], is_long: bool) -> Result<usize, String> {
+pub fn run(program: &Path, file_systems: &[RigFileSystem], is_long: bool) -> Result<usize, String> {
     let fsx = fsx()?;
     let mut steps = Steps::default();
-    let all = FileSystem::value_variants();
+    let all = RigFileSystem::value_variants();
     let wanted = if file_systems.is_empty() {
         all
     } else {
@@ -126,7 +126,7 @@ fn fsx() -> Result<PathBuf, String> {
 struct Run<'a> {
     rig: Attached,
     program: &'a Path,
-    file_system: FileSystem,
+    file_system: RigFileSystem,
 }
 
 impl Run<'_> {

@@ -29,9 +29,9 @@ pub struct VolumeRig {
     long: bool,
     /// File systems of fuse and kernel (default: ext4, xfs and btrfs).
     #[arg(long, value_name = "NAME")]
-    file_system: Vec<fuse::FileSystem>,
+    file_system: Vec<fuse::RigFileSystem>,
     #[command(flatten)]
-    kernel: kernel::Choice,
+    kernel: kernel::KernelRigs,
     /// The program; otherwise it is built.
     #[arg(long)]
     onefold: Option<PathBuf>,

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::steps::Steps;
-use xtask::serving::Server;
+use xtask::serving::TestServer;
 
 /// Wrong requests by libnbd, whose own checks are off; two connections.
 const WRONG: &str = r#"
@@ -45,7 +45,7 @@ pub fn run(program: &Path) -> Result<usize, String> {
     let disk = folder.path().join("disk.img");
     let made = std::fs::File::create(&disk).and_then(|file| file.set_len(256 << 20));
     made.map_err(|error| error.to_string())?;
-    let server = Server::onefold(program, &disk, folder.path())?;
+    let server = TestServer::onefold(program, &disk, folder.path())?;
     println!("   over a raw file");
     clients(&mut steps, &server.uri, folder.path());
     let pid = server.pid();
@@ -55,7 +55,7 @@ pub fn run(program: &Path) -> Result<usize, String> {
     ));
     drop(server);
     println!("   over a depot");
-    let server = Server::depot(program, 256, folder.path())?;
+    let server = TestServer::depot(program, 256, folder.path())?;
     clients(&mut steps, &server.uri, folder.path());
     drop(server);
     steps.shell(
@@ -158,7 +158,7 @@ fn tls(steps: &mut Steps, program: &Path, disk: &Path, folder: &Path) {
         "openssl: certificates",
         &format!("cd {work}; {CERTIFICATES}"),
     );
-    let server = match Server::onefold_tls(program, disk, folder) {
+    let server = match TestServer::onefold_tls(program, disk, folder) {
         Ok(server) => server,
         Err(why) => return steps.tell("serve with TLS", Err(why)),
     };

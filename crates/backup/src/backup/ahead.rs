@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 /// Bytes of one file in the budget, and whether the file still has bytes to send.
-struct File {
+struct QueuedFile {
     used: usize,
     sends: bool,
 }
@@ -21,7 +21,7 @@ struct QueueState {
     used: usize,
     next: u64,
     /// Files on their way, in the order in which the store takes them.
-    files: BTreeMap<u64, File>,
+    files: BTreeMap<u64, QueuedFile>,
 }
 
 impl QueueState {
@@ -77,7 +77,7 @@ impl LargeFileQueue {
         let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
-        let file = File {
+        let file = QueuedFile {
             used: 0,
             sends: true,
         };

@@ -10,8 +10,9 @@ use onefold_io::os::{FileWindow, HUGE_PAGE_BYTES, Mapped, PAGES_BYTES};
 use parking_lot::Mutex;
 
 use super::outlook::Outlook;
-use super::source::JOB_BYTES;
 
+/// Bytes of small files that make one job; larger files stand alone.
+pub const JOB_BYTES: usize = 128 << 10;
 /// Segment of a large file whose bytes are in RAM already, in bytes: it is copied into a core's cache, cut and
 /// fingerprinted there.
 pub const SEGMENT_BYTES: usize = 512 << 10;

@@ -20,15 +20,16 @@ use rustix::io::Errno;
 use notes::mark_unreadable;
 
 use super::buffers::{Buffer, Buffers, SegmentBytes};
+use super::file_end::FileEnd;
 use super::long_chunks::{LongChunks, PlannedPiece};
 use super::metadata::MetadataStream;
-use super::names::{FirstNames, Names};
+use super::names::{FirstNames, LinkedNames};
 use super::outlook::Outlook;
 use super::parts::{LargePart, PartReceiver};
 use super::plan::{ContentFrom, Entries, Job, OpenBytes, PlanStep, Planned, STEP_BYTES_MAX};
 use super::segment::{Segment, Worker};
-use super::source::{FileEnd, LARGE_BYTES, Part, SmallDone};
 use super::windows::DIGESTED_BYTES_MIN;
+use super::work::{LARGE_BYTES, SmallDone, SmallPart};
 use crate::leaf::recipe::Builder;
 use crate::meta::{Owners, xattrs_error};
 use crate::snapshot::Summary;
@@ -54,7 +55,7 @@ enum Note {
     /// The current file begins anew: forget its parts so far.
     Again,
     /// The first name of these could not be read, so further names get no content from it.
-    Unread(Names),
+    Unread(LinkedNames),
     /// The current file is complete; the entry gets its content.
     File(Arc<[u8]>, Box<Planned>),
     /// A file whose entry has its content already is complete.
@@ -86,7 +87,7 @@ pub struct Finisher<'a> {
     pub summary: Summary,
     /// Folders whose entries are to be flagged as not listed.
     pub cut_off: Vec<Arc<[u8]>>,
-    batch: Batch,
+    batch: LookupBatch,
     recipe: Builder,
     /// Bytes of new chunks of the current file, before compression.
     new_bytes: u64,
@@ -98,7 +99,7 @@ pub struct Finisher<'a> {
 }
 
 #[derive(Default)]
-struct Batch {
+struct LookupBatch {
     chunks: Vec<Chunk>,
     notes: Vec<Note>,
     bytes: usize,
@@ -110,7 +111,7 @@ struct Batch {
     budget_bytes: usize,
 }
 
-impl Batch {
+impl LookupBatch {
     /// Adds an entry that needs none of the references.
     fn entry(&mut self, folder: &Arc<[u8]>, planned: Planned) {
         self.entry_bytes += planned.entry.heap_bytes();
@@ -155,7 +156,7 @@ impl<'a> Finisher<'a> {
             events,
             summary: Summary::default(),
             cut_off: Vec::new(),
-            batch: Batch::default(),
+            batch: LookupBatch::default(),
             recipe: Builder::default(),
             new_bytes: 0,
             digest: None,
@@ -235,14 +236,14 @@ impl<'a> Finisher<'a> {
                 (Some(Ok(file)), _) => {
                     for part in pieces.by_ref().take(file.parts) {
                         match *part {
-                            Part::Chunk(len) => {
+                            SmallPart::Chunk(len) => {
                                 let fingerprint =
                                     fingerprints.next().ok_or_else(|| self.reader_died())?;
                                 let bytes = at..at + len as usize;
                                 self.chunk(fingerprint, held, bytes, file.packing);
                                 at += len as usize;
                             }
-                            Part::Hole(len) => self.batch.notes.push(Note::Hole(len)),
+                            SmallPart::Hole(len) => self.batch.notes.push(Note::Hole(len)),
                         }
                     }
                     self.describe(folder, &mut planned.entry, file.end);

@@ -16,7 +16,7 @@ pub enum Hint {
 }
 
 /// The answer to whether a file is what an earlier snapshot says.
-pub enum Verdict {
+pub enum TraceVerdict {
     /// No snapshot has anything of the file that is worth a comparison.
     Unknown,
     /// The file has this content, of which so many bytes are data.

@@ -28,8 +28,8 @@ use std::ops::Range;
 use onefold_chunk::{Chunker, Fingerprint};
 use onefold_store::{ChunkReader, ChunkWriter, Fingerprinter, Session};
 
+use super::read::pieces;
 use super::segment::Segment;
-use super::source::pieces;
 use super::unchanged::Before;
 use crate::content::ContentCursor;
 use crate::{Content, Entry, Result, Slice};
@@ -174,11 +174,11 @@ impl<'a> LongChunks<'a> {
     fn with_kept(
         &mut self,
         bytes: &[u8],
-        parts: Vec<Part>,
+        parts: Vec<SamePart>,
         fingerprinter: &Fingerprinter,
     ) -> Vec<PlannedPiece> {
         let (mut settled, mut at) = (Vec::new(), 0);
-        for Part { start, slice } in parts {
+        for SamePart { start, slice } in parts {
             settled.extend(self.cut_short(&bytes[at..start], fingerprinter));
             settled.push(PlannedPiece::Kept(slice));
             at = start + slice.len as usize;
@@ -253,11 +253,11 @@ enum ChunkDecision {
     Long,
     Short,
     /// Parts of the new chunk, in order, that are parts of stored chunks.
-    Kept(Vec<Part>),
+    Kept(Vec<SamePart>),
 }
 
 /// Bytes of a new chunk, from `start` on, that are the same as those of `slice`.
-struct Part {
+struct SamePart {
     start: usize,
     slice: Slice,
 }

@@ -12,9 +12,9 @@ use onefold_store::{
     ChunkReader, ChunkRef, ChunkWriter, Fingerprinter, Session, StreamKind, WriteStats,
 };
 
-use crate::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
+use crate::leaf::{self, Leaf, LeafCutter, RecipeRef, recipe};
 use crate::path::{entry_order, split};
-use crate::snapshot::{LeafRef, TABLE_INLINE_MAX, Table, encode_table, fits_a_table};
+use crate::snapshot::{LeafRef, LeafTable, TABLE_INLINE_MAX, encode_table, fits_a_table};
 use crate::tree::read_leaf;
 use crate::{Entry, Error, Flags, Item, Result, path};
 
@@ -36,7 +36,7 @@ struct Pending {
 pub struct MetadataStream {
     writer: ChunkWriter,
     fingerprinter: Fingerprinter,
-    cutter: Cutter,
+    cutter: LeafCutter,
     pending: Vec<Pending>,
     /// Bytes of the pending leaves.
     pending_bytes: usize,
@@ -52,7 +52,7 @@ impl MetadataStream {
         Self {
             writer,
             fingerprinter,
-            cutter: Cutter::default(),
+            cutter: LeafCutter::default(),
             pending: Vec::new(),
             pending_bytes: 0,
             leaves: Vec::new(),
@@ -189,7 +189,7 @@ impl MetadataStream {
         mut self,
         session: &Session,
         cut_off: &[Arc<[u8]>],
-    ) -> Result<(Table, WriteStats)> {
+    ) -> Result<(LeafTable, WriteStats)> {
         if let Some(leaf) = self.cutter.finish() {
             self.leaf(leaf)?;
         }
@@ -201,9 +201,9 @@ impl MetadataStream {
         fits_a_table(&leaves)?;
         let inline = encode_table(&leaves);
         let table = if inline.len() <= TABLE_INLINE_MAX {
-            Table::Inline(leaves)
+            LeafTable::Inline(leaves)
         } else {
-            Table::Chunks(
+            LeafTable::Chunks(
                 leaves
                     .chunks(TABLE_CHUNK_LEAVES)
                     .map(|some| self.store(&encode_table(some)))

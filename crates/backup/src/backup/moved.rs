@@ -12,7 +12,7 @@ use crate::{Content, Item, Result, Slice};
 
 /// Result of looking for the chunks of an unchanged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Chunks {
+pub enum ChunkLookup {
     /// All chunks are where the content says, after the content was updated where needed.
     There,
     /// All chunks are there, but some recipe chunks name old places.
@@ -23,28 +23,28 @@ pub enum Chunks {
 
 /// Looks for all chunks that `content` refers to. Items of a content without recipe chunks are updated to the new
 /// places.
-pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) -> Chunks {
+pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) -> ChunkLookup {
     if content.depth == 0 {
         return match content.items.iter_mut().all(|item| relocate(session, item)) {
-            true => Chunks::There,
-            false => Chunks::Missing,
+            true => ChunkLookup::There,
+            false => ChunkLookup::Missing,
         };
     }
-    let mut chunks = Chunks::There;
+    let mut chunks = ChunkLookup::There;
     let visited = visit_once(content, reader, &mut |visit, _| {
         if let Visit::Recipe(chunk) | Visit::Data(Slice { chunk, .. }, _) = visit
             && !session.holds(&chunk)
         {
             chunks = match session.relocate(&chunk) {
-                Some(_) => Chunks::Moved,
-                None => Chunks::Missing,
+                Some(_) => ChunkLookup::Moved,
+                None => ChunkLookup::Missing,
             };
         }
-        Ok(chunks != Chunks::Missing)
+        Ok(chunks != ChunkLookup::Missing)
     });
     match visited {
         Ok(()) => chunks,
-        Err(_) => Chunks::Missing,
+        Err(_) => ChunkLookup::Missing,
     }
 }
 

@@ -4,12 +4,12 @@
 use crate::leaf::recipe;
 use crate::linked::{LinkKey, Linked, Value};
 use crate::meta::Stat;
-use crate::wire::{Reader, put, put_bytes, put_digest, zigzag};
+use crate::wire::{WireReader, put, put_bytes, put_digest, zigzag};
 use crate::{Content, Entry, Flags, Item, Result, SharedXattrs, Time, Xattrs};
 
 /// A file with several names.
 #[derive(Clone, Copy)]
-pub struct Names {
+pub struct LinkedNames {
     pub key: LinkKey,
     /// Largest number of names that will still ask for the first name's content.
     pub to_come: u32,
@@ -48,7 +48,7 @@ impl Value for SizeAndTime {
     }
 
     fn get(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new("temporary file", bytes);
+        let mut reader = WireReader::new("temporary file", bytes);
         let (size, mtime) = (reader.varint()?, time(&mut reader)?);
         Ok(Self { size, mtime })
     }
@@ -63,7 +63,7 @@ fn put_time(out: &mut Vec<u8>, time: Time) {
     put(out, time.nanos.into());
 }
 
-fn time(reader: &mut Reader<'_>) -> Result<Time> {
+fn time(reader: &mut WireReader<'_>) -> Result<Time> {
     let (secs, nanos) = (reader.signed()?, reader.small()?);
     Ok(Time { secs, nanos })
 }
@@ -94,16 +94,16 @@ pub fn meet(
     key: LinkKey,
     names: u64,
     looks: SizeAndTime,
-) -> Option<Names> {
+) -> Option<LinkedNames> {
     if names < 2 {
         return None;
     }
     if let Ok(Some(_)) = links.meet(key, |first| *first == looks) {
-        return Some(Names { key, to_come: 0 });
+        return Some(LinkedNames { key, to_come: 0 });
     }
     let to_come = u32::try_from(names - 1).unwrap_or(u32::MAX);
     let remembered = links.insert(key, to_come, looks);
-    remembered.is_ok().then_some(Names { key, to_come })
+    remembered.is_ok().then_some(LinkedNames { key, to_come })
 }
 
 /// State of a file with several names when it was read under the first.
@@ -133,7 +133,7 @@ impl FirstNames {
 
     /// Remembers the content that was read under the first of `names`, unless another file stood there by then. Errors:
     /// a temporary file failed.
-    pub fn remember(&mut self, names: Names, entry: &Entry) -> Result<()> {
+    pub fn remember(&mut self, names: LinkedNames, entry: &Entry) -> Result<()> {
         if (entry.device, entry.inode) != names.key {
             return self.forget(names);
         }
@@ -152,7 +152,7 @@ impl FirstNames {
     }
 
     /// Forgets `names`, since the first of them was not read. Errors: a temporary file failed.
-    pub fn forget(&mut self, names: Names) -> Result<()> {
+    pub fn forget(&mut self, names: LinkedNames) -> Result<()> {
         match &mut self.0 {
             Some(links) => links.forget(names.key),
             None => Ok(()),
@@ -161,7 +161,7 @@ impl FirstNames {
 
     /// Gives `entry`, a further name, the content that was read under the first name; returns `false` where there is
     /// none. Errors: a temporary file failed.
-    pub fn recall(&mut self, names: Names, entry: &mut Entry) -> Result<bool> {
+    pub fn recall(&mut self, names: LinkedNames, entry: &mut Entry) -> Result<bool> {
         let first = match &mut self.0 {
             Some(links) => links.meet(names.key, |_| true)?,
             None => None,
@@ -195,7 +195,7 @@ impl Value for FirstNameState {
     }
 
     fn get(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new("temporary file", bytes);
+        let mut reader = WireReader::new("temporary file", bytes);
         let size = reader.varint()?;
         let (mtime, ctime) = (time(&mut reader)?, time(&mut reader)?);
         let (flags, depth) = (Flags(reader.small()?), reader.small()?);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use onefold_store::Session;
 use onefold_store::digest::Digester;
 
-use super::hint::{Hint, Verdict};
+use super::file_end::Abandoned;
+use super::hint::{Hint, TraceVerdict};
 use super::parts::PartSender;
 use super::read::Source;
-use super::source::{Abandoned, Reader};
+use super::source::Reader;
 use crate::tree::Tree;
 
 /// The finder of contents of earlier snapshots: here it finds none.
@@ -34,7 +35,7 @@ impl Reader<'_> {
         _: &Source<'_>,
         _: Hint,
         _: &PartSender,
-    ) -> Result<Verdict, Abandoned> {
-        Ok(Verdict::Unknown)
+    ) -> Result<TraceVerdict, Abandoned> {
+        Ok(TraceVerdict::Unknown)
     }
 }

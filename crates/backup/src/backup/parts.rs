@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, RecvError, Select, Sender, bounded};
 
 use super::ahead::{LargeFileQueue, QueuePlace};
 use super::buffers::{Buffers, LONG_SEGMENT_BYTES};
+use super::file_end::{Abandoned, FileEnd};
 use super::segment::{Segment, Worker};
-use super::source::{Abandoned, FileEnd};
 use crate::Item;
 use rustix::io::Errno;
 

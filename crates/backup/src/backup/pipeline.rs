@@ -19,16 +19,17 @@ use super::outlook::Outlook;
 use super::parts::{BYTES_AHEAD, BYTES_PLANNED};
 use super::plan::{OpenBytes, PlanStep, Planner};
 use super::retrace::Traces;
-use super::segment::{Cutter, Queues, Task, Worker};
+use super::segment::{FileCutter, Queues, SegmentTask, Worker};
 use super::sizeless::Sizeless;
-use super::source::{Reader, Work};
+use super::source::Reader;
 use super::sources::Sources;
 use super::stream::{self, StreamInput};
+use super::work::Work;
 use super::{Earlier, Options};
 use crate::linked::Linked;
 use crate::meta::Owners;
 use crate::open_files;
-use crate::snapshot::{Summary, Table};
+use crate::snapshot::{LeafTable, Summary};
 use crate::snapshots::Named;
 use crate::tree::Tree;
 use crate::walk::{self, Walk};
@@ -95,7 +96,7 @@ impl<'a> Pipeline<'a> {
         stream: Option<StreamInput>,
         sources: &Sources,
         earlier: &Earlier,
-    ) -> Result<(Table, Summary)> {
+    ) -> Result<(LeafTable, Summary)> {
         let mut reader = self.session.reader()?;
         let trees = self.open_trees(earlier, &mut reader);
         let outlook = Arc::new(Outlook::default());
@@ -254,7 +255,7 @@ impl<'a> Pipeline<'a> {
         self.options.hashers.max(1)
     }
 
-    fn worker<'b>(&self, between: &'b Between<'a>, tasks: &Receiver<Task>) -> Worker<'b> {
+    fn worker<'b>(&self, between: &'b Between<'a>, tasks: &Receiver<SegmentTask>) -> Worker<'b> {
         Worker {
             tasks: tasks.clone(),
             turns: between.turns.clone(),
@@ -273,7 +274,7 @@ impl<'a> Pipeline<'a> {
         &self,
         scope: &'scope Scope<'scope, 'env>,
         between: &'env Between<'a>,
-        (cold, cached): (Receiver<Task>, Receiver<Task>),
+        (cold, cached): (Receiver<SegmentTask>, Receiver<SegmentTask>),
     ) -> Result<()>
     where
         'a: 'env,
@@ -312,7 +313,7 @@ impl<'a> Pipeline<'a> {
             .readers
             .clamp(1, at_once(buffers, SEGMENT_BYTES))
         {
-            let cutter = Cutter::new(self.cutting.chunker()?);
+            let cutter = FileCutter::new(self.cutting.chunker()?);
             let reader = Reader {
                 cutter: Arc::new(Mutex::new(cutter)),
                 lengths: Vec::new(),
@@ -348,7 +349,11 @@ fn at_once(buffers: &Buffers, bytes: usize) -> usize {
 }
 
 /// Makes all stored chunks durable, after a failure too: the next backup finds them.
-fn close(finisher: Finisher<'_>, done: Result<()>, session: &Session) -> Result<(Table, Summary)> {
+fn close(
+    finisher: Finisher<'_>,
+    done: Result<()>,
+    session: &Session,
+) -> Result<(LeafTable, Summary)> {
     let Finisher {
         writer,
         metadata,

@@ -17,24 +17,24 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_io::Gate;
 use onefold_store::{ChunkReader, Session};
 
-use batch::Batch;
+use batch::StepBatch;
 pub use batch::{Entries, OpenBytes};
 
 use super::Options;
 use super::ahead::LargeFileQueue;
 use super::buffers::Buffers;
 use super::hint::Hint;
-use super::moved::{self, Chunks};
-use super::names::{self, Names, SizeAndTime};
+use super::moved::{self, ChunkLookup};
+use super::names::{self, LinkedNames, SizeAndTime};
 use super::parts::{PartReceiver, ahead_bytes, large_channel};
 use super::segment::slot;
 use super::sizeless::Sizeless;
-use super::source::{LARGE_BYTES, SmallDone, Work};
 use super::unchanged::{Before, is_settled, looks_unchanged};
+use super::work::{LARGE_BYTES, SmallDone, Work};
 use crate::linked::Linked;
 use crate::meta::{Owners, Stat, XATTRS_BYTES_MAX};
-use crate::tree::{Cursor, Tree};
-use crate::walk::opened::Opened;
+use crate::tree::{Tree, TreeCursor};
+use crate::walk::opened::OpenedFile;
 use crate::walk::{FolderPart, Role, Walk, WalkedEntry};
 use crate::{Change, Entry, Error, Events, Flags, Kind, Progress, Result, path};
 
@@ -53,7 +53,7 @@ pub struct Planned {
     /// a large file that has changed.
     pub before: Option<Before>,
     /// The names of the file, where other names will ask for its content, or this one asks for it.
-    pub link: Option<Names>,
+    pub link: Option<LinkedNames>,
 }
 
 impl Planned {
@@ -160,7 +160,7 @@ struct Compared {
 }
 
 /// The store takes no more steps: it has failed, and reports why itself.
-struct Gone;
+struct StoreFailed;
 
 impl Planner<'_> {
     /// Plans the whole walk.
@@ -173,7 +173,7 @@ impl Planner<'_> {
 
     fn plan(&mut self, mut walk: Walk, parent: Option<&Tree>) -> Result<()> {
         let mut cursor = parent.map(Tree::cursor);
-        let mut batch = Batch::default();
+        let mut batch = StepBatch::default();
         while let Some(piece) = walk.next_unless(&|| self.progress.is_over()) {
             self.progress.check()?;
             let mut taken = self.piece(piece, &mut cursor, &mut batch)?;
@@ -198,15 +198,15 @@ impl Planner<'_> {
     fn piece(
         &mut self,
         piece: FolderPart,
-        cursor: &mut Option<Cursor<'_>>,
-        batch: &mut Batch,
-    ) -> Result<Result<(), Gone>> {
+        cursor: &mut Option<TreeCursor<'_>>,
+        batch: &mut StepBatch,
+    ) -> Result<Result<(), StoreFailed>> {
         for (file, why) in &piece.warnings {
             self.events.warning(file, &why.to_string());
         }
         for (path, error) in piece.errors {
             if self.steps.send(PlanStep::Failed(path, error)).is_err() {
-                return Ok(Err(Gone));
+                return Ok(Err(StoreFailed));
             }
         }
         if piece.is_cut_off
@@ -215,7 +215,7 @@ impl Planner<'_> {
                 .send(PlanStep::CutOff(piece.folder.clone()))
                 .is_err()
         {
-            return Ok(Err(Gone));
+            return Ok(Err(StoreFailed));
         }
         let Some(dir) = piece.dir else {
             return Ok(Ok(()));
@@ -237,7 +237,7 @@ impl Planner<'_> {
                 };
                 let sent = self.special(&dir, &piece.folder, (name, stat), change, batch);
                 if sent.is_err() {
-                    return Ok(Err(Gone));
+                    return Ok(Err(StoreFailed));
                 }
                 continue;
             }
@@ -254,7 +254,7 @@ impl Planner<'_> {
                     // The file was deleted since it was listed: leave it out as if it had never been there.
                     let Some(entry) = entry else { continue };
                     if self.steps.send(PlanStep::Failed(path, error)).is_err() {
-                        return Ok(Err(Gone));
+                        return Ok(Err(StoreFailed));
                     }
                     Planned {
                         entry,
@@ -269,7 +269,7 @@ impl Planner<'_> {
                 .add(&dir, &piece.folder, (stat, opened), planned, batch)
                 .is_err()
             {
-                return Ok(Err(Gone));
+                return Ok(Err(StoreFailed));
             }
         }
         Ok(Ok(()))
@@ -278,7 +278,7 @@ impl Planner<'_> {
     /// Returns the parent's entry. A parent that cannot be read counts as not there: everything is read.
     fn before(
         &mut self,
-        cursor: &mut Option<Cursor<'_>>,
+        cursor: &mut Option<TreeCursor<'_>>,
         folder: &[u8],
         name: &[u8],
     ) -> Option<Entry> {
@@ -299,10 +299,10 @@ impl Planner<'_> {
         &self,
         dir: &Arc<OwnedFd>,
         folder: &Arc<[u8]>,
-        (stat, opened): (Stat, Option<Opened>),
+        (stat, opened): (Stat, Option<OpenedFile>),
         planned: Planned,
-        batch: &mut Batch,
-    ) -> Result<(), Gone> {
+        batch: &mut StepBatch,
+    ) -> Result<(), StoreFailed> {
         if stat.kind == Kind::File && !planned.entry.is_unreadable() {
             Progress::add(&self.progress.files_total, 1);
             Progress::add(&self.progress.bytes_total, stat.size);
@@ -318,7 +318,7 @@ impl Planner<'_> {
             self.submit(batch)?;
             let budget_bytes = ahead_bytes(stat.size, self.buffers);
             if !self.large_budget.take(budget_bytes) {
-                return Err(Gone);
+                return Err(StoreFailed);
             }
             let (parts, receiver) = large_channel(self.ahead);
             let name = planned.entry.name.clone();
@@ -339,8 +339,8 @@ impl Planner<'_> {
                     hint,
                     parts,
                 })
-                .map_err(|_| Gone)?;
-            return self.steps.send(step).map_err(|_| Gone);
+                .map_err(|_| StoreFailed)?;
+            return self.steps.send(step).map_err(|_| StoreFailed);
         }
         if !batch.has_room_for(stat.size, dir, self.open_bytes.dirs_max()) {
             self.submit(batch)?;
@@ -356,7 +356,7 @@ impl Planner<'_> {
         stat.size == 0 && self.sizeless.may_hide(dir, name, stat.device)
     }
 
-    fn submit(&self, batch: &mut Batch) -> Result<(), Gone> {
+    fn submit(&self, batch: &mut StepBatch) -> Result<(), StoreFailed> {
         let batch = std::mem::take(batch);
         if batch.is_empty() {
             return Ok(());
@@ -368,7 +368,7 @@ impl Planner<'_> {
             budget_bytes += self.buffers.size_for(buffer_bytes).max(open_bytes);
         }
         if !self.budget.take(budget_bytes) {
-            return Err(Gone);
+            return Err(StoreFailed);
         }
         let (entries, wanted) = batch.into_parts();
         let job = if wanted.is_empty() {
@@ -381,7 +381,7 @@ impl Planner<'_> {
                     buffer_bytes,
                     done: sender,
                 })
-                .map_err(|_| Gone)?;
+                .map_err(|_| StoreFailed)?;
             Job::Small { done }
         };
         self.steps
@@ -390,7 +390,7 @@ impl Planner<'_> {
                 job,
                 budget_bytes,
             })
-            .map_err(|_| Gone)
+            .map_err(|_| StoreFailed)
     }
 
     fn entry(
@@ -466,11 +466,11 @@ impl Planner<'_> {
         }
         compared.content = match moved::look(self.session, &mut self.reader, &mut before.content) {
             // A chunk is gone: the file is read again, and what is missing is stored.
-            Chunks::Missing => {
+            ChunkLookup::Missing => {
                 compared.before = Some(Before::trusted(before));
                 return compared;
             }
-            Chunks::Moved => ContentFrom::Moved,
+            ChunkLookup::Moved => ContentFrom::Moved,
             _ => ContentFrom::Entry,
         };
         entry.content = before.content;
@@ -482,7 +482,7 @@ impl Planner<'_> {
     }
 
     /// Returns the names of a file with several names, if its content is remembered for them.
-    fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<Names> {
+    fn link(&mut self, entry: &Entry, content: &mut ContentFrom) -> Option<LinkedNames> {
         let (key, looks) = ((entry.device, entry.inode), SizeAndTime::from(entry));
         let names = names::meet(&mut self.links, key, entry.links, looks)?;
         if names.to_come == 0 {

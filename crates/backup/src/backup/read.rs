@@ -17,7 +17,7 @@ use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::meta::{Stat, xattrs_of};
-use crate::walk::opened::{self, Opened};
+use crate::walk::opened::{self, OpenedFile};
 use crate::{Kind, Progress, Xattrs};
 
 /// Interval at which a silent stream is left, in nanoseconds, to see whether its bytes are still wanted.
@@ -73,7 +73,7 @@ pub fn open(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Source<'static>, Errno> 
 }
 
 /// Makes a source of a file that was opened earlier to be looked at, and looked like `stat`.
-pub fn opened(file: Opened, stat: Stat) -> Source<'static> {
+pub fn opened(file: OpenedFile, stat: Stat) -> Source<'static> {
     let source = Source {
         stat,
         xattrs: Ok(Xattrs::new()),
@@ -431,6 +431,18 @@ fn wait_for_bytes(fd: BorrowedFd<'_>, cancel: &Progress) -> Result<(), Errno> {
         }
     }
     Err(Errno::CANCELED)
+}
+
+/// Splits the front of `buffer` into chunks of these lengths.
+pub fn pieces(
+    mut buffer: &[u8],
+    lengths: impl Iterator<Item = u32>,
+) -> impl Iterator<Item = &[u8]> {
+    lengths.map(move |len| {
+        let (piece, rest) = buffer.split_at(len as usize);
+        buffer = rest;
+        piece
+    })
 }
 
 /// Cuts `data` as far as the cuts are certain: all of it where the stream ends with it, else until less than a longest

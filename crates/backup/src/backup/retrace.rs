@@ -4,8 +4,8 @@
 //!
 //! Invariant: all of the file's data is read, and has the trace's digest or, where the trace has none, each
 //! chunk has the trace's fingerprint; and its holes are where the trace has them. So the content that is kept is the
-//! file's. The answer is [`Verdict::Other`] from the first chunk or hole on that differs, from the first chunk in a
-//! container that the session does not vouch for, or at the end if the digest differs.
+//! file's. The answer is [`TraceVerdict::Other`] from the first chunk or hole on that differs, from the first chunk in
+//! a container that the session does not vouch for, or at the end if the digest differs.
 //!
 //! Without this module (feature `retrace`) all large files are cut.
 
@@ -20,11 +20,13 @@ use crossbeam_channel::{Receiver, Sender};
 use onefold_store::{ChunkRef, digest};
 
 use super::buffers::LONG_SEGMENT_BYTES;
-use super::hint::{Hint, Verdict};
+use super::file_end::Abandoned;
+use super::hint::{Hint, TraceVerdict};
 use super::parts::PartSender;
+use super::read::pieces;
 use super::read::{Cached, Source};
-use super::segment::{Bytes, Got, Task, Worker, slot};
-use super::source::{Abandoned, Reader, pieces};
+use super::segment::{Bytes, Got, SegmentTask, Worker, slot};
+use super::source::Reader;
 use super::windows::{DIGESTED_BYTES_MIN, Windows};
 use crate::content::ContentCursor;
 use crate::{Content, Item, Progress};
@@ -32,7 +34,7 @@ use crate::{Content, Item, Progress};
 pub use traces::Traces;
 
 /// A stretch of a file that a worker verifies.
-struct Stretch {
+struct TraceStretch {
     bytes: Bytes,
     len: usize,
     proof: Proof,
@@ -92,9 +94,9 @@ impl Reader<'_> {
         source: &Source<'_>,
         hint: Hint,
         parts: &PartSender,
-    ) -> Result<Verdict, Abandoned> {
+    ) -> Result<TraceVerdict, Abandoned> {
         let Some(trace) = self.trace(name, source, hint) else {
-            return Ok(Verdict::Unknown);
+            return Ok(TraceVerdict::Unknown);
         };
         let digester = self.traces.digester().filter(|_| trace.digest.is_some());
         let mut followed = Followed {
@@ -116,13 +118,13 @@ impl Reader<'_> {
             && (digest.is_none() || digest == trace.digest)
             && source.changed() == Ok(false);
         if is_same {
-            return Ok(Verdict::Same(trace, followed.verified));
+            return Ok(TraceVerdict::Same(trace, followed.verified));
         }
         self.outlook.tell(0, true);
         self.traces.forget((&source.stat).into());
         let ahead = &self.progress.bytes_ahead;
         ahead.fetch_sub(followed.verified, Relaxed);
-        Ok(Verdict::Other(followed.verified))
+        Ok(TraceVerdict::Other(followed.verified))
     }
 
     /// Finds a trace to follow through this file.
@@ -209,14 +211,14 @@ impl Reader<'_> {
             };
             self.make_room(followed, room)?;
             let (done, result) = slot();
-            let stretch = Stretch {
+            let stretch = TraceStretch {
                 bytes,
                 len,
                 proof,
                 differs: followed.differs.clone(),
                 done,
             };
-            let task = Task::Other(Box::new(move |worker| worker.retrace(stretch)));
+            let task = SegmentTask::Other(Box::new(move |worker| worker.retrace(stretch)));
             queue.send(task).map_err(|_| Abandoned)?;
             followed.ahead.push_back(Passed::Stretch(result, len, room));
             followed.at += len as u64;
@@ -293,7 +295,7 @@ impl Reader<'_> {
         at: u64,
         len: usize,
         proof: &Proof,
-    ) -> Option<(Bytes, &'q Sender<Task>)> {
+    ) -> Option<(Bytes, &'q Sender<SegmentTask>)> {
         let file = windows.file.clone();
         let cached = match proof {
             // Nearly all of a file that is fingerprinted along its cuts is cached.
@@ -314,8 +316,8 @@ impl Reader<'_> {
 
 impl Worker<'_> {
     /// Verifies a stretch.
-    fn retrace(&self, stretch: Stretch) {
-        let Stretch {
+    fn retrace(&self, stretch: TraceStretch) {
+        let TraceStretch {
             bytes,
             len,
             proof,

@@ -13,19 +13,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select_biased};
-use onefold_chunk::{Chunker, Fingerprint, Hints};
+use onefold_chunk::{Chunker, Fingerprint, StreamHints};
 use onefold_io::Gate;
 use onefold_store::digest::{self, Digester};
 use onefold_store::{Fingerprinter, Packing};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::buffers::{Buffer, Buffers, LONG_SEGMENT_BYTES, SEGMENT_BYTES, SegmentBytes};
-use super::outlook::Outlook;
-use super::parts::{LargePart, PartSender};
-use super::read::{Cached, Handle, Source, cut};
-use super::source::{Abandoned, pieces};
-use super::windows::{View, Windows};
+use super::buffers::{Buffer, Buffers, SegmentBytes};
+use super::read::{Handle, cut, pieces};
+use super::windows::WindowView;
 
 /// Chunks of a large file's segment: they fill `held` from `start` on. `held` may be `None` where there are no chunks.
 pub struct Segment {
@@ -56,7 +53,7 @@ pub fn slot<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 /// Cuts files, one after another.
-pub struct Cutter {
+pub struct FileCutter {
     chunker: Box<dyn Chunker>,
     /// Name of the current file.
     name: Vec<u8>,
@@ -64,7 +61,7 @@ pub struct Cutter {
     begins: bool,
 }
 
-impl Cutter {
+impl FileCutter {
     pub fn new(chunker: Box<dyn Chunker>) -> Self {
         Self {
             chunker,
@@ -83,7 +80,7 @@ impl Cutter {
     /// Cuts as [`cut`] does; at the beginning of a file, the chunker gets the file's hints first.
     pub fn cut(&mut self, data: &[u8], ends: bool, lengths: &mut Vec<u32>) -> usize {
         if std::mem::take(&mut self.begins) {
-            self.chunker.begin(&Hints::of(&self.name, data));
+            self.chunker.begin(&StreamHints::of(&self.name, data));
         }
         cut(&mut *self.chunker, data, ends, lengths)
     }
@@ -97,12 +94,12 @@ impl Cutter {
 }
 
 /// Passed from segment to segment of a range: the thread that has it cuts.
-struct Baton {
-    cutter: Arc<Mutex<Cutter>>,
+pub(super) struct Baton {
+    cutter: Arc<Mutex<FileCutter>>,
     /// Bytes before the segment that are not cut yet, fewer than a longest chunk, and where they are held.
     carried: Option<Carried>,
     /// Offset where the range really ended, or why it could not be read on.
-    end: Option<Result<u64, Errno>>,
+    pub(super) end: Option<Result<u64, Errno>>,
 }
 
 /// Bytes of a segment before they are read, and where they are.
@@ -112,44 +109,44 @@ pub(super) enum Bytes {
     /// Bytes that were read already: the buffer, the offset in it, and their number.
     Here(Buffer, usize, usize),
     /// Bytes in RAM that are mapped, and likely to be stored already.
-    Mapped(View),
+    Mapped(WindowView),
 }
 
 /// A piece of work for a thread that takes segments: one to cut, or other work on bytes of a large file.
-pub enum Task {
-    Cut(Cut),
+pub enum SegmentTask {
+    Cut(UncutSegment),
     Other(Box<dyn FnOnce(&Worker<'_>) + Send>),
 }
 
 /// A segment to read, cut and fingerprint.
-pub struct Cut {
-    bytes: Bytes,
+pub struct UncutSegment {
+    pub(super) bytes: Bytes,
     /// Range of the segment in the file, in bytes; the end counts if the file does not end before.
-    range: Range<u64>,
+    pub(super) range: Range<u64>,
     /// Whether the range ends with this segment.
-    is_last: bool,
-    is_digested: bool,
+    pub(super) is_last: bool,
+    pub(super) is_digested: bool,
     /// Set once nothing more of the range is wanted.
-    over: Arc<AtomicBool>,
-    /// See [`Segments`].
-    carries_much: Arc<AtomicBool>,
-    before: Receiver<Baton>,
-    after: Sender<Baton>,
-    done: Sender<Segment>,
+    pub(super) over: Arc<AtomicBool>,
+    /// See [`SegmentSender`](super::segments::SegmentSender).
+    pub(super) carries_much: Arc<AtomicBool>,
+    pub(super) before: Receiver<Baton>,
+    pub(super) after: Sender<Baton>,
+    pub(super) done: Sender<Segment>,
 }
 
 /// Queues in which segments wait for a thread.
 #[derive(Clone)]
 pub struct Queues {
     /// Segments whose bytes come from the disk.
-    pub cold: Sender<Task>,
+    pub cold: Sender<SegmentTask>,
     /// Segments whose bytes are in RAM.
-    pub cached: Sender<Task>,
+    pub cached: Sender<SegmentTask>,
 }
 
 /// A thread that takes segments all the way.
 pub struct Worker<'a> {
-    pub tasks: Receiver<Task>,
+    pub tasks: Receiver<SegmentTask>,
     pub turns: Arc<Gate>,
     pub fingerprinter: Fingerprinter,
     pub digester: Option<Arc<Digester>>,
@@ -183,14 +180,14 @@ impl Worker<'_> {
         }
     }
 
-    fn take(&self, task: Task) {
+    fn take(&self, task: SegmentTask) {
         match task {
-            Task::Cut(cut) => self.cut(cut),
-            Task::Other(work) => work(self),
+            SegmentTask::Cut(cut) => self.cut(cut),
+            SegmentTask::Other(work) => work(self),
         }
     }
 
-    fn cut(&self, task: Cut) {
+    pub(super) fn cut(&self, task: UncutSegment) {
         let want = (task.range.end - task.range.start) as usize;
         let (got, filled) = self.get(task.bytes, want);
         let mut digest = match (&self.digester, &got.held, filled) {
@@ -333,7 +330,7 @@ pub(super) struct Got {
 
 impl Got {
     /// Makes the bytes of a view available; gives the view back where some of it is not there.
-    pub fn mapped(view: View, want: usize) -> Result<Self, View> {
+    pub fn mapped(view: WindowView, want: usize) -> Result<Self, WindowView> {
         if !view.populate(want) {
             return Err(view);
         }
@@ -356,6 +353,15 @@ impl Got {
 }
 
 impl Baton {
+    /// The baton of the first segment of a range.
+    pub(super) fn new(cutter: &Arc<Mutex<FileCutter>>) -> Self {
+        Self {
+            cutter: cutter.clone(),
+            carried: None,
+            end: None,
+        }
+    }
+
     /// Cuts these bytes, which begin with the carried ones, as far as the cuts are certain. Returns the memory that
     /// holds the chunks. Memory without a finished chunk is carried on, but a window is returned all the same: the
     /// store looks whether it is torn.
@@ -380,121 +386,3 @@ impl Baton {
         carried.is_some_and(|(_, carried)| carried.len() > bytes)
     }
 }
-
-/// Sends out the segments of a range.
-pub struct Segments<'a> {
-    pub cutter: &'a Arc<Mutex<Cutter>>,
-    pub buffers: &'a Buffers,
-    pub queues: &'a Queues,
-    /// Whether the next data is likely to be stored already; `None` if nothing is to be mapped.
-    pub outlook: Option<&'a Outlook>,
-    pub parts: &'a PartSender,
-    /// Whether the file's digest is wanted.
-    pub is_digested: bool,
-    /// Whether more was carried lately from segment to segment than in nearly all streams: chunks are long. The value
-    /// is that of some segments ago, or of the file before.
-    pub carries_much: &'a Arc<AtomicBool>,
-}
-
-impl<'a> Segments<'a> {
-    /// Chooses the bytes to read at `at`, their number, and the queue for them: up to `left` bytes, or `short` where
-    /// that is as good; `carried` bytes are likely to be carried into the segment.
-    fn next(
-        &self,
-        windows: &mut Windows<'_>,
-        at: u64,
-        (left, short): (usize, usize),
-        carried: usize,
-    ) -> (Bytes, usize, &'a Sender<Task>) {
-        let file = windows.file;
-        let (long, short) = (left.min(LONG_SEGMENT_BYTES), left.min(short));
-        if self.outlook.is_some_and(Outlook::is_known)
-            && file.cached(at, long) == Some(Cached::Whole)
-            && let Some(view) = windows.view(at, long, carried)
-        {
-            self.parts.maps();
-            return (Bytes::Mapped(view), long, &self.queues.cached);
-        }
-        let (want, from_disk, queue) = match file.cached(at, short) {
-            Some(Cached::Whole | Cached::Mostly) => (short, false, &self.queues.cached),
-            Some(Cached::Little) if file.cached(at, long) == Some(Cached::Little) => {
-                (long, true, &self.queues.cold)
-            }
-            Some(Cached::Little) => (short, true, &self.queues.cold),
-            None => (short, false, &self.queues.cold),
-        };
-        (Bytes::At(file.clone(), at, from_disk), want, queue)
-    }
-
-    /// Sends this range of the file; returns the offset where it really ended.
-    pub fn send(
-        &self,
-        source: &Source<'_>,
-        range: Range<u64>,
-    ) -> Result<Result<u64, Errno>, Abandoned> {
-        let over = Arc::new(AtomicBool::new(false));
-        let (first, mut before) = slot();
-        let _ = first.send(Baton {
-            cutter: self.cutter.clone(),
-            carried: None,
-            end: None,
-        });
-        let mut windows = Windows::new(&source.handle, range.clone());
-        let mut at = range.start;
-        loop {
-            let left = (range.end - at).try_into().unwrap_or(usize::MAX);
-            // The more is carried, the longer are segments, since carried bytes are copied into each.
-            let (carried, short) = match self.carries_much.load(Relaxed) {
-                true => (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES),
-                false => (self.buffers.carried_bytes(), SEGMENT_BYTES),
-            };
-            let (bytes, want, queue) = if source.is_stream() {
-                let want = left.min(short);
-                let (mut buffer, fresh) = self.buffers.for_segment(want);
-                let filled = match source.read_fully(&mut buffer[fresh..fresh + want]) {
-                    Ok(filled) => filled,
-                    Err(e) => return Ok(Err(e)),
-                };
-                (
-                    Bytes::Here(buffer, fresh, filled),
-                    want,
-                    &self.queues.cached,
-                )
-            } else {
-                self.next(&mut windows, at, (left, short), carried)
-            };
-            let ends_early = matches!(bytes, Bytes::Here(_, _, filled) if filled < want);
-            let end = at + want as u64;
-            let is_last = ends_early || end == range.end;
-            let ((done, segment), (after, next)) = (slot(), slot());
-            let taken = match bytes {
-                Bytes::Mapped(_) => self.buffers.segment_bytes(want),
-                Bytes::At(..) | Bytes::Here(..) => self.buffers.likely_bytes(want, carried),
-            };
-            self.parts.send(LargePart::Segment(segment, taken))?;
-            let task = Task::Cut(Cut {
-                bytes,
-                range: at..end,
-                is_last,
-                is_digested: self.is_digested,
-                over: over.clone(),
-                carries_much: self.carries_much.clone(),
-                before,
-                after,
-                done,
-            });
-            queue.send(task).map_err(|_| Abandoned)?;
-            (before, at) = (next, end);
-            if is_last && end >= source.stat.size {
-                self.parts.sent();
-            }
-            if is_last || over.load(Relaxed) {
-                let baton = before.recv().map_err(|_| Abandoned)?;
-                return Ok(baton.end.unwrap_or(Ok(at)));
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -22,7 +22,7 @@ pub(super) struct Sources {
 }
 
 /// The reason why a source cannot be backed up.
-enum Fault {
+enum SourceFault {
     Missing(Errno),
     OfItself,
 }
@@ -102,13 +102,14 @@ impl Sources {
         all.dedup();
         let mut eye = Eye::new(excludes);
         let all_paths = all.iter().map(|path| &path[..]);
-        let faults: Vec<(&[u8], Fault)> = all_paths
+        let faults: Vec<(&[u8], SourceFault)> = all_paths
             .filter_map(|path| Some((path, eye.look(path)?)))
             .collect();
         if faults.len() == all.len() {
             return Err(Error::NoSource(why_none(&faults)));
         }
-        let is_missing = |(_, fault): &&(&[u8], Fault)| matches!(fault, Fault::Missing(_));
+        let is_missing =
+            |(_, fault): &&(&[u8], SourceFault)| matches!(fault, SourceFault::Missing(_));
         let missing = faults.iter().filter(is_missing).count() as u64;
         let is_sound = |path: &&Vec<u8>| {
             faults
@@ -156,16 +157,16 @@ impl<'a> Eye<'a> {
         }
     }
 
-    fn look(&mut self, path: &[u8]) -> Option<Fault> {
+    fn look(&mut self, path: &[u8]) -> Option<SourceFault> {
         let stat = match Stat::at(CWD, or_root(path), false) {
             Ok(stat) => stat,
             // A path that is too long for one call must be walked, name by name.
             Err(Errno::NAMETOOLONG) => return None,
-            Err(e) => return Some(Fault::Missing(e)),
+            Err(e) => return Some(SourceFault::Missing(e)),
         };
         let is_of_itself =
             self.excludes.is_left_out(&stat) || self.is_left_out(path::split(path).0);
-        is_of_itself.then_some(Fault::OfItself)
+        is_of_itself.then_some(SourceFault::OfItself)
     }
 
     /// Whether the folder, or one above it, is left out, under any name.
@@ -189,11 +190,14 @@ fn or_root(path: &[u8]) -> &[u8] {
 }
 
 /// Says why there is nothing to back up: a fault other than a mistyped path comes first.
-fn why_none(faults: &[(&[u8], Fault)]) -> String {
-    let is_typo = |fault: &Fault| matches!(fault, Fault::Missing(Errno::NOENT | Errno::NOTDIR));
+fn why_none(faults: &[(&[u8], SourceFault)]) -> String {
+    let is_typo =
+        |fault: &SourceFault| matches!(fault, SourceFault::Missing(Errno::NOENT | Errno::NOTDIR));
     match faults.iter().find(|(_, fault)| !is_typo(fault)) {
-        Some((path, Fault::OfItself)) => format!("{}: {}", path::show(path), Error::IntoItself),
-        Some((path, Fault::Missing(e))) => format!("{}: {e}", path::show(path)),
+        Some((path, SourceFault::OfItself)) => {
+            format!("{}: {}", path::show(path), Error::IntoItself)
+        }
+        Some((path, SourceFault::Missing(e))) => format!("{}: {e}", path::show(path)),
         None => match faults {
             [(one, _)] => format!("{} does not exist", path::show(one)),
             many => format!("none of the {} sources exists", many.len()),

@@ -7,10 +7,10 @@ use rustix::io::Errno;
 
 use super::ahead::LargeFileQueue;
 use super::device::{ChangedDevice, DeviceWork};
-use super::moved::{self, Chunks};
+use super::moved::{self, ChunkLookup};
 use super::parts::{FILE_BYTES_AHEAD, LargePart, PartSender, large_channel};
 use super::plan::{ContentFrom, Entries, Job, PlanStep, Planned, Planner};
-use super::source::Work;
+use super::work::Work;
 use crate::meta::Stat;
 use crate::tree::Tree;
 use crate::{Entry, Flags, Kind, Time, path};
@@ -136,6 +136,7 @@ fn read_device(
 fn base_of(tree: &Tree, path: &[u8], session: &Session, reader: &mut ChunkReader) -> Option<Entry> {
     let mut entry = tree.entry(path, reader).ok()??;
     let is_sound = entry.kind == Kind::File && entry.flags == Flags::default();
-    let is_there = is_sound && moved::look(session, reader, &mut entry.content) != Chunks::Missing;
+    let is_there =
+        is_sound && moved::look(session, reader, &mut entry.content) != ChunkLookup::Missing;
     is_there.then_some(entry)
 }

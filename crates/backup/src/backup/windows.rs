@@ -30,7 +30,7 @@ pub struct Windows<'a> {
 }
 
 /// A segment in a window.
-pub struct View {
+pub struct WindowView {
     pub window: Arc<FileWindow>,
     /// Offset of the segment in the window.
     pub start: usize,
@@ -57,7 +57,7 @@ impl<'a> Windows<'a> {
     /// Returns the segment of `len` bytes at `at`, and `carried` bytes before it, but none before the range: a hole may
     /// be there, which some file systems fill when it is looked at in a mapping. `None` where the file cannot be
     /// mapped.
-    pub fn view(&mut self, at: u64, len: usize, carried: usize) -> Option<View> {
+    pub fn view(&mut self, at: u64, len: usize, carried: usize) -> Option<WindowView> {
         let first = at.saturating_sub(carried as u64).max(self.range.start);
         let end = at + len as u64;
         let holds = |(window, start): &&(Arc<FileWindow>, u64)| {
@@ -71,7 +71,7 @@ impl<'a> Windows<'a> {
                 (window, start, first)
             }
         };
-        Some(View {
+        Some(WindowView {
             window,
             start: (at - start) as usize,
             room: (at - start.max(self.range.start)) as usize,
@@ -95,7 +95,7 @@ impl<'a> Windows<'a> {
     }
 }
 
-impl View {
+impl WindowView {
     /// Brings the segment's `len` bytes, and the bytes before it that no segment before had in this window, into RAM;
     /// returns whether they all are there.
     pub fn populate(&self, len: usize) -> bool {

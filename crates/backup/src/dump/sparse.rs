@@ -17,7 +17,7 @@ const PART_BYTES: usize = 64 << 10;
 
 /// Lengths of the map and the data of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sparse {
+pub struct SparseLengths {
     /// Number of stretches in the map.
     pub(super) stretches: u64,
     /// Bytes of the map, without the padding of its last block.
@@ -26,7 +26,7 @@ pub struct Sparse {
     pub data_bytes: u64,
 }
 
-impl Sparse {
+impl SparseLengths {
     /// Measures a file's data; `None` where the file has no holes that are worth a map.
     ///
     /// # Errors

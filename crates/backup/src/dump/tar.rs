@@ -9,7 +9,7 @@ use std::io::Write;
 
 use onefold_store::ChunkReader;
 
-use super::sparse::Sparse;
+use super::sparse::SparseLengths;
 use super::{LeftOut, Told, ZEROS, acl, failed, file, padding, write_content};
 use crate::folder_stack::{FolderStack, StackStep};
 use crate::restore::links::Links;
@@ -99,7 +99,7 @@ impl TarArchive<'_> {
         let first = self.links.first_name(entry, name.clone())?;
         let has_content = entry.kind == Kind::File && first.is_none();
         let sparse = match has_content {
-            true => Sparse::of(entry, reader)?,
+            true => SparseLengths::of(entry, reader)?,
             false => None,
         };
         let form = first.as_deref().map(MemberForm::LinkTo);
@@ -119,7 +119,7 @@ impl TarArchive<'_> {
     fn add_data(
         &mut self,
         (path, entry): (&[u8], &Entry),
-        sparse: &Sparse,
+        sparse: &SparseLengths,
         reader: &mut ChunkReader,
     ) -> Result<()> {
         sparse.write_map(entry, reader, self.out)?;
@@ -151,7 +151,7 @@ enum MemberForm<'a> {
     /// A further name of the file that the archive has under this name.
     LinkTo(&'a [u8]),
     /// A file with holes, and its map's measures.
-    Sparse(&'a Sparse),
+    Sparse(&'a SparseLengths),
 }
 
 /// Least size, in bytes, that has no room in a header's octal digits.
@@ -315,7 +315,7 @@ mod tests {
     fn what_is_stored_of_a_huge_file_with_holes_is_told_by_its_header_alone() {
         let mut entry = Entry::new(b"file".to_vec(), Kind::File);
         entry.size = 10 << 30;
-        let sparse = Sparse {
+        let sparse = SparseLengths {
             stretches: 2,
             map_bytes: 40,
             data_bytes: 9 << 30,

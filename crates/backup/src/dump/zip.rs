@@ -18,7 +18,7 @@ use onefold_store::ChunkReader;
 use super::{Told, failed, file};
 use crate::tree::Tree;
 use crate::{Entry, Error, Kind, Result, path};
-use header::{DEFLATED, Header, MADE_BY, SIZES_FOLLOW, VERSION, put16, put32, put64, short};
+use header::{DEFLATED, MADE_BY, SIZES_FOLLOW, VERSION, ZipHeader, put16, put32, put64, short};
 
 const END64: u32 = 0x0606_4b50;
 const LOCATOR64: u32 = 0x0706_4b50;
@@ -160,7 +160,7 @@ impl<'a> ZipArchive<'a> {
         reader: &mut ChunkReader,
     ) -> Result<()> {
         let name = path[folder.len() + 1..].to_vec();
-        let mut header = Header::new(entry, name, self.out.bytes);
+        let mut header = ZipHeader::new(entry, name, self.out.bytes);
         if header.name.len() > usize::from(u16::MAX) {
             let error = io::Error::other("zip has no names as long as this");
             return Err(Error::io("put into a zip", &header.name, error));
@@ -177,7 +177,7 @@ impl<'a> ZipArchive<'a> {
     }
 
     /// Writes bytes that are known as a whole, behind a header that has their length and checksum.
-    fn whole(&mut self, header: &mut Header, bytes: &[u8]) -> Result<()> {
+    fn whole(&mut self, header: &mut ZipHeader, bytes: &[u8]) -> Result<()> {
         let mut crc = Crc::new();
         crc.update(bytes);
         header.crc = crc.sum();
@@ -192,7 +192,7 @@ impl<'a> ZipArchive<'a> {
     fn deflated(
         &mut self,
         (path, entry): (&[u8], &Entry),
-        header: &mut Header,
+        header: &mut ZipHeader,
         reader: &mut ChunkReader,
     ) -> Result<()> {
         header.flags |= SIZES_FOLLOW;
@@ -257,7 +257,7 @@ impl Directory {
         })
     }
 
-    fn add(&mut self, header: &Header) -> Result<()> {
+    fn add(&mut self, header: &ZipHeader) -> Result<()> {
         self.entries += 1;
         self.buffer.extend_from_slice(&header.central());
         if self.buffer.len() >= BUFFER_BYTES {

@@ -14,7 +14,7 @@ const LEAF_BYTES_MAX: u64 = 192 << 10;
 
 /// Collects entries into leaves. A cut depends only on the paths and sizes of entries since the last cut.
 #[derive(Default)]
-pub struct Cutter {
+pub struct LeafCutter {
     leaf: Leaf,
     bytes: u64,
     /// Bytes of the paths of the leaf's folders.
@@ -23,7 +23,7 @@ pub struct Cutter {
     folder_hash: u64,
 }
 
-impl Cutter {
+impl LeafCutter {
     /// Adds the next entry in order; returns the leaf that ends with it, if one does.
     pub fn push(&mut self, folder: &[u8], entry: Entry) -> Option<Leaf> {
         let weight = weight(&entry);

@@ -12,11 +12,11 @@ use super::limits::{
     OWNERS_BYTES_MAX, XATTRS_MAX,
 };
 use super::{
-    COLUMNS_MAX, CTIME_FROM_MTIME, Column, HAS_ATIMES, HAS_DIGESTS, Leaf, RecipeRef, Run, VERSION,
-    has_column, recipe,
+    COLUMNS_MAX, CTIME_FROM_MTIME, Column, FolderRun, HAS_ATIMES, HAS_DIGESTS, Leaf, RecipeRef,
+    VERSION, has_column, recipe,
 };
 use crate::path::{folder_is_safe, name_is_safe, show};
-use crate::wire::Reader;
+use crate::wire::WireReader;
 use crate::{Content, Entry, Flags, Item, Kind, Owner, Result, SharedXattrs, Time, Xattrs};
 
 /// Reads a recipe chunk's items.
@@ -42,7 +42,7 @@ pub fn decode_bare(bytes: &[u8]) -> Result<(Leaf, Vec<u64>)> {
 }
 
 fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<u64>)> {
-    let mut reader = Reader::new("leaf", bytes);
+    let mut reader = WireReader::new("leaf", bytes);
     reader.version(VERSION)?;
     let head = reader.u8()?;
     if head & !(CTIME_FROM_MTIME | HAS_ATIMES | HAS_DIGESTS) != 0 {
@@ -57,7 +57,7 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     for column in 0..COLUMNS_MAX {
         columns.push(match has_column(head, column) {
             true => reader.column("leaf")?,
-            false => Reader::new("leaf", b""),
+            false => WireReader::new("leaf", b""),
         });
     }
     reader.end()?;
@@ -92,7 +92,7 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
             leaf.entries.push(entry);
         }
     }
-    rows.columns.iter().try_for_each(Reader::end)?;
+    rows.columns.iter().try_for_each(WireReader::end)?;
     rows.feed.end(&reader)?;
     let has_digest = |entry: &Entry| entry.content.digest.is_some();
     if head & HAS_DIGESTS != 0 && !leaf.entries.iter().any(has_digest) {
@@ -101,8 +101,8 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     Ok((leaf, rows.counts))
 }
 
-fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::new();
+fn read_runs(reader: &mut WireReader<'_>, entries: usize) -> Result<Vec<FolderRun>> {
+    let mut runs: Vec<FolderRun> = Vec::new();
     let mut left = entries;
     let mut bytes = Limit::new("bytes of folders", FOLDERS_BYTES_MAX);
     for _ in 0..reader.count()? {
@@ -122,7 +122,7 @@ fn read_runs(reader: &mut Reader<'_>, entries: usize) -> Result<Vec<Run>> {
             .checked_sub(count)
             .filter(|_| count > 0)
             .ok_or_else(|| reader.fail(format_args!("{count} entries in a folder of {left}")))?;
-        runs.push(Run { folder, count });
+        runs.push(FolderRun { folder, count });
     }
     match left {
         0 => Ok(runs),
@@ -140,8 +140,8 @@ struct LeafTables {
 
 impl LeafTables {
     /// Reads the tables of a leaf with `entries` entries: more owners or sets of attributes than entries are an error.
-    fn read(reader: &mut Reader<'_>, entries: usize) -> Result<Self> {
-        let count = |what, reader: &mut Reader<'_>| {
+    fn read(reader: &mut WireReader<'_>, entries: usize) -> Result<Self> {
+        let count = |what, reader: &mut WireReader<'_>| {
             let count = reader.count()?;
             Limit::new(what, entries as u64).take(count as u64, reader)?;
             Ok::<_, crate::Error>(count)
@@ -185,7 +185,7 @@ impl LeafTables {
 
 /// Reads the name of a user or a group, of a length that a system can have: a restore asks the system for each. `None`:
 /// no system has a name of this length; then the entries of that owner are lost, and no others.
-fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Option<Box<str>>> {
+fn owner_name(reader: &mut WireReader<'_>, bytes: &mut Limit) -> Result<Option<Box<str>>> {
     let name = reader.text()?;
     if name.len() > OWNER_NAME_BYTES_MAX {
         return Ok(None);
@@ -194,7 +194,7 @@ fn owner_name(reader: &mut Reader<'_>, bytes: &mut Limit) -> Result<Option<Box<s
     Ok(Some(name.into()))
 }
 
-fn read_recipes(reader: &mut Reader<'_>, containers: &[ContainerId]) -> Result<Vec<RecipeRef>> {
+fn read_recipes(reader: &mut WireReader<'_>, containers: &[ContainerId]) -> Result<Vec<RecipeRef>> {
     let count = reader.count()?;
     let mut recipes = Vec::new();
     let mut left = Limit::new("items", ITEMS_MAX);
@@ -231,7 +231,7 @@ struct ItemFeed<'r> {
 
 impl ItemFeed<'_> {
     /// Returns the next `count` items.
-    fn take(&mut self, count: u64, reader: &Reader<'_>) -> Result<Vec<Item>> {
+    fn take(&mut self, count: u64, reader: &WireReader<'_>) -> Result<Vec<Item>> {
         let Some(read) = &mut self.read else {
             return Ok(Vec::new());
         };
@@ -252,7 +252,7 @@ impl ItemFeed<'_> {
         Ok(self.items.drain(..count as usize).collect())
     }
 
-    fn end(&self, reader: &Reader<'_>) -> Result<()> {
+    fn end(&self, reader: &WireReader<'_>) -> Result<()> {
         match self.read.is_none() || self.items.is_empty() && self.recipes.is_empty() {
             true => Ok(()),
             false => Err(reader.fail("recipe chunks hold items of no file")),
@@ -262,7 +262,7 @@ impl ItemFeed<'_> {
 
 struct LeafRows<'a, 'r> {
     tables: LeafTables,
-    columns: Vec<Reader<'a>>,
+    columns: Vec<WireReader<'a>>,
     feed: ItemFeed<'r>,
     head: u8,
     /// Number of items from recipe chunks, for each entry.
@@ -276,7 +276,7 @@ struct LeafRows<'a, 'r> {
 }
 
 impl<'a> LeafRows<'a, '_> {
-    fn column(&mut self, column: Column) -> &mut Reader<'a> {
+    fn column(&mut self, column: Column) -> &mut WireReader<'a> {
         &mut self.columns[column as usize]
     }
 
@@ -425,7 +425,7 @@ impl<'a> LeafRows<'a, '_> {
     }
 }
 
-fn after(base: Time, columns: &mut [Reader<'_>], secs: Column, nanos: Column) -> Result<Time> {
+fn after(base: Time, columns: &mut [WireReader<'_>], secs: Column, nanos: Column) -> Result<Time> {
     let secs = base.secs.wrapping_add(columns[secs as usize].signed()?);
     let column = &mut columns[nanos as usize];
     let sum = column.signed()?.checked_add(i64::from(base.nanos));

@@ -3,7 +3,7 @@
 //! does not bound. The cutter stays well below these limits (FORMAT.md, "Leaf").
 
 use crate::Result;
-use crate::wire::Reader;
+use crate::wire::WireReader;
 
 /// Largest number of entries; the cutter counts 24 bytes for each, and 192 KiB for a leaf.
 pub const ENTRIES_MAX: u64 = 1 << 16;
@@ -37,7 +37,7 @@ impl Limit {
     }
 
     /// Takes `n` from the rest. Errors: there is less left; the error has the offset of `reader`.
-    pub fn take(&mut self, n: u64, reader: &Reader<'_>) -> Result<()> {
+    pub fn take(&mut self, n: u64, reader: &WireReader<'_>) -> Result<()> {
         match self.left.checked_sub(n) {
             Some(left) => {
                 self.left = left;

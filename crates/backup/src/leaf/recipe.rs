@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 use onefold_store::{ChunkRef, ContainerId};
 
-use crate::wire::{Reader, put};
+use crate::wire::{WireReader, put};
 use crate::{Content, Item, Result, Slice};
 
 /// Version of the recipe format that is written.
@@ -52,7 +52,7 @@ pub fn encode(items: &[Item], depth: u8) -> Vec<u8> {
 /// [`Error::Malformed`](crate::Error::Malformed), with the offset: another depth, too many items, an item that covers
 /// nothing or whose container is not listed, bytes behind the last item; another version.
 pub fn decode(bytes: &[u8], depth: u8) -> Result<Vec<Item>> {
-    let mut reader = Reader::new("recipe", bytes);
+    let mut reader = WireReader::new("recipe", bytes);
     reader.version(VERSION)?;
     let found = reader.u8()?;
     if found != depth {
@@ -216,7 +216,7 @@ impl Containers {
     }
 
     /// Reads the table that [`put`](Self::put) wrote.
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Vec<ContainerId>> {
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Vec<ContainerId>> {
         let count = reader.count()?;
         (0..count)
             .map(|_| Ok(ContainerId(reader.u64_le()?)))
@@ -241,8 +241,8 @@ pub(crate) fn read_nodes(
     count: u64,
     depth: u8,
     containers: &[ContainerId],
-    shapes: &mut Reader<'_>,
-    fingerprints: &mut Reader<'_>,
+    shapes: &mut WireReader<'_>,
+    fingerprints: &mut WireReader<'_>,
 ) -> Result<Vec<Item>> {
     if count > shapes.left() as u64 || depth > DEPTH_MAX {
         return Err(shapes.fail(format_args!(
@@ -283,8 +283,8 @@ fn put_item(
 }
 
 fn read_item(
-    shapes: &mut Reader<'_>,
-    fingerprints: &mut Reader<'_>,
+    shapes: &mut WireReader<'_>,
+    fingerprints: &mut WireReader<'_>,
     depth: u8,
     containers: &[ContainerId],
 ) -> Result<Item> {
@@ -325,8 +325,8 @@ fn read_item(
 
 /// Reads the rest of a slice, behind [`SLICE`].
 fn read_slice(
-    shapes: &mut Reader<'_>,
-    fingerprints: &mut Reader<'_>,
+    shapes: &mut WireReader<'_>,
+    fingerprints: &mut WireReader<'_>,
     containers: &[ContainerId],
 ) -> Result<Item> {
     let container = container(shapes.small()?, containers, shapes)?;
@@ -354,7 +354,7 @@ fn read_slice(
 fn container(
     number: usize,
     containers: &[ContainerId],
-    shapes: &Reader<'_>,
+    shapes: &WireReader<'_>,
 ) -> Result<ContainerId> {
     let found = number.checked_sub(1).and_then(|at| containers.get(at));
     found
@@ -364,7 +364,7 @@ fn container(
 
 /// Reads the bytes that an item covers. Zero is an error: any number of empty items would fit into any file, and recipe
 /// chunks of them, layer upon layer, have no end.
-fn read_span(shapes: &mut Reader<'_>) -> Result<u64> {
+fn read_span(shapes: &mut WireReader<'_>) -> Result<u64> {
     match shapes.varint()? {
         0 => Err(shapes.fail(NOTHING)),
         span => Ok(span),

@@ -54,12 +54,12 @@ pub struct Applier<'a> {
     /// Names of this machine: a user who has the owner's name becomes the owner. `None`: the number counts.
     pub names: Option<&'a Owners>,
     /// Choice of extended attributes to set.
-    pub xattrs: &'a Attributes,
+    pub xattrs: &'a AttributeChoice,
 }
 
 /// Choice of extended attributes to set, ACLs among them; patterns match their names.
 #[derive(Clone, Default, Debug)]
-pub struct Attributes {
+pub struct AttributeChoice {
     /// Patterns of attributes to set; none: all.
     pub include: Patterns,
     /// Patterns of attributes not to set.
@@ -68,7 +68,7 @@ pub struct Attributes {
     pub none: bool,
 }
 
-impl Attributes {
+impl AttributeChoice {
     fn wants(&self, name: &[u8]) -> bool {
         if self.none {
             return false;
@@ -333,7 +333,7 @@ mod tests {
             owners: false,
             modes: true,
             names: None,
-            xattrs: &Attributes::default(),
+            xattrs: &AttributeChoice::default(),
         };
         let looks = |file: &File| {
             let there = file.metadata().expect("stat");

@@ -18,7 +18,7 @@ const BATCH_PLACES: usize = 384;
 pub struct Spares(Arc<Mutex<Vec<Mapped>>>);
 
 /// Chunks, and the places in files that they go to.
-pub struct Batch {
+pub struct ChunkBatch {
     room: Mapped,
     used: usize,
     pub places: Vec<FilePart>,
@@ -35,7 +35,7 @@ pub struct FilePart {
     pub len: usize,
 }
 
-impl Batch {
+impl ChunkBatch {
     /// Makes an empty batch, whose buffer goes back to `spares` at the end.
     pub fn new(spares: &Spares) -> Self {
         let room = spares.0.lock().pop();
@@ -80,7 +80,7 @@ impl Batch {
     }
 
     /// Hands the batch over, if there is anything in it, and begins the next.
-    pub fn send(&mut self, batches: &Sender<Batch>) {
+    pub fn send(&mut self, batches: &Sender<ChunkBatch>) {
         if !self.places.is_empty() {
             let next = Self::new(&self.spares);
             // Writers only end after all batches, so the other end is there.
@@ -90,7 +90,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for ChunkBatch {
     fn drop(&mut self) {
         // The larger buffer of a very long chunk goes back to the system.
         if self.room.len() == HUGE_PAGE_BYTES {

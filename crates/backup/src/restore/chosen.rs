@@ -5,14 +5,14 @@ use super::Options;
 
 /// Decision of the patterns about a folder, or about the nearest folder above it that they match.
 #[derive(Clone, Copy)]
-pub struct Choice {
+pub struct PatternDecision {
     /// Whether the patterns of wanted paths match.
     is_included: bool,
     /// Whether the patterns of unwanted paths match.
     is_excluded: bool,
 }
 
-impl Choice {
+impl PatternDecision {
     /// Decides about the target, or about a folder right in it; `path` is its path in the target.
     pub fn outermost(path: &[u8], options: &Options) -> Self {
         let (include, exclude) = (&options.include, &options.exclude);

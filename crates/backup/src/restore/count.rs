@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use onefold_store::ChunkReader;
 
 use super::Options;
-use super::chosen::{Choice, has_patterns};
+use super::chosen::{PatternDecision, has_patterns};
 use crate::path::{self, join};
 use crate::tree::Tree;
 use crate::{Kind, Progress, Result};
@@ -58,7 +58,7 @@ struct FolderChoices<'a> {
     /// Current folder, as a path in the target.
     folder: Vec<u8>,
     /// Path lengths and decisions of the current folder and those above, without the target.
-    levels: Vec<(usize, Choice)>,
+    levels: Vec<(usize, PatternDecision)>,
 }
 
 impl<'a> FolderChoices<'a> {
@@ -79,7 +79,7 @@ impl<'a> FolderChoices<'a> {
         choice.takes(&join(folder, name), false, self.options)
     }
 
-    fn enter(&mut self, folder: &[u8]) -> Choice {
+    fn enter(&mut self, folder: &[u8]) -> PatternDecision {
         while !path::within(folder, &self.folder) {
             self.levels.pop();
             let len = self.levels.last().map_or(0, |(len, _)| *len);
@@ -89,12 +89,12 @@ impl<'a> FolderChoices<'a> {
         for name in rest.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             self.folder = join(&self.folder, name);
             let choice = match self.levels.last() {
-                None => Choice::outermost(&self.folder, self.options),
+                None => PatternDecision::outermost(&self.folder, self.options),
                 Some((_, above)) => above.of_folder(&self.folder, self.options),
             };
             self.levels.push((self.folder.len(), choice));
         }
         let innermost = self.levels.last().map(|(_, choice)| *choice);
-        innermost.unwrap_or_else(|| Choice::outermost(b"", self.options))
+        innermost.unwrap_or_else(|| PatternDecision::outermost(b"", self.options))
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::Options;
 use super::remove::Remover;
 use super::shut;
-use super::target::Target;
+use super::target::TargetFolder;
 use super::times::may_be_same;
 use crate::folder_stack::{FolderStack, StackStep};
 use crate::meta::Stat;
@@ -30,7 +30,7 @@ pub fn delete_others(
     snapshot: &Snapshot,
     tree: &Tree,
     options: &Options,
-    target: &Target,
+    target: &TargetFolder,
     reader: &mut ChunkReader,
     progress: &Progress,
     events: &dyn Events,
@@ -86,7 +86,7 @@ struct Deleting<'a> {
     has_errors: bool,
     sources: &'a [Vec<u8>],
     from: &'a [u8],
-    target: &'a Target,
+    target: &'a TargetFolder,
     remover: Remover<'a>,
     events: &'a dyn Events,
     stack: FolderStack<'a, EnteredFolder>,

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use super::leading::Leading;
 use super::open_folders::{OpenFolders, open};
 use super::shut;
-use super::target::Target;
+use super::target::TargetFolder;
 use super::temporary::CurrentName;
 use super::times::may_be_same;
 use super::window::{FileState, FolderFate, Made, Window, WindowFolder};
-use super::{Options, Summary, UNREAD_ATTRIBUTES};
+use super::{Options, RestoreSummary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::open_files::folders_max;
 use crate::walk::names::SortedNames;
@@ -24,11 +24,11 @@ use crate::{Change, Events, Kind, Time};
 /// begun is not reported again. Without a target, nothing is there yet.
 pub fn look(
     window: &Window,
-    target: Option<&Target>,
+    target: Option<&TargetFolder>,
     options: &Options,
     leading: &Leading<'_>,
     events: &dyn Events,
-    summary: &mut Summary,
+    summary: &mut RestoreSummary,
 ) {
     let mut look = DryRun {
         window,
@@ -80,7 +80,7 @@ pub fn attributes(
     knows_xattrs: bool,
     options: &Options,
     events: &dyn Events,
-    summary: &mut Summary,
+    summary: &mut RestoreSummary,
     path: impl FnOnce() -> Vec<u8>,
 ) {
     if options.xattrs.misses(knows_xattrs) {
@@ -112,11 +112,11 @@ enum There {
 
 struct DryRun<'a> {
     window: &'a Window,
-    target: Option<&'a Target>,
+    target: Option<&'a TargetFolder>,
     options: &'a Options,
     leading: &'a Leading<'a>,
     events: &'a dyn Events,
-    summary: &'a mut Summary,
+    summary: &'a mut RestoreSummary,
     /// Number of the folder that was looked at last, and the result.
     last: Option<(u32, There)>,
     folders: Mutex<OpenFolders>,

@@ -16,7 +16,7 @@ use super::Options;
 use super::apply::Applier;
 use super::compare::{Callbacks, Comparing, has_metadata, open_file};
 use super::links::Links;
-use super::target::Target;
+use super::target::TargetFolder;
 use super::times::TimeSteps;
 use crate::meta::Stat;
 use crate::path::{self, join};
@@ -27,7 +27,7 @@ use crate::{Entry, Error, Kind, Progress, Result};
 pub struct ExistingNames<'a> {
     tree: &'a Tree,
     options: &'a Options,
-    target: &'a Target,
+    target: &'a TargetFolder,
     applier: Applier<'a>,
     session: &'a Session,
     progress: &'a Progress,
@@ -51,7 +51,7 @@ pub enum NameInTarget {
 struct LastFolder(Option<(Vec<u8>, Option<OwnedFd>)>);
 
 impl LastFolder {
-    fn open(&mut self, target: &Target, path: &[u8]) -> Option<&OwnedFd> {
+    fn open(&mut self, target: &TargetFolder, path: &[u8]) -> Option<&OwnedFd> {
         if self.0.as_ref().is_none_or(|(last, _)| last != path) {
             self.0 = Some((path.to_vec(), target.open_folder(path).ok()));
         }
@@ -64,7 +64,7 @@ impl<'a> ExistingNames<'a> {
     pub fn new(
         tree: &'a Tree,
         options: &'a Options,
-        target: &'a Target,
+        target: &'a TargetFolder,
         applier: Applier<'a>,
         (session, progress): (&'a Session, &'a Progress),
     ) -> Self {

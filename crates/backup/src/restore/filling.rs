@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use onefold_store::{ChunkReader, Session};
 
 use super::leading::Leading;
-use super::plan::Planner;
-use super::target::Target;
+use super::plan::RestorePlanner;
+use super::target::TargetFolder;
 use super::window::{FileState, Window};
 use super::write::{Begun, Writer};
-use super::{Options, Summary, count, delete, dry};
+use super::{Options, RestoreSummary, count, delete, dry};
 use crate::snapshot::Snapshot;
 use crate::tree::Tree;
 use crate::{Events, Progress, Result};
 
 /// A restore whose target is open.
-pub struct Filling<'a> {
+pub struct OpenRestore<'a> {
     pub session: &'a Session,
     pub snapshot: &'a Snapshot,
     pub tree: &'a Tree,
     /// The target; `None` where a dry run finds none.
-    pub target: Option<&'a Target>,
+    pub target: Option<&'a TargetFolder>,
     /// Writer into the target; `None` in a dry run.
     pub writer: Option<&'a Writer<'a>>,
     pub leading: &'a Leading<'a>,
@@ -38,13 +38,13 @@ impl Drop for Raised<'_> {
     }
 }
 
-impl Filling<'_> {
+impl OpenRestore<'_> {
     /// Deletes what is to go, and restores everything that the planner plans.
     pub fn run(
         &self,
-        planner: &mut Planner<'_>,
+        planner: &mut RestorePlanner<'_>,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
     ) -> Result<()> {
         if let Some(target) = self.target.filter(|_| self.options.delete) {
             // Delete first, so that folders get their times when nothing changes in them any more.
@@ -75,7 +75,12 @@ impl Filling<'_> {
         })
     }
 
-    fn carry_out(&self, window: &mut Window, continues: bool, summary: &mut Summary) -> Result<()> {
+    fn carry_out(
+        &self,
+        window: &mut Window,
+        continues: bool,
+        summary: &mut RestoreSummary,
+    ) -> Result<()> {
         let Some(writer) = self.writer else {
             dry::look(
                 window,
@@ -98,9 +103,9 @@ impl Filling<'_> {
     /// follows, or the file has failed. The rest is counted where the first window does not tell it all.
     fn each_window(
         &self,
-        planner: &mut Planner<'_>,
+        planner: &mut RestorePlanner<'_>,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
         count: impl FnOnce(),
     ) -> Result<()> {
         let mut count = Some(count);

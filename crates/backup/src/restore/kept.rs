@@ -129,7 +129,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::restore::apply::Attributes;
+    use crate::restore::apply::AttributeChoice;
     use crate::{Owner, SharedXattrs};
 
     /// Simulates a file system that reports success and keeps the old metadata.
@@ -151,10 +151,10 @@ mod tests {
             xattrs: SharedXattrs::default(),
             knows_xattrs: true,
         };
-        let all = Attributes::default();
-        let none = Attributes {
+        let all = AttributeChoice::default();
+        let none = AttributeChoice {
             none: true,
-            ..Attributes::default()
+            ..AttributeChoice::default()
         };
         let differ = |meta: &Meta, owners, xattrs, keeps_access| {
             let applier = Applier {

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use parking_lot::Mutex;
 
 use crate::linked::{LinkKey, Linked, Value};
-use crate::wire::{Reader, put, zigzag};
+use crate::wire::{WireReader, put, zigzag};
 use crate::{Entry, Result, Time, path};
 
 /// A file whose first name was planned, or found in the target.
@@ -34,7 +34,7 @@ impl Value for FirstNameRecord {
     }
 
     fn get(bytes: &[u8]) -> Result<Self> {
-        let mut reader = Reader::new("temporary file", bytes);
+        let mut reader = WireReader::new("temporary file", bytes);
         let size = reader.varint()?;
         let (secs, nanos) = (reader.signed()?, reader.small()?);
         let is_compared = reader.varint()? != 0;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::target::{PIECE_BYTES_MAX, Target, open_beneath};
+use super::target::{PIECE_BYTES_MAX, TargetFolder, open_beneath};
 use super::window::Window;
 
 /// Descriptors of folders, by number in the window; the oldest are closed first.
@@ -81,7 +81,7 @@ impl OpenFolders {
 /// Opens an existing folder, starting from the nearest open one above it; on a long way some are kept open.
 pub fn open(
     folders: &Mutex<OpenFolders>,
-    target: &Target,
+    target: &TargetFolder,
     window: &Window,
     number: u32,
 ) -> Result<Arc<OwnedFd>, FolderError> {

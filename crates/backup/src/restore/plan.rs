@@ -16,10 +16,10 @@ use super::links::Links;
 use super::target;
 use super::top::StandsFor;
 use super::window::{FileState, FirstName, Link, NamePlace, Special, Window};
-use super::{Options, Summary};
+use super::{Options, RestoreSummary};
 use crate::folder_stack::{FolderStack, StackStep};
 use crate::path::{self, join};
-use crate::tree::{Cursor, Tree, Visit, visit_items_from};
+use crate::tree::{Tree, TreeCursor, Visit, visit_items_from};
 use crate::{Entry, Events, Kind, Progress, Result};
 
 /// A file whose chunks did not all fit into the window, and the bytes of it that are planned.
@@ -29,11 +29,11 @@ struct Unfinished {
 }
 
 /// Goes through the snapshot once and plans windows.
-pub struct Planner<'a> {
+pub struct RestorePlanner<'a> {
     /// Path of the target, as the user gave it.
     target: &'a [u8],
     options: &'a Options,
-    cursor: Cursor<'a>,
+    cursor: TreeCursor<'a>,
     progress: &'a Progress,
     events: &'a dyn Events,
     stack: FolderStack<'a, CurrentFolder>,
@@ -56,7 +56,7 @@ pub struct Planner<'a> {
     pub existing_names: Option<ExistingNames<'a>>,
 }
 
-impl<'a> Planner<'a> {
+impl<'a> RestorePlanner<'a> {
     /// Makes a plan for `options`. Errors: the wanted path is not in the snapshot.
     pub fn new(
         tree: &'a Tree,
@@ -117,7 +117,7 @@ impl<'a> Planner<'a> {
         &mut self,
         last: Option<FileState>,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
     ) -> Result<Option<Window>> {
         let mut window = Window::new(self.options.window_bytes);
         window.folder(b"", 0, None);
@@ -167,7 +167,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Reads the next entry into `ahead`, if there is one.
-    fn look_ahead(&mut self, reader: &mut ChunkReader, summary: &mut Summary) -> Result<()> {
+    fn look_ahead(&mut self, reader: &mut ChunkReader, summary: &mut RestoreSummary) -> Result<()> {
         while self.ahead.is_none() && !self.is_past {
             match self.cursor.next(reader) {
                 Ok(Some((folder, entry))) if self.is_below(&folder, &entry) => {
@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Reports a leaf that cannot be read: its entries are lost, and the rest goes on.
-    fn lost_leaf(&mut self, error: crate::Error, summary: &mut Summary) -> Result<()> {
+    fn lost_leaf(&mut self, error: crate::Error, summary: &mut RestoreSummary) -> Result<()> {
         let Some(leaf) = self.cursor.pass_over() else {
             return Err(error);
         };
@@ -283,7 +283,7 @@ impl<'a> Planner<'a> {
         entry: Entry,
         window: &mut Window,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
     ) -> Result<()> {
         let wanted = self.is_wanted(&entry.name, entry.is_dir());
         if let Some(error) = entry.damage().filter(|_| wanted) {
@@ -348,7 +348,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Reports an entry that is damaged itself: a file is lost, and a folder loses its metadata.
-    fn lost_entry(&self, entry: &Entry, error: crate::Error, summary: &mut Summary) {
+    fn lost_entry(&self, entry: &Entry, error: crate::Error, summary: &mut RestoreSummary) {
         let path = self.in_target(&entry.name);
         summary.errors += 1;
         summary.lost += 1;
@@ -361,7 +361,7 @@ impl<'a> Planner<'a> {
         self.events.error(&path, &error);
     }
 
-    fn unlisted(&self, folder: &[u8], summary: &mut Summary) {
+    fn unlisted(&self, folder: &[u8], summary: &mut RestoreSummary) {
         let what = "could not be listed when it was backed up: what was in it is missing";
         self.events.warning(folder, what);
         summary.unread += 1;
@@ -427,7 +427,7 @@ impl<'a> Planner<'a> {
         done: u64,
         window: &mut Window,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
     ) {
         // The part before `done` may have had holes.
         let (mut end, mut has_holes) = (done, done > 0);
@@ -476,7 +476,7 @@ impl<'a> Planner<'a> {
         last: Option<FileState>,
         window: &mut Window,
         reader: &mut ChunkReader,
-        summary: &mut Summary,
+        summary: &mut RestoreSummary,
     ) {
         let Some(Unfinished { entry, done }) = self.unfinished.take() else {
             return;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::Options;
 use super::shut;
-use super::target::{REMOVE, Target, open_unmounted};
+use super::target::{REMOVE, TargetFolder, open_unmounted};
 use crate::meta::Stat;
 use crate::walk::names::SortedNames;
 use crate::{Change, Events, Kind, Progress, path};
@@ -21,7 +21,7 @@ const NAMES_BYTES: usize = 4 << 20;
 /// Removes things, or counts them in a dry run.
 pub struct Remover<'a> {
     pub options: &'a Options,
-    target: &'a Target,
+    target: &'a TargetFolder,
     progress: &'a Progress,
     events: &'a dyn Events,
     /// Things that were removed.
@@ -34,7 +34,7 @@ impl<'a> Remover<'a> {
     /// Makes a remover that has removed nothing yet.
     pub fn new(
         options: &'a Options,
-        target: &'a Target,
+        target: &'a TargetFolder,
         progress: &'a Progress,
         events: &'a dyn Events,
     ) -> Self {

@@ -35,7 +35,7 @@ pub const REMOVE: &str = "remove";
 const MAKE_ROUNDS_MAX: usize = 16;
 
 /// An open target folder.
-pub struct Target {
+pub struct TargetFolder {
     root: OwnedFd,
     /// Path of the target, as the user gave it.
     place: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Target {
     mounted: Mutex<BTreeMap<u64, Arc<OwnedFd>>>,
 }
 
-impl Target {
+impl TargetFolder {
     fn new(root: OwnedFd, place: &[u8]) -> Self {
         Self {
             root,
@@ -231,7 +231,7 @@ pub fn make_folder(
     Err(Errno::AGAIN)
 }
 
-/// Makes the error of [`Target::lost`] for a target that the user calls `place`.
+/// Makes the error of [`TargetFolder::lost`] for a target that the user calls `place`.
 pub fn lost(place: &[u8], path: &[u8], error: impl Into<Arc<Error>>) -> Error {
     Error::Content {
         op: "restore",
@@ -292,7 +292,7 @@ mod tests {
     fn many_threads_make_a_folder_where_a_file_is() {
         let dir = tempfile::tempdir().expect("tempdir");
         let place = dir.path().as_os_str().as_bytes();
-        let (target, is_new) = Target::create(place, Mode::RWXU).expect("target");
+        let (target, is_new) = TargetFolder::create(place, Mode::RWXU).expect("target");
         assert!(!is_new);
         for round in 0..500 {
             let path = format!("/{round}");

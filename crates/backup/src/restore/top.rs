@@ -8,7 +8,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::apply::Meta;
-use super::target::Target;
+use super::target::TargetFolder;
 use super::unfinished::{self, is_unfinished};
 use crate::meta::Stat;
 
@@ -35,7 +35,7 @@ impl StandsFor {
     }
 
     /// Returns the metadata that the target gets at the end, if any; `is_new`: this restore has made it, or would.
-    pub fn due(self, target: Option<&Target>, is_new: bool) -> Result<Option<Meta>, Errno> {
+    pub fn due(self, target: Option<&TargetFolder>, is_new: bool) -> Result<Option<Meta>, Errno> {
         let Self::Folder(meta) = self else {
             return Ok(None);
         };

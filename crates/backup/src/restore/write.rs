@@ -23,7 +23,7 @@ use self::folding::{ListedFolders, TAKEN};
 use self::link::FirstFolder;
 pub use self::unfinished::Begun;
 use super::apply::{Applier, Meta};
-use super::batch::{Batch, FilePart, Spares};
+use super::batch::{ChunkBatch, FilePart, Spares};
 use super::lacking::{Kinds, LackingTally, MetadataFailure, MetadataOutcome};
 use super::leading::Leading;
 use super::links::FailedFirsts;
@@ -31,10 +31,10 @@ use super::open_folders::OpenFolders;
 use super::output::LargeFiles;
 use super::owners::ShownOwners;
 use super::samples::{Class, Samples};
-use super::target::Target;
+use super::target::TargetFolder;
 use super::times::TimeSteps;
 use super::window::{File, FileState, Use, Window};
-use super::{Options, Summary, UNREAD_ATTRIBUTES};
+use super::{Options, RestoreSummary, UNREAD_ATTRIBUTES};
 use crate::meta::Stat;
 use crate::open_files;
 use crate::{Error, Events, Kind, Progress, Result};
@@ -44,7 +44,7 @@ const BATCHES_AHEAD: usize = 2;
 
 /// State that all windows of a restore share.
 pub struct Writer<'a> {
-    pub target: &'a Target,
+    pub target: &'a TargetFolder,
     pub session: &'a Session,
     pub options: &'a Options,
     pub times: TimeSteps,
@@ -58,14 +58,14 @@ pub struct Writer<'a> {
     pub applier: Applier<'a>,
     pub progress: &'a Progress,
     pub events: &'a dyn Events,
-    pub tally: Tally,
+    pub tally: PathTally,
     /// Whether a warning has said that the repository lies in the target.
     pub tells_kept: AtomicBool,
 }
 
 /// Counters of paths, which threads share.
 #[derive(Default)]
-pub struct Tally {
+pub struct PathTally {
     pub skipped: AtomicU64,
     pub skipped_bytes: AtomicU64,
     pub skipped_others: AtomicU64,
@@ -87,14 +87,14 @@ pub struct Tally {
     pub is_full: AtomicBool,
 }
 
-impl Tally {
+impl PathTally {
     /// Counts a failed file of `size` bytes.
     pub fn failed_file(&self, size: u64) {
         self.failed_files.fetch_add(1, Relaxed);
         self.failed_bytes.fetch_add(size, Relaxed);
     }
 
-    pub fn add_to(&self, summary: &mut Summary) {
+    pub fn add_to(&self, summary: &mut RestoreSummary) {
         summary.skipped += self.skipped.load(Relaxed);
         summary.skipped_bytes += self.skipped_bytes.load(Relaxed);
         summary.skipped_others += self.skipped_others.load(Relaxed);
@@ -133,7 +133,7 @@ struct WindowRun<'a> {
 impl<'a> Writer<'a> {
     /// Makes a writer that restores chunks of `session` into `target`.
     pub fn new(
-        target: &'a Target,
+        target: &'a TargetFolder,
         session: &'a Session,
         options: &'a Options,
         leading: &'a Leading,
@@ -153,7 +153,7 @@ impl<'a> Writer<'a> {
             applier,
             progress,
             events,
-            tally: Tally::default(),
+            tally: PathTally::default(),
             tells_kept: AtomicBool::new(false),
         }
     }
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         };
         let (batches, queue) = bounded(BATCHES_AHEAD);
         let next = AtomicUsize::new(0);
-        let read = |batches: Sender<Batch>| -> Result<()> {
+        let read = |batches: Sender<ChunkBatch>| -> Result<()> {
             let mut reader = self.session.data_reader()?;
             while let Some((id, uses)) = containers.get(next.fetch_add(1, Relaxed)) {
                 self.progress.check()?;
@@ -190,7 +190,7 @@ impl<'a> Writer<'a> {
         let empty = run.files_without_chunks();
         let result: Result<()> = std::thread::scope(|scope| {
             (0..self.options.writers.max(1)).for_each(|_| drop(scope.spawn(|| run.write(&queue))));
-            let start = |batches: Sender<Batch>| scope.spawn(move || read(batches));
+            let start = |batches: Sender<ChunkBatch>| scope.spawn(move || read(batches));
             let readers: Vec<_> = (0..self.options.readers.max(1))
                 .map(|_| start(batches.clone()))
                 .collect();
@@ -322,14 +322,14 @@ impl WindowRun<'_> {
         id: ContainerId,
         uses: &[Use],
         reader: &mut ChunkReader,
-        batches: &Sender<Batch>,
+        batches: &Sender<ChunkBatch>,
     ) -> Result<()> {
         let mut groups: Vec<&[Use]> = uses
             .chunk_by(|a, b| a.fingerprint == b.fingerprint)
             .collect();
         let wanted: Vec<Fingerprint> = groups.iter().map(|group| group[0].fingerprint).collect();
         let mut seen = vec![false; wanted.len()];
-        let mut batch = Batch::new(&self.spares);
+        let mut batch = ChunkBatch::new(&self.spares);
         let mut hand_out = |fingerprint: &Fingerprint, bytes: &[u8]| {
             if let Ok(at) = wanted.binary_search(fingerprint)
                 && !std::mem::replace(&mut seen[at], true)
@@ -360,7 +360,13 @@ impl WindowRun<'_> {
         Ok(())
     }
 
-    fn hand_out(&self, bytes: &[u8], group: &[Use], batch: &mut Batch, batches: &Sender<Batch>) {
+    fn hand_out(
+        &self,
+        bytes: &[u8],
+        group: &[Use],
+        batch: &mut ChunkBatch,
+        batches: &Sender<ChunkBatch>,
+    ) {
         if batch.is_full_for(bytes.len()) {
             batch.send(batches);
         }
@@ -392,8 +398,8 @@ impl WindowRun<'_> {
             .collect()
     }
 
-    fn hand_out_empty(&self, empty: Vec<u32>, batches: &Sender<Batch>) {
-        let mut batch = Batch::new(&self.spares);
+    fn hand_out_empty(&self, empty: Vec<u32>, batches: &Sender<ChunkBatch>) {
+        let mut batch = ChunkBatch::new(&self.spares);
         for file in empty {
             batch.places.push(FilePart {
                 file,
@@ -409,7 +415,7 @@ impl WindowRun<'_> {
     }
 
     /// Runs a writer thread: writes batches until there are no more.
-    fn write(&self, queue: &Receiver<Batch>) {
+    fn write(&self, queue: &Receiver<ChunkBatch>) {
         for mut batch in queue {
             batch
                 .places

@@ -26,7 +26,7 @@ const READERS_MAX: usize = 2;
 const THREADS: usize = 2;
 
 /// The chunks of all open files.
-pub struct Chunks {
+pub struct OpenChunks {
     session: Session,
     kept: Mutex<ChunkCache>,
     arrived: Condvar,
@@ -66,7 +66,7 @@ struct RequestQueue {
     is_closed: bool,
 }
 
-impl Chunks {
+impl OpenChunks {
     /// Chunks that `session` reads, none yet; threads that read ahead are started.
     pub fn new(session: Session) -> Arc<Self> {
         let chunks = Arc::new(Self {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use onefold_store::ChunkReader;
 use parking_lot::Mutex;
 
-use super::chunks::{Chunks, REQUEST_BYTES_MAX};
+use super::chunks::{OpenChunks, REQUEST_BYTES_MAX};
 use crate::tree::{Visit, visit_items, visit_items_from};
-use crate::wire::Reader;
+use crate::wire::WireReader;
 use crate::{Content, Result, Slice};
 
 /// Pieces of a stretch: some 64 MiB of a large file.
@@ -84,7 +84,7 @@ impl OpenFile {
         &self,
         offset: u64,
         len: usize,
-        chunks: &Chunks,
+        chunks: &OpenChunks,
         recipes: &Mutex<ChunkReader>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
@@ -124,7 +124,7 @@ impl OpenFile {
         &self,
         at: u64,
         end: u64,
-        chunks: &Chunks,
+        chunks: &OpenChunks,
         recipes: &Mutex<ChunkReader>,
     ) -> Result<Arc<PieceStretch>> {
         let mut place = self.place.lock();
@@ -217,7 +217,7 @@ pub fn data_bytes(content: &Content, reader: &mut ChunkReader) -> Result<u64> {
 }
 
 fn too_short(slice: &Slice) -> crate::Error {
-    Reader::new("recipe", b"").fail(format_args!(
+    WireReader::new("recipe", b"").fail(format_args!(
         "bytes {} to {} of chunk {}, which is shorter",
         slice.skip,
         u64::from(slice.skip) + u64::from(slice.len),
@@ -256,7 +256,7 @@ impl PieceStretch {
     }
 
     /// Asks for the chunks of the pieces from `from` to `to`, those of a container together. Gives how far it came.
-    fn ask(&self, from: u64, to: u64, chunks: &Chunks) -> u64 {
+    fn ask(&self, from: u64, to: u64, chunks: &OpenChunks) -> u64 {
         let wanted = self.from(from);
         let wanted = &wanted[..wanted.partition_point(|piece| piece.start < to)];
         let mut asked_to = from;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::number::{Number, Position};
+use super::number::{EntryPosition, Number};
 use crate::{Entry, Kind};
 
 /// Where the files are whose numbers are known to somebody.
@@ -19,14 +19,14 @@ pub struct HardLinks {
 struct KnownFile {
     device: u64,
     inode: u64,
-    position: Position,
+    position: EntryPosition,
     /// Times that somebody was told the number.
     times: u64,
 }
 
 impl HardLinks {
     /// The number of an entry, which nobody may be told unless it is [met](Self::meet).
-    pub fn number(snapshot: u32, position: Position, entry: &Entry) -> Number {
+    pub fn number(snapshot: u32, position: EntryPosition, entry: &Entry) -> Number {
         let has_further_names = entry.links > 1 && entry.inode != 0 && entry.kind != Kind::Dir;
         match has_further_names {
             true => Number::linked(snapshot, entry.device, entry.inode),
@@ -36,7 +36,7 @@ impl HardLinks {
 
     /// The number of an entry, of which somebody is told. Of two files with one hash the second has a number of its
     /// own, by its name.
-    pub fn meet(&self, snapshot: u32, position: Position, entry: &Entry) -> Number {
+    pub fn meet(&self, snapshot: u32, position: EntryPosition, entry: &Entry) -> Number {
         let number = Self::number(snapshot, position, entry);
         let Number::Linked(_, hash) = number else {
             return number;
@@ -57,7 +57,7 @@ impl HardLinks {
     }
 
     /// Where the file with this number is.
-    pub fn position(&self, snapshot: u32, hash: u64) -> Option<Position> {
+    pub fn position(&self, snapshot: u32, hash: u64) -> Option<EntryPosition> {
         Some(self.known.lock().get(&(snapshot, hash))?.position)
     }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn names_of_a_file_have_one_number_until_it_is_forgotten() {
         let links = HardLinks::default();
-        let (first, second) = (Position::of_code(7), Position::of_code(9));
+        let (first, second) = (EntryPosition::of_code(7), EntryPosition::of_code(9));
         let number = links.meet(1, first, &entry(5, 2));
         assert_eq!(links.meet(1, second, &entry(5, 2)), number);
         assert_ne!(links.meet(2, second, &entry(5, 2)), number);

@@ -62,14 +62,14 @@ impl OpenLeaf {
     pub fn ram_bytes(&self) -> usize {
         let entry_bytes = |entry: &Entry| ENTRY_BYTES + entry.heap_bytes();
         let entries: usize = self.leaf.entries.iter().map(entry_bytes).sum();
-        let run_bytes = |run: &crate::leaf::Run| size_of_val(run) + run.folder.len() + 24;
+        let run_bytes = |run: &crate::leaf::FolderRun| size_of_val(run) + run.folder.len() + 24;
         let runs: usize = self.leaf.runs.iter().map(run_bytes).sum();
         entries + runs + self.leaf.recipes.len() * size_of::<Item>()
     }
 }
 
 /// Values that were used last, bounded in bytes.
-pub struct Recent<K, V> {
+pub struct RecentlyUsed<K, V> {
     values: HashMap<K, (Arc<V>, usize, u64)>,
     order: BTreeMap<u64, K>,
     bytes: usize,
@@ -77,7 +77,7 @@ pub struct Recent<K, V> {
     tick: u64,
 }
 
-impl<K: Hash + Eq + Copy, V> Recent<K, V> {
+impl<K: Hash + Eq + Copy, V> RecentlyUsed<K, V> {
     /// Makes an empty cache, for values of `bytes_max` bytes in all.
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_was_used_last_stays() {
-        let mut recent = Recent::new(30);
+        let mut recent = RecentlyUsed::new(30);
         for key in 0..3 {
             recent.put(key, Arc::new(key), 10);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::file::{self, OpenFile};
 use super::hard_links::HardLinks;
 use super::leaves::OpenLeaf;
-use super::number::{Number, Position};
+use super::number::{EntryPosition, Number};
 use super::{Attributes, Vfs};
 use crate::snapshots;
 use crate::tree::{Tree, read_leaf};
@@ -30,13 +30,13 @@ pub struct ListedName<'a> {
     /// Where the listing goes on behind it.
     pub next: u64,
     /// The entry, where a snapshot has one.
-    entry: Option<(u32, Position, &'a Entry)>,
+    entry: Option<(u32, EntryPosition, &'a Entry)>,
 }
 
 /// An entry and the leaf that it stands in.
 struct LeafEntry {
     snapshot: u32,
-    position: Position,
+    position: EntryPosition,
     leaf: Arc<OpenLeaf>,
 }
 
@@ -162,7 +162,7 @@ impl Vfs {
         &self,
         number: Number,
         snapshot: u32,
-        position: Position,
+        position: EntryPosition,
         entry: &Entry,
     ) -> Result<Attributes> {
         let size = match entry.kind {
@@ -187,7 +187,7 @@ impl Vfs {
     }
 
     /// Bytes of a file that are no holes: programs that copy look for holes where they are fewer than its length.
-    fn data_bytes(&self, snapshot: u32, position: Position, entry: &Entry) -> Result<u64> {
+    fn data_bytes(&self, snapshot: u32, position: EntryPosition, entry: &Entry) -> Result<u64> {
         let content = &entry.content;
         let of_item = |item: &Item| match item {
             Item::Hole { .. } => 0,
@@ -319,7 +319,7 @@ impl Vfs {
         let tree = self.tree(snapshot)?;
         // Places begin at 1.
         let mut at = match from.checked_sub(1) {
-            Some(code) => Position::of_code(code),
+            Some(code) => EntryPosition::of_code(code),
             None => position(tree.leaf_of(&folder, b""), 0),
         };
         let mut is_first = from == 0;
@@ -331,7 +331,7 @@ impl Vfs {
                 if in_folder != folder {
                     return Ok(Some(()));
                 }
-                let next = Position {
+                let next = EntryPosition {
                     entry: at.entry + 1,
                     ..at
                 };
@@ -347,7 +347,7 @@ impl Vfs {
                 }
                 at = next;
             }
-            at = Position {
+            at = EntryPosition {
                 leaf: at.leaf + 1,
                 entry: 0,
             };
@@ -482,8 +482,8 @@ impl Vfs {
     }
 }
 
-fn position(leaf: usize, entry: usize) -> Position {
-    Position {
+fn position(leaf: usize, entry: usize) -> EntryPosition {
+    EntryPosition {
         leaf: leaf as u32,
         entry: entry as u32,
     }

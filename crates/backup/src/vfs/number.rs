@@ -29,21 +29,21 @@ pub enum Number {
     /// The top folder of a snapshot.
     Top(u32),
     /// An entry of a snapshot.
-    Entry(u32, Position),
+    Entry(u32, EntryPosition),
     /// A file of a snapshot that has several names.
     Linked(u32, u64),
 }
 
 /// Where an entry stands in its snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Position {
+pub struct EntryPosition {
     /// The number of the leaf.
     pub leaf: u32,
     /// The number of the entry in the leaf.
     pub entry: u32,
 }
 
-impl Position {
+impl EntryPosition {
     /// Returns the position as a number, in order.
     pub fn code(self) -> u64 {
         u64::from(self.leaf) << ENTRY_BITS | u64::from(self.entry)
@@ -88,7 +88,7 @@ impl Number {
         match number >> KIND_SHIFT {
             0 => Some(Self::Shelf(number)),
             1 if rest == REST_MAX => Some(Self::Top(snapshot)),
-            1 => Some(Self::Entry(snapshot, Position::of_code(rest))),
+            1 => Some(Self::Entry(snapshot, EntryPosition::of_code(rest))),
             2 => Some(Self::Linked(snapshot, rest)),
             _ => None,
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn numbers_mean_what_they_were_made_of() {
-        let position = Position {
+        let position = EntryPosition {
             leaf: (1 << LEAF_BITS) - 1,
             entry: (1 << ENTRY_BITS) - 2,
         };
@@ -110,7 +110,7 @@ mod tests {
             Number::Shelf(77),
             Number::Top(0),
             Number::Top(SNAPSHOTS_MAX as u32 - 1),
-            Number::Entry(0, Position::of_code(0)),
+            Number::Entry(0, EntryPosition::of_code(0)),
             Number::Entry(3, position),
             Number::linked(3, 66_000, 12_345),
         ];

@@ -27,7 +27,7 @@ pub struct Shown {
 
 /// A thing in a shelf.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Child {
+pub enum ShelfItem {
     /// Another shelf.
     Shelf,
     /// A link that says this.
@@ -39,7 +39,7 @@ pub enum Child {
 /// A shelf's content: names, each with its place in listings.
 #[derive(Default)]
 struct Shelf {
-    children: BTreeMap<Vec<u8>, (u64, Child)>,
+    children: BTreeMap<Vec<u8>, (u64, ShelfItem)>,
 }
 
 /// All shelves.
@@ -75,7 +75,7 @@ impl Shelves {
             ["snapshots", "hosts", "tags", "ids"].map(|name| self.shelf(ROOT, name));
         for shown in all {
             let name = &shown.name;
-            self.add(snapshots, name, Child::Snapshot(shown.ordinal));
+            self.add(snapshots, name, ShelfItem::Snapshot(shown.ordinal));
             self.link(ids, &shown.id, format!("../snapshots/{name}"));
             let host = self.shelf(hosts, &safe(&shown.host));
             let mut above = vec![host];
@@ -119,18 +119,18 @@ impl Shelves {
     }
 
     fn shelf(&mut self, above: u64, name: &str) -> u64 {
-        let number = self.add(above, name, Child::Shelf);
+        let number = self.add(above, name, ShelfItem::Shelf);
         self.shelves.entry(number).or_default();
         number
     }
 
     fn link(&mut self, shelf: u64, name: &str, target: String) {
-        let child = Child::Link(target.clone().into_bytes());
+        let child = ShelfItem::Link(target.clone().into_bytes());
         let number = self.add(shelf, name, child);
         self.links.insert(number, target.into_bytes());
     }
 
-    fn add(&mut self, shelf: u64, name: &str, child: Child) -> u64 {
+    fn add(&mut self, shelf: u64, name: &str, child: ShelfItem) -> u64 {
         let next = &mut self.next;
         let key = (shelf, name.as_bytes().to_vec());
         let number = *self.numbers.entry(key).or_insert_with(|| {
@@ -143,10 +143,10 @@ impl Shelves {
     }
 }
 
-fn number_of(place: u64, child: &Child) -> Number {
+fn number_of(place: u64, child: &ShelfItem) -> Number {
     match child {
-        Child::Snapshot(ordinal) => Number::Top(*ordinal),
-        Child::Shelf | Child::Link(_) => Number::Shelf(place),
+        ShelfItem::Snapshot(ordinal) => Number::Top(*ordinal),
+        ShelfItem::Shelf | ShelfItem::Link(_) => Number::Shelf(place),
     }
 }
 

@@ -15,15 +15,15 @@ use onefold_io::unless_interrupted;
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::deferred::{DeferredNames, Subfolder};
 use super::key::{FolderPath, WalkKey};
 use super::names::{
     FolderName, ListedAs, Listing, NAME_OVERHEAD_BYTES, PASS_BYTES_MAX, sorted_names,
 };
-use super::opened::{self, Opened};
-use super::put_off::{PutOffNames, Subfolder};
-use super::schedule::{TaskResult, WalkShared};
+use super::opened::{self, OpenedFile};
+use super::shared::WalkShared;
 use super::{FolderPart, Options, Role, Select, WalkedEntry};
-use crate::exclude::Ignore;
+use crate::exclude::IgnoreFile;
 use crate::meta::Stat;
 use crate::{Error, Flags, Kind, path};
 
@@ -36,11 +36,17 @@ const PASS_STRIDE: u64 = 1 << 32;
 pub(super) struct FolderTask {
     step: FolderStep,
     select: Arc<Select>,
-    ignore: Option<Arc<Ignore>>,
+    ignore: Option<Arc<IgnoreFile>>,
     /// Device of the file system to stay on.
     device: Option<u64>,
     /// Whether the folder's own entry says already that it cannot be listed.
     is_flagged: bool,
+}
+
+/// Result of a task: a piece, or nothing yet, and the tasks that follow from it.
+pub(super) struct TaskResult {
+    pub piece: Option<FolderPart>,
+    pub next: Vec<(WalkKey, FolderTask)>,
 }
 
 enum FolderStep {
@@ -53,7 +59,7 @@ enum FolderStep {
     /// Look at this name, which lies elsewhere.
     Moved(Vec<u8>),
     /// Look into these subfolders; the task's key names the first one.
-    Descend(Arc<OwnedFd>, PutOffNames),
+    Descend(Arc<OwnedFd>, DeferredNames),
 }
 
 impl FolderTask {
@@ -100,11 +106,11 @@ impl FolderTask {
             FolderStep::Stat(dir, names) => {
                 look.stat_all(dir.clone(), names);
                 let subfolders = std::mem::take(&mut look.subfolders);
-                look.put_off(&key.folder, &dir, &subfolders);
+                look.defer(&key.folder, &dir, &subfolders);
                 Ok(())
             }
             FolderStep::Descend(dir, kept) => {
-                return look.descend_later(dir, shared.put_off.take(kept));
+                return look.descend_later(dir, shared.deferred.take(kept));
             }
         };
         match result {
@@ -139,7 +145,7 @@ pub(super) fn empty(folder: Arc<[u8]>) -> FolderPart {
 /// Result of looking at a name.
 struct SeenName {
     stat: Result<Stat, Errno>,
-    opened: Option<Opened>,
+    opened: Option<OpenedFile>,
     /// Whether the patterns are known to keep the name.
     is_kept: bool,
 }
@@ -149,7 +155,7 @@ struct FolderVisit<'a> {
     options: &'a Options,
     shared: &'a WalkShared,
     select: Arc<Select>,
-    ignore: Option<Arc<Ignore>>,
+    ignore: Option<Arc<IgnoreFile>>,
     device: Option<u64>,
     is_flagged: bool,
     /// Whether the folder lies in one that is left out, once that was asked.

@@ -35,13 +35,13 @@ pub(crate) struct OpenFiles(Arc<AtomicUsize>);
 
 /// A small file that is open.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     fd: OwnedFd,
     /// Place among the open files, given back when this is dropped.
     _place: OpenFilePermit,
 }
 
-impl Opened {
+impl OpenedFile {
     /// Returns the descriptor, and gives the place back: another file may be opened.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
@@ -74,11 +74,11 @@ impl OpenFiles {
 impl OpenFilePermit {
     /// Returns the `stat` of `name` in `dir`, and the open file, if it is a small one; `None` where it cannot be
     /// opened.
-    pub fn open(self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<Opened>)> {
+    pub fn open(self, dir: &OwnedFd, name: &[u8]) -> Option<(Stat, Option<OpenedFile>)> {
         let fd = open(dir, name).ok()?;
         let stat = Stat::of(&fd).ok()?;
         let is_held = stat.kind == Kind::File && stat.size < SMALL_BYTES;
-        let opened = Opened { fd, _place: self };
+        let opened = OpenedFile { fd, _place: self };
         Some((stat, is_held.then_some(opened)))
     }
 }

@@ -7,34 +7,23 @@
 //! to wait for them, and however much lies ahead of a slow folder, the folders below it are looked at side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::folder::FolderTask;
+use super::folder::{FolderTask, TaskResult};
 use super::key::WalkKey;
 use super::opened::OpenFiles;
-use super::put_off::PutOff;
+use super::shared::{AHEAD_ENTRIES_MAX, WalkShared};
 use super::{FolderPart, Options, WalkedEntry};
-use crate::open_files;
 
-/// Largest number of entries that may wait for the consumer.
-const AHEAD_ENTRIES_MAX: usize = 32 << 10;
 /// Number of waiting entries at which stopped workers go on: with a greater number, all would be woken for each piece.
 const AHEAD_ENTRIES_FEW: usize = AHEAD_ENTRIES_MAX / 4 * 3;
 /// Approximate bytes of an entry.
 const ENTRY_BYTES: usize = 150;
-/// Largest number of entries that an open small file counts as: where few files may be open, entries wait beside them.
-const FILE_ENTRIES_MAX: usize = 32;
 /// Interval at which a consumer that waits for a piece asks whether it is still wanted.
 const ASKING: Duration = Duration::from_millis(100);
-
-/// Result of a task: a piece, or nothing yet, and the tasks that follow from it.
-pub(super) struct TaskResult {
-    pub piece: Option<FolderPart>,
-    pub next: Vec<(WalkKey, FolderTask)>,
-}
 
 enum TaskSlot {
     Waiting(Box<FolderTask>),
@@ -66,21 +55,6 @@ impl TaskQueue {
     }
 }
 
-/// State that all tasks share.
-pub(super) struct WalkShared {
-    pub put_off: PutOff,
-    /// Number of tasks that wait.
-    pub waiting: AtomicUsize,
-    pub is_stopped: AtomicBool,
-    /// Entries that a folder counts as while it waits for the consumer: it is open.
-    folder_entries: usize,
-    /// Entries that an open small file counts as: where many may be open, about half of them wait here, and the others
-    /// with the readers.
-    file_entries: usize,
-    /// Small files that are open.
-    pub open_files: OpenFiles,
-}
-
 pub(super) struct Schedule {
     state: Mutex<TaskQueue>,
     shared: WalkShared,
@@ -97,15 +71,7 @@ impl Schedule {
         };
         Self {
             state: Mutex::new(state),
-            shared: WalkShared {
-                put_off: PutOff::default(),
-                waiting: AtomicUsize::default(),
-                is_stopped: AtomicBool::default(),
-                folder_entries: AHEAD_ENTRIES_MAX / open_files::folders_met_max(),
-                file_entries: (2 * AHEAD_ENTRIES_MAX / open_files::ahead_max())
-                    .min(FILE_ENTRIES_MAX),
-                open_files,
-            },
+            shared: WalkShared::new(open_files),
             work: Condvar::new(),
             ready: Condvar::new(),
         }

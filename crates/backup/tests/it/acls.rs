@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{Attributes, Options};
+use onefold_backup::restore::{AttributeChoice, Options};
 use rustix::fs::XattrFlags;
 
 use crate::restore::{options, scene};
@@ -28,9 +28,9 @@ fn without_its_acl_a_files_group_may_no_more_than_before() {
     scene.outcome = back_up(&scene.repository, &scene.source, 2);
     for (exclude, expected) in [("system.*", 0o600), ("user.*", 0o660)] {
         let options = Options {
-            xattrs: Attributes {
+            xattrs: AttributeChoice {
                 exclude: Patterns::new([exclude]).expect("pattern"),
-                ..Attributes::default()
+                ..AttributeChoice::default()
             },
             ..options(&scene)
         };

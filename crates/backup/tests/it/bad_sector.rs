@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use onefold_backup::backup::Outcome;
-use onefold_backup::restore::{self, Summary};
+use onefold_backup::restore::{self, RestoreSummary};
 use onefold_backup::roots::{self, Hurt, SnapshotRoots};
 use onefold_backup::{Progress, path, snapshots};
 use onefold_io::sim::SimDir;
@@ -28,7 +28,11 @@ fn write_source(root: &Path) {
 }
 
 /// Restores into a new folder; returns the summary, and the files that came back as they were.
-fn restore(repository: &Repository, outcome: &Outcome, source: &Path) -> (Summary, BTreeSet<u64>) {
+fn restore(
+    repository: &Repository,
+    outcome: &Outcome,
+    source: &Path,
+) -> (RestoreSummary, BTreeSet<u64>) {
     let target = tempfile::tempdir().expect("tempdir");
     let options = restore::Options {
         path: path::clean(&bytes(source)),

@@ -9,7 +9,7 @@ use onefold_backup::leaf::{self, Leaf, RecipeRef, recipe};
 use onefold_backup::list::Adder;
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::{Hurt, hurt};
-use onefold_backup::snapshot::{LeafRef, Snapshot, Summary, Table};
+use onefold_backup::snapshot::{LeafRef, LeafTable, Snapshot, Summary};
 use onefold_backup::snapshots::{self, Named};
 use onefold_backup::tree::{Tree, Visit, visit_items};
 use onefold_backup::{
@@ -101,12 +101,12 @@ impl<'a> Forger<'a> {
 
     fn finish(self) -> RootId {
         self.writer.finish().expect("finish");
-        let root = snapshot(Table::Inline(self.leaves)).encode();
+        let root = snapshot(LeafTable::Inline(self.leaves)).encode();
         self.session.put_root(&root).expect("put")
     }
 }
 
-fn snapshot(table: Table) -> Snapshot {
+fn snapshot(table: LeafTable) -> Snapshot {
     Snapshot {
         time: onefold_backup::Time::default(),
         host: "here".into(),
@@ -351,7 +351,7 @@ fn a_backup_whose_parent_expands_without_end_reads_the_file_anew() {
     forger.writer.finish().expect("finish");
     let forged = Snapshot {
         time: onefold_backup::Time { secs: 2, nanos: 0 },
-        table: Table::Inline(forger.leaves),
+        table: LeafTable::Inline(forger.leaves),
         ..named.snapshot
     };
     session.put_root(&forged.encode()).expect("put");

@@ -66,7 +66,7 @@ fn try_init(device: &SimDir) -> onefold_store::Result<()> {
 pub struct NoWait;
 
 impl SweepObserver for NoWait {
-    fn progress(&mut self, _: onefold_store::Progress) {}
+    fn progress(&mut self, _: onefold_store::StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false

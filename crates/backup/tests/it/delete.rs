@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{Options, Overwrite, Summary};
+use onefold_backup::restore::{Options, Overwrite, RestoreSummary};
 use onefold_backup::{Error, Progress, Result, Silent, path, restore, snapshots};
 use onefold_store::SessionKind;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
@@ -16,7 +16,7 @@ use crate::scene::{self, Log, bytes, restore_with};
 use crate::untested::not_tested;
 
 /// Restores into `target` with deletion; returns the result, and the events.
-fn delete(scene: &Scene, target: &Path, options: Options) -> (Result<Summary>, Log) {
+fn delete(scene: &Scene, target: &Path, options: Options) -> (Result<RestoreSummary>, Log) {
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let session = scene.repository.session(SessionKind::Read);
     let log = Log::default();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Options, Overwrite, RestoreSummary};
 use onefold_backup::{Progress, snapshots};
 use onefold_store::SessionKind;
 
@@ -12,17 +12,17 @@ use crate::restore::{Scene, options, scene};
 use crate::scene::{Log, back_up, bytes, noise, restore_with};
 
 /// Restores; some paths may fail.
-fn restore_some(scene: &Scene) -> (Summary, Log) {
+fn restore_some(scene: &Scene) -> (RestoreSummary, Log) {
     restore_some_with(scene, Overwrite::Always)
 }
 
 /// Restores with one writer: a file that is just being given room that it does not have may keep others out for a
 /// moment.
-fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (Summary, Log) {
+fn restore_some_with(scene: &Scene, overwrite: Overwrite) -> (RestoreSummary, Log) {
     restore_some_by(scene, overwrite, 1)
 }
 
-fn restore_some_by(scene: &Scene, overwrite: Overwrite, writers: usize) -> (Summary, Log) {
+fn restore_some_by(scene: &Scene, overwrite: Overwrite, writers: usize) -> (RestoreSummary, Log) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let log = Log::default();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Options, Overwrite, RestoreSummary};
 use onefold_backup::{Error, Progress, snapshots};
 use onefold_store::SessionKind;
 
@@ -55,12 +55,12 @@ fn in_target(scene: &Scene, secs: u64) {
     set_time(&sub, secs);
 }
 
-fn restore(scene: &Scene, options: &Options) -> Summary {
+fn restore(scene: &Scene, options: &Options) -> RestoreSummary {
     restore_with(&scene.repository, &scene.outcome, &scene.target, options)
 }
 
 /// Restores after a dry run, which must report the same.
-fn restore_and_dry(scene: &Scene, options: Options) -> Summary {
+fn restore_and_dry(scene: &Scene, options: Options) -> RestoreSummary {
     let dry = Options {
         dry_run: true,
         ..options.clone()

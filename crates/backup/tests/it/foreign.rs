@@ -6,7 +6,7 @@ use std::path::Path;
 
 use onefold_backup::backup::{self, Input};
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{Attributes, Options};
+use onefold_backup::restore::{AttributeChoice, Options};
 use onefold_backup::{Progress, path};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -73,9 +73,9 @@ fn what_is_restored_has_no_attributes_but_the_snapshots() {
     };
     // Attributes that the user excludes are left as they are.
     let exclude = Patterns::new(["user.*"]).expect("pattern");
-    let some = Attributes {
+    let some = AttributeChoice {
         exclude,
-        ..Attributes::default()
+        ..AttributeChoice::default()
     };
     restore_with(&repository, &outcome, &target, &options(some));
     let mut value = [0; 8];
@@ -85,7 +85,7 @@ fn what_is_restored_has_no_attributes_but_the_snapshots() {
         &repository,
         &outcome,
         &target,
-        &options(Attributes::default()),
+        &options(AttributeChoice::default()),
     );
     assert_eq!(look(&source), look(&target));
 }

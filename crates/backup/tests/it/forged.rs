@@ -1,7 +1,7 @@
 //! Metadata of a few bytes that claim very many things, as anybody who can write to a repository without encryption can
 //! make it; and metadata of backups, which is never taken for that.
 
-use onefold_backup::leaf::{self, Cutter, Leaf, RecipeRef, recipe};
+use onefold_backup::leaf::{self, Leaf, LeafCutter, RecipeRef, recipe};
 use onefold_backup::snapshot::{LeafRef, decode_table, encode_table};
 use onefold_backup::{Content, Entry, Item, Kind, Slice, path};
 use onefold_chunk::Fingerprint;
@@ -164,7 +164,7 @@ fn a_table_of_long_folders_or_out_of_order_is_damage() {
 
 /// Cuts entries into leaves as a backup does, and reads each leaf back.
 fn assert_cut_is_read(entries: impl Iterator<Item = (Vec<u8>, Entry)>) {
-    let mut cutter = Cutter::default();
+    let mut cutter = LeafCutter::default();
     let mut leaves = 0;
     let mut read = |mut leaf: Leaf| {
         let items: Vec<Item> = leaf.items().copied().collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_backup::leaf::{self, Leaf, RecipeRef, recipe};
-use onefold_backup::snapshot::{LeafRef, Snapshot, Summary, Table};
+use onefold_backup::snapshot::{LeafRef, LeafTable, Snapshot, Summary};
 use onefold_backup::{Entry, Item, Kind, Owner, Time};
 use onefold_chunk::Fingerprint;
 use onefold_store::digest::Digest;
@@ -79,7 +79,7 @@ fn leaf() -> Leaf {
     leaf
 }
 
-fn snapshot(table: Table) -> Snapshot {
+fn snapshot(table: LeafTable) -> Snapshot {
     Snapshot {
         time: Time {
             secs: 1000,
@@ -147,8 +147,8 @@ fn golden_roots() {
         name: name.into(),
     });
     let tables = [
-        ("root", Table::Inline(leaves.to_vec())),
-        ("root-long", Table::Chunks(vec![chunk(), chunk()])),
+        ("root", LeafTable::Inline(leaves.to_vec())),
+        ("root-long", LeafTable::Chunks(vec![chunk(), chunk()])),
     ];
     for (name, table) in tables {
         let snapshot = snapshot(table);

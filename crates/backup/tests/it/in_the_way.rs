@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::time::{Duration, SystemTime};
 
-use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Options, Overwrite, RestoreSummary};
 use onefold_backup::{Error, Progress, snapshots};
 use onefold_store::SessionKind;
 
@@ -12,13 +12,13 @@ use crate::restore::{CancelAt, Scene, options, scene};
 use crate::scene::{self, Log, bytes};
 
 /// Restores; returns the summary, and the paths that failed.
-fn restore(scene: &Scene, options: &Options) -> (Summary, Vec<String>) {
+fn restore(scene: &Scene, options: &Options) -> (RestoreSummary, Vec<String>) {
     let (summary, told) = restore_and_hear(scene, options);
     (summary, told.into_iter().map(|(path, _)| path).collect())
 }
 
 /// Restores; returns the summary, and the paths that failed with their errors.
-fn restore_and_hear(scene: &Scene, options: &Options) -> (Summary, Vec<(String, String)>) {
+fn restore_and_hear(scene: &Scene, options: &Options) -> (RestoreSummary, Vec<(String, String)>) {
     let session = scene.repository.session(SessionKind::Read);
     let named = snapshots::load(&scene.repository, scene.outcome.id.expect("id")).expect("load");
     let log = Log::default();
@@ -29,7 +29,7 @@ fn restore_and_hear(scene: &Scene, options: &Options) -> (Summary, Vec<(String, 
 }
 
 /// Restores after a dry run, which must report the same.
-fn restore_and_before_dry(scene: &Scene, options: Options) -> (Summary, Vec<String>) {
+fn restore_and_before_dry(scene: &Scene, options: Options) -> (RestoreSummary, Vec<String>) {
     let before = scene::look(&scene.target);
     let dry = Options {
         dry_run: true,

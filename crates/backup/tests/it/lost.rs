@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use onefold_backup::backup::Outcome;
-use onefold_backup::restore::{Options, Overwrite, Summary};
+use onefold_backup::restore::{Options, Overwrite, RestoreSummary};
 use onefold_backup::tree::{Tree, read_leaf};
 use onefold_backup::{Item, Kind, Progress, path, restore, snapshots};
 use onefold_io::{Dir, MemDir};
@@ -120,7 +120,7 @@ pub fn restore_from(
     source: &Path,
     target: &Path,
     options: Options,
-) -> Summary {
+) -> RestoreSummary {
     let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(repository, outcome.id.expect("id")).expect("load");
     let log = Log::default();

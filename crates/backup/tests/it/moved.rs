@@ -19,7 +19,7 @@ use crate::scene::{self, Log, back_up, bytes, options, uneven};
 struct NoWait;
 
 impl SweepObserver for NoWait {
-    fn progress(&mut self, _: onefold_store::Progress) {}
+    fn progress(&mut self, _: onefold_store::StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false

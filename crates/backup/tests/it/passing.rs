@@ -7,7 +7,7 @@ use std::path::Path;
 use onefold_backup::Error;
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::Hurt;
-use onefold_backup::snapshot::Table;
+use onefold_backup::snapshot::LeafTable;
 use onefold_backup::snapshots::{self, Named};
 use onefold_backup::tree::Tree;
 use onefold_io::sim::{Faults, SimDir, When};
@@ -102,7 +102,7 @@ fn a_read_that_fails_or_flips_a_bit_once_makes_nothing_lost_for_a_repair() {
     let repository = open(&device);
     let outcome = back_up(&repository, source.path(), 1);
     let named = snapshots::load(&repository, outcome.id.expect("id")).expect("load");
-    assert!(matches!(named.snapshot.table, Table::Chunks(_)));
+    assert!(matches!(named.snapshot.table, LeafTable::Chunks(_)));
     let containers: BTreeSet<_> = {
         let session = repository.session(SessionKind::Read).expect("session");
         let mut reader = session.reader().expect("reader");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onefold_backup::backup::{self, Input};
-use onefold_backup::exclude::{Excludes, Ignore, Patterns, PatternsBuilder, pattern_lines};
+use onefold_backup::exclude::{Excludes, IgnoreFile, Patterns, PatternsBuilder, pattern_lines};
 use onefold_backup::{Progress, list, snapshots, tree::Tree};
 use onefold_store::SessionKind;
 
@@ -66,7 +66,7 @@ fn bytes_of_any_encoding_match_themselves_and_nothing_else() {
     assert_eq!(decide(b"/d/ab\xffcd"), Some(true));
     assert_eq!(decide(b"/d/x\xffy\xfe"), Some(false));
     assert_eq!(decide(b"/d/ab\xfecd"), None);
-    let (ignore, _) = Ignore::new(None, b"/d\xff", b"\xe4\n/b\n").expect("lines");
+    let (ignore, _) = IgnoreFile::new(None, b"/d\xff", b"\xe4\n/b\n").expect("lines");
     let ignored = [
         &b"/d\xff/\xe4"[..],
         b"/d\xff/\xe5",

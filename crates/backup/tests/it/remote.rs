@@ -10,7 +10,7 @@ use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::Retag;
 use onefold_backup::{Error, Progress, backup, snapshots};
 use onefold_io::{Dir, MemDir};
-use onefold_store::simulated::{Faults, SimStore};
+use onefold_store::simulated::{RequestFaults, SimStore};
 use onefold_store::{
     CheckDepth, Encryption, Entropy, Error as StoreError, InitOptions, KdfCost, OpenOptions,
     PinInfo, Repository, RootId, Secret, SweepObserver, SweepOptions,
@@ -42,7 +42,7 @@ struct Machine {
 struct Waits<'a>(&'a SimStore);
 
 impl SweepObserver for Waits<'_> {
-    fn progress(&mut self, _: onefold_store::Progress) {}
+    fn progress(&mut self, _: onefold_store::StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         self.0.advance_ms(STALE_MS);
@@ -273,9 +273,9 @@ fn every_acknowledged_snapshot_restores_whatever_request_a_process_dies_at() {
     let dir = tempfile::tempdir().expect("tempdir");
     let run = |name: String, dies_at| {
         let store = SimStore::new(1);
-        store.inject(Faults {
+        store.inject(RequestFaults {
             dies_at,
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         let mut machine = Machine::new(store, &dir.path().join(name));
         let ended = machine.work().err();
@@ -312,19 +312,19 @@ fn every_acknowledged_snapshot_restores_whatever_answers_are_lost_or_late() {
         let mut machine = Machine::new(store.clone(), &dir.path().join("source"));
         let context = format!("seed {seed}");
         machine.init().expect("init");
-        store.inject(Faults {
+        store.inject(RequestFaults {
             refused: 60,
             answer_lost: 60,
             late: 40,
             doubled: 60,
             short: 30,
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         for step in 0..4 * ROUNDS {
             let named = format!("{context}, step {step}");
             machine.insist(&named, |machine| machine.step(step).map(drop));
         }
-        store.inject(Faults::default());
+        store.inject(RequestFaults::default());
         store.settle();
         machine.recovers(dir.path(), &context);
     }

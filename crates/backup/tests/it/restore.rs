@@ -10,7 +10,7 @@ use onefold_backup::backup::Outcome;
 use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite};
 use onefold_backup::roots::SnapshotRoots;
-use onefold_backup::snapshots::Filter;
+use onefold_backup::snapshots::SnapshotFilter;
 use onefold_backup::{Change, Error, Events, Progress, Silent, path, restore, snapshots};
 use onefold_store::{PinInfo, Repository, SessionKind, SweepObserver, SweepOptions};
 
@@ -291,7 +291,7 @@ fn links_that_stay_are_no_files_that_stay() {
 struct Hasty;
 
 impl SweepObserver for Hasty {
-    fn progress(&mut self, _: onefold_store::Progress) {}
+    fn progress(&mut self, _: onefold_store::StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false
@@ -315,7 +315,8 @@ fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
         .repository
         .session(SessionKind::Read)
         .expect("session");
-    let named = snapshots::resolve(&scene.repository, "latest", &Filter::default()).expect("one");
+    let named =
+        snapshots::resolve(&scene.repository, "latest", &SnapshotFilter::default()).expect("one");
     scene.repository.remove_root(&id).expect("forget");
     assert!(sweep().pending_containers > 0);
     let summary = restore::run(
@@ -331,7 +332,7 @@ fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
     assert_eq!(scene::look(&scene.source), scene::look(&scene.target));
     session.finish().expect("finish");
     assert!(sweep().deleted_containers > 0);
-    assert!(snapshots::resolve(&scene.repository, "latest", &Filter::default()).is_err());
+    assert!(snapshots::resolve(&scene.repository, "latest", &SnapshotFilter::default()).is_err());
 }
 
 /// The progress bar relies on this: all of the totals is done at the end, whatever stayed as it was.

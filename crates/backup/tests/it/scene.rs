@@ -121,7 +121,7 @@ pub fn restore_folder(
     outcome: &Outcome,
     source: &Path,
     target: &Path,
-) -> restore::Summary {
+) -> restore::RestoreSummary {
     let options = restore::Options {
         path: path::clean(&bytes(source)),
         ..restore::Options::default()
@@ -134,7 +134,7 @@ pub fn restore_with(
     outcome: &Outcome,
     target: &Path,
     options: &restore::Options,
-) -> restore::Summary {
+) -> restore::RestoreSummary {
     let session = repository.session(SessionKind::Read).expect("session");
     let named = snapshots::load(repository, outcome.id.expect("a snapshot")).expect("load");
     let log = Log::default();

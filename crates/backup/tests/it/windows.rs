@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use onefold_backup::exclude::Patterns;
-use onefold_backup::restore::{self, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, Options, Overwrite, RestoreSummary};
 use onefold_backup::tree::{Visit, visit_items_from};
 use onefold_backup::{Change, Content, Error, Events, Item, Progress};
 use onefold_backup::{backup::Outcome, path, snapshots};
@@ -54,11 +54,11 @@ impl Scene {
         }
     }
 
-    pub fn restore(&self, options: Options) -> Summary {
+    pub fn restore(&self, options: Options) -> RestoreSummary {
         self.restore_in(16 << 10, options)
     }
 
-    pub fn restore_in(&self, window_bytes: usize, options: Options) -> Summary {
+    pub fn restore_in(&self, window_bytes: usize, options: Options) -> RestoreSummary {
         let options = Options {
             path: path::clean(&bytes(&self.source)),
             window_bytes,

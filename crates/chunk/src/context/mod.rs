@@ -35,7 +35,7 @@ use crate::fixed::Fixed;
 use crate::sieve::Sieve;
 use crate::tar::{Tar, Tars};
 use crate::whole_file::WholeFile;
-use crate::{Chunker, Hints, Limits};
+use crate::{ChunkLimits, Chunker, StreamHints};
 
 /// The longest chunk of a file that is stored whole, in bytes.
 pub const WHOLE_BYTES_MAX: usize = 1 << 20;
@@ -89,11 +89,11 @@ impl Choice {
 /// Choices by type of file. [`Default`] has the built-in table alone.
 ///
 /// ```
-/// use onefold_chunk::{Chunker, Hints, context::{Context, Rules}};
+/// use onefold_chunk::{Chunker, StreamHints, context::{Context, Rules}};
 ///
 /// let rules = Rules::with("fixed compress log")?;
 /// let mut context = Context::new(8192, None, rules.into());
-/// context.begin(&Hints::of(b"server.log", b"GET /"));
+/// context.begin(&StreamHints::of(b"server.log", b"GET /"));
 /// assert_eq!(context.cut(&[b'a'; 100_000]), 8192);
 /// # Ok::<(), onefold_chunk::context::BadRule>(())
 /// ```
@@ -232,11 +232,11 @@ fn choice(how: &str, compress: &str) -> Result<Choice, String> {
 /// [`Chunker::begin`] must be called for each stream; until then streams are cut by content.
 ///
 /// ```
-/// use onefold_chunk::{Chunker, Hints, context::Context};
+/// use onefold_chunk::{Chunker, StreamHints, context::Context};
 ///
 /// let mut context = Context::new(8192, None, Default::default());
 /// let photo = [&b"\xff\xd8\xff\xe0"[..], &[7; 50_000]].concat();
-/// context.begin(&Hints { extension: Some(b"jpg"), head: &photo });
+/// context.begin(&StreamHints { extension: Some(b"jpg"), head: &photo });
 /// assert_eq!(context.cut(&photo), photo.len());
 /// assert!(!context.is_compressible());
 /// ```
@@ -278,9 +278,9 @@ impl Context {
 
 impl Chunker for Context {
     /// The limits of all chunkers together that may be chosen.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         let content = self.content.limits();
-        Limits {
+        ChunkLimits {
             min: 1,
             max: content.max.max(WHOLE_BYTES_MAX),
             ..content
@@ -295,7 +295,7 @@ impl Chunker for Context {
         self.chosen().cuts(data, ends, chunk)
     }
 
-    fn begin(&mut self, hints: &Hints<'_>) {
+    fn begin(&mut self, hints: &StreamHints<'_>) {
         self.choice = self.rules.choose(hints.extension, hints.head);
         self.chosen().begin(hints);
     }

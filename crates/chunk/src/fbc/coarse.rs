@@ -2,7 +2,7 @@
 //! the dissertation's window does.
 
 use super::filter::mix;
-use crate::Limits;
+use crate::ChunkLimits;
 use crate::gear_table::GEAR;
 use crate::odds::odds_for;
 
@@ -23,7 +23,7 @@ pub struct Coarse {
 impl Coarse {
     /// Coarse chunks of `mean` bytes on random data, from 1 byte to `max`.
     pub fn new(mean: usize, max: usize) -> Self {
-        let limits = Limits { min: 1, mean, max };
+        let limits = ChunkLimits { min: 1, mean, max };
         Self {
             threshold: (odds_for(limits) * 2f64.powi(64)) as u64,
             max,

@@ -2,13 +2,13 @@
 //! takes twice that, and a general hash table twice as much again at its worst load.
 //!
 //! Open addressing with at most fifteen places of sixteen taken. Taken places are never freed one by one, only by
-//! [`thin`](Counts::thin).
+//! [`thin`](SignatureCounts::thin).
 
 use super::filter::mix;
 use super::window::passes;
 
 /// Signatures and counts. A signature that [`passes`] is never 0, which marks a free place.
-pub struct Counts {
+pub struct SignatureCounts {
     signatures: Vec<u64>,
     counts: Vec<u32>,
     taken: usize,
@@ -19,7 +19,7 @@ const PLACES_MIN: usize = 1024;
 /// One place in this many stays free.
 const LOAD: usize = 16;
 
-impl Counts {
+impl SignatureCounts {
     /// An empty table that is thinned out where it has more than `entries_max`.
     pub fn new(entries_max: usize) -> Self {
         Self {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn counts_as_a_map_does() {
-        let (mut counts, mut map) = (Counts::new(5000), HashMap::new());
+        let (mut counts, mut map) = (SignatureCounts::new(5000), HashMap::new());
         for i in 0..20_000u64 {
             let signature = mix(i % 7001) << 5 | 1;
             *map.entry(signature).or_insert(0u32) += 1;

@@ -3,10 +3,10 @@
 
 use super::Params;
 use super::coarse::{self, Coarse};
-use super::counts::Counts;
-use super::filter::{ParallelFilter, Random, bias};
+use super::counts::SignatureCounts;
+use super::filter::{ParallelFilter, SplitMix, bias};
 use super::segments::{Segment, Segments};
-use super::window::{Window, passes};
+use super::window::{RabinWindow, passes};
 
 /// Takes a stream in pieces and estimates how often its sampled windows occur.
 ///
@@ -21,10 +21,10 @@ use super::window::{Window, passes};
 /// ```
 pub struct Estimator {
     params: Params,
-    window: Window,
+    window: RabinWindow,
     filter: ParallelFilter,
-    random: Random,
-    counted: Counts,
+    random: SplitMix,
+    counted: SignatureCounts,
     /// The present pre-filter: one of this many candidates passes.
     modulo: u32,
     sum: u64,
@@ -48,10 +48,10 @@ impl Estimator {
     /// An estimator that has seen nothing; random choices follow from `seed`.
     pub fn new(params: Params, seed: u64) -> Self {
         Self {
-            window: Window::new(params.segment_bytes),
+            window: RabinWindow::new(params.segment_bytes),
             filter: ParallelFilter::new(params.filters, params.filter_bytes, seed),
-            random: Random(seed ^ 0x5eed),
-            counted: Counts::new(params.entries_max),
+            random: SplitMix(seed ^ 0x5eed),
+            counted: SignatureCounts::new(params.entries_max),
             modulo: params.modulo,
             sum: 0,
             coarse: params.escape.map(|_| OpenChunk {

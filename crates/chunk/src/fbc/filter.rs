@@ -3,9 +3,9 @@
 
 /// A source of random choices that is the same at every run: splitmix64.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct SplitMix(pub u64);
 
-impl Random {
+impl SplitMix {
     /// The next word.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -47,7 +47,7 @@ const HASHES: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct ParallelFilter {
     filters: Vec<Vec<u64>>,
-    random: Random,
+    random: SplitMix,
 }
 
 impl ParallelFilter {
@@ -55,7 +55,7 @@ impl ParallelFilter {
     pub fn new(count: usize, bytes: usize, seed: u64) -> Self {
         Self {
             filters: vec![vec![0; (bytes / 8).max(1)]; count],
-            random: Random(seed),
+            random: SplitMix(seed),
         }
     }
 

@@ -5,13 +5,13 @@
 //! the table of [`Segments`](super::Segments), so a later run goes on with them; the Bloom filters begin empty.
 
 use super::Params;
-use super::filter::{ParallelFilter, Random, bias};
+use super::filter::{ParallelFilter, SplitMix, bias};
 use super::segments::{Segment, Segments};
 
 /// Counts candidates that pass the parallel filter.
 pub struct Frequency {
     filter: ParallelFilter,
-    random: Random,
+    random: SplitMix,
     resample: f64,
     /// Segments that were counted at least this often are frequent.
     pub count_min: u32,
@@ -27,7 +27,7 @@ impl Frequency {
         let beyond = f64::from(params.threshold) * params.resample - bias(params.filters);
         Self {
             filter: ParallelFilter::new(params.filters, params.filter_bytes, SEED),
-            random: Random(SEED ^ 0x5eed),
+            random: SplitMix(SEED ^ 0x5eed),
             resample: params.resample,
             count_min: (beyond.floor() + 1.0).clamp(1.0, f64::from(u32::MAX)) as u32,
         }

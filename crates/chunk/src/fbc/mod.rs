@@ -59,10 +59,10 @@ pub use params::Params;
 pub use segments::{Segment, Segments, SketchError};
 pub use shared::Shared;
 
-use crate::{Chunker, Hints, Limits};
+use crate::{ChunkLimits, Chunker, StreamHints};
 use coarse::Coarse;
 use frequency::Frequency;
-use window::{Window, passes};
+use window::{RabinWindow, passes};
 
 /// Chunks by frequency.
 ///
@@ -78,8 +78,8 @@ use window::{Window, passes};
 /// ```
 pub struct Fbc {
     params: Params,
-    limits: Limits,
-    window: Window,
+    limits: ChunkLimits,
+    window: RabinWindow,
     segments: Segments,
     stage: Stage,
     /// State of the stream, in a chunker of one stream.
@@ -121,7 +121,7 @@ impl Fbc {
     pub fn with(params: Params, frequent: Segments) -> Self {
         let coarse = params.coarse();
         let mean = params.stage_ratio * params.segment_bytes;
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: 1,
             mean,
             max: coarse.max,
@@ -141,7 +141,7 @@ impl Fbc {
     pub fn informed(mean: usize, sketch: Segments) -> Self {
         let mean = mean.max(256);
         let params = Params::new(sketch.window_bytes());
-        let limits = Limits {
+        let limits = ChunkLimits {
             min: 1,
             mean,
             max: (4 * mean).max(2 * sketch.window_bytes()),
@@ -177,7 +177,7 @@ impl Fbc {
         fbc
     }
 
-    fn made(params: Params, limits: Limits, segments: Segments, stage: Stage) -> Self {
+    fn made(params: Params, limits: ChunkLimits, segments: Segments, stage: Stage) -> Self {
         Self {
             ahead: match stage {
                 Stage::Fresh { .. } if params.segment_bytes >= AHEAD_SEGMENT_MIN => Some(AHEAD),
@@ -185,7 +185,7 @@ impl Fbc {
             },
             params,
             limits,
-            window: Window::new(segments.window_bytes()),
+            window: RabinWindow::new(segments.window_bytes()),
             segments,
             stage,
             stream: StreamState::default(),
@@ -443,11 +443,11 @@ fn hash_of(chunk: &[u8]) -> u32 {
 }
 
 impl Chunker for Fbc {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
-    fn begin(&mut self, _hints: &Hints<'_>) {
+    fn begin(&mut self, _hints: &StreamHints<'_>) {
         self.stream = StreamState::default();
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::filter::mix;
-use super::window::{Window, passes};
+use super::window::{RabinWindow, passes};
 
 /// The facts known of a segment.
 ///
@@ -83,7 +83,7 @@ impl Segments {
     /// The number of occurrences of each of these segments, as far as known: 0 where it is not in the table, `None`
     /// where the pre-filter does not let it pass.
     pub fn estimates<'a>(&self, segments: impl Iterator<Item = &'a [u8]>) -> Vec<Option<u32>> {
-        let window = Window::new(self.window_bytes());
+        let window = RabinWindow::new(self.window_bytes());
         segments
             .map(|segment| window.of(segment))
             .map(|signature| {

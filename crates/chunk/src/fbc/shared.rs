@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::segments::{HEAD_BYTES, ITEM_BYTES};
 use super::{Fbc, Params, Segments, SketchError, StreamState};
-use crate::{Chunker, Hints, Limits};
+use crate::{ChunkLimits, Chunker, StreamHints};
 
 /// A one-pass [`Fbc`] that all clones of it share.
 ///
@@ -25,7 +25,7 @@ use crate::{Chunker, Hints, Limits};
 #[derive(Clone)]
 pub struct Shared {
     fbc: Arc<RwLock<Fbc>>,
-    limits: Limits,
+    limits: ChunkLimits,
     /// The stream that this clone cuts.
     stream: StreamState,
 }
@@ -92,11 +92,11 @@ impl Shared {
 }
 
 impl Chunker for Shared {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 
-    fn begin(&mut self, _hints: &Hints<'_>) {
+    fn begin(&mut self, _hints: &StreamHints<'_>) {
         self.stream = StreamState::default();
     }
 

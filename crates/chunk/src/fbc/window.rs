@@ -7,7 +7,7 @@ const DEGREE: u32 = 53;
 
 /// Rabin fingerprints of every window of `bytes` bytes, at two table look-ups a byte.
 #[derive(Clone)]
-pub struct Window {
+pub struct RabinWindow {
     /// Length of a candidate.
     pub bytes: usize,
     /// `top · x⁵³` plus its remainder, for each `top`.
@@ -16,7 +16,7 @@ pub struct Window {
     leaving: Box<[u64; 256]>,
 }
 
-impl Window {
+impl RabinWindow {
     /// Tables for candidates of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         let mut reduced = Box::new([0; 256]);
@@ -83,7 +83,7 @@ mod tests {
     fn a_window_that_slid_here_has_the_fingerprint_of_its_bytes() {
         let data: Vec<u8> = (0..4000u32).map(|i| ((i * i) >> 3) as u8).collect();
         for bytes in [1, 48, 333, 1024] {
-            let window = Window::new(bytes);
+            let window = RabinWindow::new(bytes);
             let mut sum = window.of(&data[..bytes]);
             for end in bytes..data.len() {
                 sum = window.slide(sum, data[end - bytes], data[end]);
@@ -99,6 +99,9 @@ mod tests {
     #[test]
     fn fingerprints_of_48_bytes_are_those_of_the_rabin_chunker() {
         let data: Vec<u8> = (0..48u8).map(|i| i.wrapping_mul(77)).collect();
-        assert_eq!(Window::new(48).of(&data), crate::rabin::Sum::of(&data).0);
+        assert_eq!(
+            RabinWindow::new(48).of(&data),
+            crate::rabin::Sum::of(&data).0
+        );
     }
 }

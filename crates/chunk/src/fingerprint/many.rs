@@ -16,26 +16,13 @@ use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN, IncrementCounter, OUT_LEN};
 
 use super::Fingerprint;
+use super::leaf::{HashLeaf, IV, LEAF_END, LEAF_START};
 use super::order::longest_first;
-use super::ragged::{self, Leaf};
+use super::ragged;
 
-pub(super) const LEAF_START: u8 = 1;
-pub(super) const LEAF_END: u8 = 2;
 const PARENT: u8 = 4;
 const ROOT: u8 = 8;
 const KEYED: u8 = 16;
-/// BLAKE3's initial value, which is that of SHA-256.
-pub(super) const IV: [u32; 8] = [
-    0x6a09_e667,
-    0xbb67_ae85,
-    0x3c6e_f372,
-    0xa54f_f53a,
-    0x510e_527f,
-    0x9b05_688c,
-    0x1f83_d9ab,
-    0x5be0_cd19,
-];
-
 /// Bytes from which a chunk fills all lanes alone, leaf behind leaf, so that memory is read in one direction.
 const ALONE_BYTES: usize = 256 << 10;
 
@@ -171,7 +158,7 @@ impl LeafLanes {
     }
 
     /// Computes the whole leaves, and returns those that do not fill the lanes.
-    fn whole_leaves<'a>(&mut self, messages: &[Message<'a>]) -> Vec<Leaf<'a>> {
+    fn whole_leaves<'a>(&mut self, messages: &[Message<'a>]) -> Vec<HashLeaf<'a>> {
         let together = ragged::whole_together(self.node.platform);
         let mut inputs: Vec<&[u8; CHUNK_LEN]> = Vec::with_capacity(messages.len());
         let mut left = Vec::with_capacity(3 * messages.len());
@@ -184,7 +171,7 @@ impl LeafLanes {
             for (message, cv) in full.iter().zip(self.out.as_chunks().0) {
                 self.cvs[message.first + i] = *cv;
             }
-            left.extend(rest.iter().map(|message| Leaf {
+            left.extend(rest.iter().map(|message| HashLeaf {
                 data: &message.data[i * CHUNK_LEN..][..CHUNK_LEN],
                 counter: i as u64,
                 last: 0,
@@ -201,10 +188,10 @@ impl LeafLanes {
         &mut self,
         messages: &[Message<'a>],
         short: &[(usize, &'a [u8])],
-        mut left: Vec<Leaf<'a>>,
+        mut left: Vec<HashLeaf<'a>>,
         out: &mut [Fingerprint],
     ) {
-        left.extend(messages.iter().map(|message| Leaf {
+        left.extend(messages.iter().map(|message| HashLeaf {
             data: message.data.as_chunks::<CHUNK_LEN>().1,
             counter: message.whole_leaves() as u64,
             last: 0,
@@ -213,7 +200,7 @@ impl LeafLanes {
         }));
         // Numbers from here on mean short chunks, not leaves.
         let chunks_from = self.cvs.len();
-        left.extend(short.iter().map(|(number, data)| Leaf {
+        left.extend(short.iter().map(|(number, data)| HashLeaf {
             data,
             counter: 0,
             last: ROOT,

@@ -1,5 +1,6 @@
 //! The name of a chunk: 32 bytes of a collision-resistant hash of its content.
 
+mod leaf;
 mod many;
 mod order;
 mod ragged;

@@ -11,73 +11,20 @@ use alloc::vec::Vec;
 use blake3::platform::Platform;
 use blake3::{BLOCK_LEN, CHUNK_LEN};
 
-use super::many::{LEAF_END, LEAF_START};
+use super::leaf::{HashLeaf, LANES};
 use super::order::longest_first;
-
-/// A leaf, not empty and no longer than [`CHUNK_LEN`].
-#[derive(Clone, Copy)]
-pub struct Leaf<'a> {
-    pub data: &'a [u8],
-    /// Number of the leaf in its message.
-    pub counter: u64,
-    /// Flags of the leaf's last block besides the usual ones.
-    pub last: u8,
-    /// The key before compression, the chaining value after it.
-    pub cv: [u32; 8],
-    /// Number of the result that the leaf belongs to.
-    pub number: usize,
-}
-
-impl Leaf<'_> {
-    pub fn blocks(&self) -> usize {
-        self.data.len().div_ceil(BLOCK_LEN)
-    }
-
-    /// Block `step` and its flags, if another block comes after it.
-    #[cfg(all(feature = "std", target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn inner(&self, step: usize, mode: u8) -> Option<(&[u8; BLOCK_LEN], u8)> {
-        let left = self.data.get(step * BLOCK_LEN..)?;
-        let block = left.first_chunk().filter(|_| left.len() > BLOCK_LEN)?;
-        Some((block, mode | if step == 0 { LEAF_START } else { 0 }))
-    }
-
-    /// Block `step`, padded, with its length and flags; `None` behind the last.
-    pub fn block(&self, step: usize, mode: u8) -> Option<Block> {
-        let left = self.data.get(step * BLOCK_LEN..)?;
-        let flags = mode | if step == 0 { LEAF_START } else { 0 };
-        let (bytes, length) = match left.first_chunk() {
-            Some(block) => (*block, BLOCK_LEN),
-            None if left.is_empty() => return None,
-            None => {
-                let mut padded = [0; BLOCK_LEN];
-                padded[..left.len()].copy_from_slice(left);
-                (padded, left.len())
-            }
-        };
-        let ends = left.len() == length;
-        Some(Block {
-            bytes,
-            length: length as u8,
-            flags: flags | if ends { LEAF_END | self.last } else { 0 },
-        })
-    }
-}
-
-/// A block with its length and flags.
-pub struct Block {
-    pub bytes: [u8; BLOCK_LEN],
-    pub length: u8,
-    pub flags: u8,
-}
 
 /// Fewer leaves than this in a group are not worth a vector.
 const LANES_MIN: usize = 3;
 
 /// Compresses all leaves; they come back in another order, without empty ones.
-pub fn compress<'a>(platform: Platform, mode: u8, mut leaves: Vec<Leaf<'a>>) -> Vec<Leaf<'a>> {
+pub fn compress<'a>(
+    platform: Platform,
+    mode: u8,
+    mut leaves: Vec<HashLeaf<'a>>,
+) -> Vec<HashLeaf<'a>> {
     leaves.retain(|leaf| !leaf.data.is_empty() && leaf.data.len() <= CHUNK_LEN);
-    let mut leaves = longest_first(&leaves, Leaf::blocks);
+    let mut leaves = longest_first(&leaves, HashLeaf::blocks);
     for group in leaves.chunks_mut(LANES) {
         if group.len() < LANES_MIN || !side_by_side(mode, group) {
             alone(platform, mode, group);
@@ -99,7 +46,7 @@ pub fn whole_together(platform: Platform) -> usize {
 }
 
 /// Compresses block by block, all leaves in step, so that the processor may overlap them.
-fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
+fn alone(platform: Platform, mode: u8, leaves: &mut [HashLeaf<'_>]) {
     for step in 0..CHUNK_LEN / BLOCK_LEN {
         for leaf in &mut *leaves {
             if let Some(block) = leaf.block(step, mode) {
@@ -117,7 +64,7 @@ fn alone(platform: Platform, mode: u8, leaves: &mut [Leaf<'_>]) {
 }
 
 /// Compresses the leaves in vectors; `false` where this CPU has none.
-fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
+fn side_by_side(mode: u8, group: &mut [HashLeaf<'_>]) -> bool {
     #[cfg(all(feature = "std", target_arch = "x86_64"))]
     return match super::wide::Width::best() {
         Some(width) => {
@@ -133,9 +80,6 @@ fn side_by_side(mode: u8, group: &mut [Leaf<'_>]) -> bool {
     }
 }
 
-/// Number of leaves that are compressed together.
-pub const LANES: usize = 16;
-
 #[cfg(all(test, feature = "std", target_arch = "x86_64"))]
 mod tests {
     use super::super::transpose;
@@ -145,9 +89,9 @@ mod tests {
     #[test]
     fn lanes_compress_as_each_leaf_alone() {
         let data: Vec<u8> = (0..40_000u32).map(|i| ((i * i) >> 5) as u8).collect();
-        let leaves = || -> Vec<Leaf<'_>> {
-            let mut all: Vec<Leaf<'_>> = (0..LANES)
-                .map(|lane| Leaf {
+        let leaves = || -> Vec<HashLeaf<'_>> {
+            let mut all: Vec<HashLeaf<'_>> = (0..LANES)
+                .map(|lane| HashLeaf {
                     data: &data[lane * 1024..][..1 + (lane * 397 + lane) % 1024],
                     counter: (lane as u64) << 29 | 5,
                     last: lane as u8 & 8,
@@ -158,12 +102,12 @@ mod tests {
             all.sort_unstable_by_key(|leaf| core::cmp::Reverse(leaf.blocks()));
             all
         };
-        let cvs = |leaves: &[Leaf<'_>]| -> Vec<_> {
+        let cvs = |leaves: &[HashLeaf<'_>]| -> Vec<_> {
             leaves.iter().map(|leaf| (leaf.number, leaf.cv)).collect()
         };
         let mut one_by_one = leaves();
         alone(Platform::detect(), 16, &mut one_by_one);
-        let run = |way: &dyn Fn(&mut [Leaf<'_>])| {
+        let run = |way: &dyn Fn(&mut [HashLeaf<'_>])| {
             let mut side_by_side = leaves();
             way(&mut side_by_side);
             assert_eq!(cvs(&side_by_side), cvs(&one_by_one));

@@ -5,7 +5,7 @@
 
 use core::arch::x86_64::*;
 
-use super::ragged::LANES;
+use super::leaf::LANES;
 
 /// A row of words for each lane before transposing, a row of lanes for each word after it.
 pub type Rows = [[u32; LANES]; LANES];

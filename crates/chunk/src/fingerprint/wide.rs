@@ -9,8 +9,7 @@ use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
 use blake3::BLOCK_LEN;
 
-use super::many::IV;
-use super::ragged::{LANES, Leaf};
+use super::leaf::{HashLeaf, IV, LANES};
 use super::transpose::{self, Rows};
 
 /// A word of every lane.
@@ -51,13 +50,13 @@ impl Width {
 ///
 /// # Panics
 /// If this CPU does not have vectors of this width.
-pub fn compress(width: Width, mode: u8, leaves: &mut [Leaf<'_>]) {
+pub fn compress(width: Width, mode: u8, leaves: &mut [HashLeaf<'_>]) {
     #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq")]
-    fn avx512(mode: u8, leaves: &mut [Leaf<'_>]) {
+    fn avx512(mode: u8, leaves: &mut [HashLeaf<'_>]) {
         lanes(mode, leaves, |rows| transpose::avx512(rows));
     }
     #[target_feature(enable = "avx2")]
-    fn avx2(mode: u8, leaves: &mut [Leaf<'_>]) {
+    fn avx2(mode: u8, leaves: &mut [HashLeaf<'_>]) {
         lanes(mode, leaves, |rows| transpose::avx2(rows));
     }
     assert!(width.is_there());
@@ -82,7 +81,7 @@ fn prefetch(data: &[u8], at: usize) {
 
 /// Compresses at most [`LANES`] leaves, longest first; `turn` transposes as [`transpose::plain`] does.
 #[inline(always)]
-pub fn lanes(mode: u8, leaves: &mut [Leaf<'_>], turn: impl Fn(&Rows) -> Rows) {
+pub fn lanes(mode: u8, leaves: &mut [HashLeaf<'_>], turn: impl Fn(&Rows) -> Rows) {
     let mut cvs = [[0; LANES]; 8];
     let (mut low, mut high) = ([0; LANES], [0; LANES]);
     for (lane, leaf) in leaves.iter().enumerate() {

@@ -5,22 +5,23 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::arch::aarch64::*;
 
+use super::isa::SieveIsa;
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
-use super::scan::{Area, Isa, Positions};
+use super::positions::{Area, Positions};
 
 /// The instruction sets of this module that this CPU has, slowest first.
-pub fn available() -> Vec<Isa> {
+pub fn available() -> Vec<SieveIsa> {
     // PMULL of 64-bit words comes with the AES instructions.
     match std::arch::is_aarch64_feature_detected!("aes") {
-        true => vec![Isa::Neon],
+        true => vec![SieveIsa::Neon],
         false => Vec::new(),
     }
 }
 
 /// The search that [`super::scan::scan`] promises; that function has checked the bounds.
 pub fn scan(data: &[u8], area: Area, found: &mut Positions) -> usize {
-    // SAFETY: `Sieve` holds `Isa::Neon` only if `available` found it on this CPU, and the bounds were checked.
+    // SAFETY: `Sieve` holds `SieveIsa::Neon` only if `available` found it on this CPU, and the bounds were checked.
     unsafe { scan_neon(data, area, found) }
 }
 

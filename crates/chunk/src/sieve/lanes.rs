@@ -4,7 +4,7 @@
 //! candidate of a block is therefore written without a branch, which would be mispredicted half the time.
 
 use super::linear::{self, REACH};
-use super::scan::{Area, FOUND_MAX, Positions, STEP};
+use super::positions::{Area, FOUND_MAX, Positions, STEP};
 
 /// A kind of vectors. All methods are inlined into functions that have the instructions.
 pub trait Lanes {

@@ -5,7 +5,7 @@
 //! itself: multiplying by `1 + xⁿ` is one shift and one XOR, so four of these give sixteen taps, for the eight
 //! positions of a word at once.
 
-use super::scan::{Area, Positions};
+use super::positions::{Area, Positions};
 
 /// The powers `n` of the key's factors `1 + xⁿ`. Modulo 8 their sums meet every bit of a byte twice; no two subsets
 /// have one sum, so the key has 16 bits; and a word with its predecessor holds all that a tap reaches, the sum of all

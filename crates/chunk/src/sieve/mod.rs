@@ -52,12 +52,14 @@
 
 #[cfg(all(feature = "std", target_arch = "aarch64"))]
 mod aarch64;
+mod isa;
 #[cfg(any(
     all(feature = "std", target_arch = "x86_64"),
     all(feature = "std", target_arch = "aarch64")
 ))]
 mod lanes;
 mod linear;
+mod positions;
 mod scan;
 mod search;
 mod split;
@@ -67,14 +69,14 @@ mod x86;
 
 use crate::odds::odds_for;
 use crate::real;
-use crate::{Chunker, Limits};
+use crate::{ChunkLimits, Chunker};
 use alloc::vec::Vec;
 
-pub use scan::Isa;
+pub use isa::SieveIsa;
 pub use split::Candidates;
 
-use scan::Positions;
-use search::{Candidate, Range, SCAN_BYTES_MAX, Scanner, Search};
+use positions::Positions;
+use search::{CutCandidate, CutSearch, Range, SCAN_BYTES_MAX, Scanner};
 use strong::Strong;
 
 /// Candidates between `min` and `max`, on average over random data, as near as powers of two allow.
@@ -130,11 +132,11 @@ const MAX_PER_MIDDLE: f64 = 2.0 - MIN_PER_MIDDLE;
 /// ```
 #[derive(Clone)]
 pub struct Sieve {
-    limits: Limits,
+    limits: ChunkLimits,
     /// A candidate whose hash is below this ends the search; 0: no candidate does.
     threshold: u64,
     scanner: Scanner,
-    search: Search,
+    search: CutSearch,
 }
 
 impl Sieve {
@@ -166,7 +168,7 @@ impl Sieve {
 
     /// Chunks between `min`, at least 64, and `max` bytes; cut points depend on `key`, if one is given.
     pub(crate) fn within(min: usize, max: usize, key: Option<&[u8; 32]>) -> Self {
-        let limits = Limits {
+        let limits = ChunkLimits {
             min,
             mean: min.midpoint(max),
             max,
@@ -178,14 +180,14 @@ impl Sieve {
     fn with(mean: usize, strong: Strong) -> Self {
         let mean = mean.max(256);
         let (min, max) = search_range(mean);
-        let limits = Limits { min, mean, max };
+        let limits = ChunkLimits { min, mean, max };
         Self::made(limits, (max - min) as f64 / CANDIDATES, 0, strong)
     }
 
     fn below_threshold(mean: usize, strong: Strong) -> Self {
         let mean = mean.max(256);
         let (min, max) = (mean / THRESHOLD_MIN_PART, THRESHOLD_MAX_MEANS * mean);
-        let limits = Limits { min, mean, max };
+        let limits = ChunkLimits { min, mean, max };
         let odds = odds_for(limits);
         let sieve = Self::made(limits, 1.0 / (odds * CANDIDATES_A_CUT), 0, strong);
         let candidates = 256.0 * f64::from(u32::from(sieve.scanner.mask) + 1);
@@ -196,10 +198,10 @@ impl Sieve {
     }
 
     /// A chunker with a candidate about every `spacing` positions.
-    fn made(limits: Limits, spacing: f64, threshold: u64, strong: Strong) -> Self {
+    fn made(limits: ChunkLimits, spacing: f64, threshold: u64, strong: Strong) -> Self {
         // A candidate at every 2^(8 + extra)th position.
         let extra = (real::round(real::log2(spacing)) as i32 - 8).clamp(0, 8) as u32;
-        let isa = Isa::available().pop().expect("scalar is always there");
+        let isa = SieveIsa::available().pop().expect("scalar is always there");
         Self {
             limits,
             threshold,
@@ -212,27 +214,27 @@ impl Sieve {
                 found: Positions::new(),
                 hashes: Vec::new(),
             },
-            search: Search::default(),
+            search: CutSearch::default(),
         }
     }
 
     /// This chunker, with the same cuts, computed by the instructions `isa`: for tests and measurements. `None` where
     /// the CPU does not have them.
-    pub fn on(&self, isa: Isa) -> Option<Self> {
+    pub fn on(&self, isa: SieveIsa) -> Option<Self> {
         let mut other = self.clone();
         other.scanner.isa = isa;
-        Isa::available().contains(&isa).then_some(other)
+        SieveIsa::available().contains(&isa).then_some(other)
     }
 
     /// The end of the chunk that begins at `start`; `start` only grows between restarts of the search. `more` as in
-    /// [`Search::end`].
+    /// [`CutSearch::end`].
     fn end(
         &mut self,
         data: &[u8],
         start: usize,
-        more: &mut impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
+        more: &mut impl FnMut(&mut Scanner, usize, usize, &mut Vec<CutCandidate>) -> usize,
     ) -> usize {
-        let Limits { min, max, .. } = self.limits;
+        let ChunkLimits { min, max, .. } = self.limits;
         // The data is shorter than a longest chunk only where the stream ends. See *The end* above.
         let rest = data.len() - start < max;
         if rest && (self.threshold == 0 || data.len() - start <= min) {
@@ -253,7 +255,7 @@ impl Sieve {
         data: &[u8],
         ends: bool,
         chunk: &mut dyn FnMut(usize),
-        mut more: impl FnMut(&mut Scanner, usize, usize, &mut Vec<Candidate>) -> usize,
+        mut more: impl FnMut(&mut Scanner, usize, usize, &mut Vec<CutCandidate>) -> usize,
     ) -> usize {
         self.search.restart();
         self.scanner.ahead = AHEAD;
@@ -268,7 +270,7 @@ impl Sieve {
 }
 
 impl Chunker for Sieve {
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ChunkLimits {
         self.limits
     }
 

@@ -1,14 +1,16 @@
 //! The cuts among the candidates: a search goes on where the search of the previous chunk ended.
 
 use super::CANDIDATES_MAX;
-use super::scan::{self, Area, Isa, Positions, STEP};
+use super::isa::SieveIsa;
+use super::positions::{Area, Positions, STEP};
+use super::scan;
 use super::strong::Strong;
 use alloc::vec::Vec;
 
 /// Finds and rates candidates. They depend on content alone, never on where chunks begin.
 #[derive(Clone)]
 pub struct Scanner {
-    pub isa: Isa,
+    pub isa: SieveIsa,
     /// Mask of the linear bits that must be zero at the position before a candidate.
     pub mask: u8,
     pub strong: Strong,
@@ -26,7 +28,7 @@ pub const SCAN_BYTES_MAX: usize = 1 << 31;
 
 /// A possible end of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Candidate {
+pub struct CutCandidate {
     /// Offset of the end from the beginning of the data, in bytes.
     pub end: usize,
     /// Strong hash of the window before the end; the smallest wins.
@@ -41,7 +43,7 @@ impl Scanner {
         data: &[u8],
         from: usize,
         to: usize,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Vec<CutCandidate>,
     ) -> usize {
         // Scans whole steps, and many, if there is enough data. The last byte of a chunk is the position before its
         // end.
@@ -58,7 +60,7 @@ impl Scanner {
         self.strong
             .hash_all(data, self.found.iter().map(|t| t + 1), &mut self.hashes);
         let rated = self.found.iter().zip(&self.hashes);
-        candidates.extend(rated.map(|(t, hash)| Candidate {
+        candidates.extend(rated.map(|(t, hash)| CutCandidate {
             end: t + 1,
             hash: *hash,
         }));
@@ -83,15 +85,15 @@ pub struct Range {
 /// present range. Candidates stay in a list, so that every byte is scanned at most once, and every candidate rated
 /// once.
 #[derive(Clone, Default)]
-pub struct Search {
-    candidates: Vec<Candidate>,
+pub struct CutSearch {
+    candidates: Vec<CutCandidate>,
     /// Number of candidates at the front that no later chunk can end at.
     passed: usize,
     /// The end from which on nothing was searched.
     searched: usize,
 }
 
-impl Search {
+impl CutSearch {
     /// Begins anew at the front of another buffer.
     pub fn restart(&mut self) {
         self.candidates.clear();
@@ -108,12 +110,12 @@ impl Search {
     pub fn end(
         &mut self,
         range: Range,
-        more: &mut impl FnMut(usize, usize, &mut Vec<Candidate>) -> usize,
+        more: &mut impl FnMut(usize, usize, &mut Vec<CutCandidate>) -> usize,
     ) -> usize {
         let Range { from, to, .. } = range;
         self.pass(from);
         let most = self.passed + CANDIDATES_MAX;
-        let mut best = Candidate {
+        let mut best = CutCandidate {
             end: to,
             hash: if range.rest { 0 } else { u64::MAX },
         };
@@ -204,10 +206,11 @@ mod tests {
             random(20_000),
         ]
         .concat();
-        for (data, isa) in [&mixed, &zeros]
-            .into_iter()
-            .flat_map(|data| Isa::available().into_iter().map(move |isa| (data, isa)))
-        {
+        for (data, isa) in [&mixed, &zeros].into_iter().flat_map(|data| {
+            SieveIsa::available()
+                .into_iter()
+                .map(move |isa| (data, isa))
+        }) {
             let mut sieve = Sieve::new(1024).on(isa).expect("available");
             let whole = sieve.candidates(data, 0..data.len());
             let mut cuts = vec![];
@@ -242,7 +245,7 @@ mod tests {
     fn crafted_data_costs_a_strong_hash_in_eight_bytes_at_a_mean_of_8_kib() {
         let crafted = all_candidates(4 << 20);
         let random = random(4 << 20);
-        for isa in Isa::available() {
+        for isa in SieveIsa::available() {
             for mean in [256, 1024, 8192, 65_536] {
                 let mut sieve = Sieve::new(mean).on(isa).expect("available");
                 let (hashes, chunks) = hashes_for(&mut sieve, &crafted);

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::search::Candidate;
+use super::search::CutCandidate;
 use super::{CANDIDATES_MAX, Sieve};
 
 /// The candidates of a piece of a buffer, from [`Sieve::candidates`].
@@ -26,7 +26,7 @@ use super::{CANDIDATES_MAX, Sieve};
 pub struct Candidates {
     /// Range of ends that were searched: the piece, or less of it where it has very many candidates.
     searched: Range<usize>,
-    found: Vec<Candidate>,
+    found: Vec<CutCandidate>,
 }
 
 /// A piece with a candidate in fewer bytes than this on average is not searched to its end, which bounds the memory of
@@ -101,7 +101,7 @@ impl Sieve {
 
 impl Candidates {
     /// Appends some of the piece's candidates from `from` on, and returns the end up to which the list is complete.
-    fn portion(&self, from: usize, candidates: &mut Vec<Candidate>) -> usize {
+    fn portion(&self, from: usize, candidates: &mut Vec<CutCandidate>) -> usize {
         let first = self.found.partition_point(|candidate| candidate.end < from);
         let rest = &self.found[first..];
         match rest.get(CANDIDATES_MAX) {

@@ -7,39 +7,40 @@
 use alloc::vec::Vec;
 use core::arch::x86_64::*;
 
+use super::isa::SieveIsa;
 use super::lanes::{Lanes, scan_with};
 use super::linear::{KEY, NEVER_ZERO};
-use super::scan::{Area, Isa, Positions};
+use super::positions::{Area, Positions};
 
 /// The instruction sets of this module that this CPU has, slowest first.
-pub fn available() -> Vec<Isa> {
+pub fn available() -> Vec<SieveIsa> {
     let mut found = Vec::new();
     if is_x86_feature_detected!("pclmulqdq") && is_x86_feature_detected!("sse4.1") {
-        found.push(Isa::Pclmul);
+        found.push(SieveIsa::Pclmul);
     }
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("vpclmulqdq")
         && is_x86_feature_detected!("pclmulqdq")
         && is_x86_feature_detected!("bmi1");
     if avx2 {
-        found.push(Isa::Avx2);
+        found.push(SieveIsa::Avx2);
     }
     let wide = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
     if wide && avx2 {
-        found.push(Isa::Avx512);
+        found.push(SieveIsa::Avx512);
     }
     found
 }
 
 /// The search that [`super::scan::scan`] promises; that function has checked the bounds.
-pub fn scan(isa: Isa, data: &[u8], area: Area, found: &mut Positions) -> usize {
+pub fn scan(isa: SieveIsa, data: &[u8], area: Area, found: &mut Positions) -> usize {
     match isa {
-        // SAFETY: `Sieve` holds only an `Isa` that `available` found on this CPU, and the bounds were checked.
-        Isa::Avx512 => unsafe { scan_512(data, area, found) },
+        // SAFETY: `Sieve` holds only an `SieveIsa` that `available` found on this CPU, and the bounds were checked.
+        SieveIsa::Avx512 => unsafe { scan_512(data, area, found) },
         // SAFETY: as above.
-        Isa::Avx2 => unsafe { scan_256(data, area, found) },
+        SieveIsa::Avx2 => unsafe { scan_256(data, area, found) },
         // SAFETY: as above.
         _ => unsafe { scan_128(data, area, found) },
     }

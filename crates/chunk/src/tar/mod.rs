@@ -27,9 +27,9 @@ mod header;
 mod walk;
 
 use crate::simd::prefetch;
-use crate::{Chunker, Hints, Limits};
+use crate::{ChunkLimits, Chunker, StreamHints};
 
-use walk::{At, Walk};
+use walk::{TarRegion, TarWalk};
 
 /// Bytes of a block of a tar archive: a header is one block, and content is filled up to the next block.
 pub const BLOCK: usize = 512;
@@ -52,7 +52,7 @@ pub enum Tars {
 impl Tars {
     /// Whether a stream that begins with `head` (512 bytes at least, or all) is taken for a tar.
     pub fn take(self, head: &[u8]) -> bool {
-        !head.is_empty() && !matches!(Walk::begin(self, head).at(), At::Lost)
+        !head.is_empty() && !matches!(TarWalk::begin(self, head).at(), TarRegion::Lost)
     }
 }
 
@@ -83,7 +83,7 @@ impl Tars {
 pub struct Tar<C> {
     inner: C,
     tars: Tars,
-    walk: Walk,
+    walk: TarWalk,
     /// Whether the next byte begins a content.
     begins: bool,
 }
@@ -94,7 +94,7 @@ impl<C: Chunker> Tar<C> {
         Self {
             inner,
             tars,
-            walk: Walk::new(tars),
+            walk: TarWalk::new(tars),
             begins: false,
         }
     }
@@ -110,14 +110,14 @@ impl<C: Chunker> Tar<C> {
         } else {
             self.walk.advance(&data[..length]);
         }
-        self.begins = matches!(self.walk.at(), At::Content(_));
+        self.begins = matches!(self.walk.at(), TarRegion::Content(_));
         length
     }
 
     /// Tells the wrapped chunker that a content begins with `head`.
     fn content_begins(&mut self, head: &[u8]) {
         if core::mem::take(&mut self.begins) {
-            self.inner.begin(&Hints {
+            self.inner.begin(&StreamHints {
                 extension: None,
                 head,
             });
@@ -127,8 +127,8 @@ impl<C: Chunker> Tar<C> {
 
 impl<C: Chunker> Chunker for Tar<C> {
     /// The limits of the wrapped chunker, but any chunk may be short.
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ChunkLimits {
+        ChunkLimits {
             min: 1,
             ..self.inner.limits()
         }
@@ -142,8 +142,8 @@ impl<C: Chunker> Chunker for Tar<C> {
         self.inner.short()
     }
 
-    fn begin(&mut self, hints: &Hints<'_>) {
-        self.walk = Walk::begin(self.tars, hints.head);
+    fn begin(&mut self, hints: &StreamHints<'_>) {
+        self.walk = TarWalk::begin(self.tars, hints.head);
         self.begins = false;
         self.inner.begin(hints);
     }
@@ -155,15 +155,15 @@ impl<C: Chunker> Chunker for Tar<C> {
     fn cut(&mut self, data: &[u8]) -> usize {
         loop {
             let length = match self.walk.at() {
-                At::Between => self.cut_between(data),
-                At::Content(left) => {
+                TarRegion::Between => self.cut_between(data),
+                TarRegion::Content(left) => {
                     let part = content(data, left);
                     self.content_begins(part);
                     let length = self.inner.cut(part);
                     self.walk.skip_content(length as u64);
                     length
                 }
-                At::Lost => self.inner.cut(data),
+                TarRegion::Lost => self.inner.cut(data),
             };
             // The walk may find at once that the data is no tar: the next round cuts it so.
             if length > 0 || data.is_empty() {
@@ -179,14 +179,14 @@ impl<C: Chunker> Chunker for Tar<C> {
             // This much data decides the chunk between contents, and how a content begins.
             let is_sure = ends || rest.len() >= self.inner.ahead();
             at += match self.walk.at() {
-                At::Between if is_sure => {
+                TarRegion::Between if is_sure => {
                     let length = self.cut_between(rest);
                     if length > 0 {
                         chunk(length);
                     }
                     length
                 }
-                At::Content(left) if is_sure || !self.begins => {
+                TarRegion::Content(left) if is_sure || !self.begins => {
                     let part = content(rest, left);
                     let is_whole = part.len() as u64 == left;
                     self.content_begins(part);
@@ -199,8 +199,8 @@ impl<C: Chunker> Chunker for Tar<C> {
                     }
                     covered
                 }
-                At::Lost => return at + self.inner.cuts(rest, ends, chunk),
-                At::Between | At::Content(_) => break,
+                TarRegion::Lost => return at + self.inner.cuts(rest, ends, chunk),
+                TarRegion::Between | TarRegion::Content(_) => break,
             };
         }
         // The end was reported behind the last byte: the wrapped chunker may start over.

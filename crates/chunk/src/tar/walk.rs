@@ -9,7 +9,7 @@ const PAX_BYTES_MAX: u64 = 64 << 10;
 
 /// The kind of data at the position of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum At {
+pub enum TarRegion {
     /// Data between contents.
     Between,
     /// A content with this many bytes to come, at least one.
@@ -37,7 +37,7 @@ enum MemberPart {
 
 /// A position in a tar archive.
 #[derive(Clone, Debug)]
-pub struct Walk {
+pub struct TarWalk {
     part: MemberPart,
     /// Bytes seen so far of an incomplete header or of pax records.
     seen: Vec<u8>,
@@ -45,7 +45,7 @@ pub struct Walk {
     size: Option<u64>,
 }
 
-impl Walk {
+impl TarWalk {
     /// The position before the first byte of a stream.
     pub fn new(tars: Tars) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Walk {
     }
 
     /// The position before the first byte of a stream that begins with `head`: some thousand bytes, or all, or none if
-    /// they are unknown. A stream whose head is no tar counts as [`At::Lost`].
+    /// they are unknown. A stream whose head is no tar counts as [`TarRegion::Lost`].
     pub fn begin(tars: Tars, head: &[u8]) -> Self {
         let may_be_one = match head.first_chunk::<BLOCK>() {
             Some(block) => header::begins(block, tars),
@@ -69,11 +69,11 @@ impl Walk {
         walk
     }
 
-    pub fn at(&self) -> At {
+    pub fn at(&self) -> TarRegion {
         match self.part {
-            MemberPart::Content(left, _) => At::Content(left),
-            MemberPart::Lost => At::Lost,
-            _ => At::Between,
+            MemberPart::Content(left, _) => TarRegion::Content(left),
+            MemberPart::Lost => TarRegion::Lost,
+            _ => TarRegion::Between,
         }
     }
 
@@ -93,7 +93,7 @@ impl Walk {
     /// A block that is no header is not passed. Where it came in several pieces, all but the last piece are passed.
     pub fn advance(&mut self, data: &[u8]) -> usize {
         let mut at = 0;
-        while at < data.len() && self.at() == At::Between {
+        while at < data.len() && self.at() == TarRegion::Between {
             at += self.step(&data[at..]);
         }
         at

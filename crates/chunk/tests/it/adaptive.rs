@@ -8,7 +8,7 @@ use onefold_chunk::adaptive::{
 };
 use onefold_chunk::sieve::Sieve;
 use onefold_chunk::tar::{Tar, Tars};
-use onefold_chunk::{ChunkStream, Chunker, Chunks, Hints};
+use onefold_chunk::{ChunkStream, Chunker, Chunks, StreamHints};
 
 use crate::{cuts, random};
 
@@ -92,11 +92,11 @@ fn an_encrypted_disk_is_cut_finely() {
     let mut disk = random(1, 8 << 20);
     disk[..6].copy_from_slice(b"LUKS\xba\xbe");
     let mut adaptive = Adaptive::new(MEAN);
-    adaptive.begin(&Hints::of(b"disk", &disk));
+    adaptive.begin(&StreamHints::of(b"disk", &disk));
     assert_eq!(cuts(adaptive.clone(), &disk), cuts(Sieve::new(MEAN), &disk));
     // The next stream is not such a disk.
     let other = random(2, 8 << 20);
-    adaptive.begin(&Hints::of(b"other", &other));
+    adaptive.begin(&StreamHints::of(b"other", &other));
     assert_eq!(cuts(adaptive, &other), cuts(Adaptive::new(MEAN), &other));
 }
 
@@ -201,7 +201,7 @@ fn cuts_do_not_depend_on_how_a_stream_comes() {
             let mut chunker: Box<dyn Chunker> = Box::new(Adaptive::new(MEAN));
             if tars {
                 chunker = Box::new(Tar::new(chunker, Tars::Magic));
-                chunker.begin(&Hints::of(b"", &data));
+                chunker.begin(&StreamHints::of(b"", &data));
             }
             let (mut lengths, mut left) = (Vec::new(), Vec::new());
             for (i, piece) in data.chunks(step.max(64 << 10)).enumerate() {
@@ -262,7 +262,7 @@ fn fed(
     mut step: impl FnMut() -> usize,
     tells_late: bool,
 ) -> Vec<usize> {
-    chunker.begin(&Hints::of(b"", &ranges[0]));
+    chunker.begin(&StreamHints::of(b"", &ranges[0]));
     let mut lengths = Vec::new();
     for range in ranges {
         let (mut left, mut rest, mut ends) = (Vec::new(), &range[..], false);
@@ -281,7 +281,7 @@ fn fed(
 
 /// The chunks of these ranges of one stream, cut by single calls of `cut`.
 fn cut_one_by_one(mut chunker: Box<dyn Chunker>, ranges: &[Vec<u8>]) -> Vec<usize> {
-    chunker.begin(&Hints::of(b"", &ranges[0]));
+    chunker.begin(&StreamHints::of(b"", &ranges[0]));
     let lengths = ranges.iter().flat_map(|range| {
         let (mut lengths, mut at) = (Vec::new(), 0);
         while at < range.len() {
@@ -348,7 +348,7 @@ fn members_of_a_tar_are_cut_as_files() {
     let archive = crate::tar::archive(&[file.clone(), file.clone()]);
     let alone: HashSet<&[u8]> = pieces(&file).into_iter().collect();
     let mut tar = Tar::new(Adaptive::new(MEAN), Tars::Magic);
-    tar.begin(&Hints::of(b"", &archive));
+    tar.begin(&StreamHints::of(b"", &archive));
     let new: usize = Chunks::new(tar, &archive)
         .filter(|chunk| !alone.contains(chunk))
         .map(<[u8]>::len)

@@ -2,7 +2,7 @@
 
 use crate::{cuts, random};
 use onefold_chunk::context::{Choice, Context, Cut, Rules, WHOLE_BYTES_MAX};
-use onefold_chunk::{Chunker, Hints, by_name};
+use onefold_chunk::{Chunker, StreamHints, by_name};
 use proptest::prelude::*;
 
 const fn choice(cut: Cut, is_compressible: bool) -> Choice {
@@ -87,7 +87,7 @@ fn names_give_extensions() {
         (b"", None),
         (b"a.", Some(b"")),
     ] {
-        assert_eq!(Hints::of(name, b"").extension, expected);
+        assert_eq!(StreamHints::of(name, b"").extension, expected);
     }
 }
 
@@ -95,7 +95,7 @@ fn names_give_extensions() {
 fn each_stream_is_cut_as_its_type_wants() {
     let mut context = Context::new(4096, None, Default::default());
     let mut lengths = |name: &[u8], data: &[u8]| {
-        context.begin(&Hints::of(name, data));
+        context.begin(&StreamHints::of(name, data));
         let mut all = Vec::new();
         context.cuts(data, true, &mut |length| all.push(length));
         all

@@ -3,8 +3,8 @@
 use crate::told::not_tested;
 use crate::{cuts, random};
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
-use onefold_chunk::sieve::{CANDIDATES_MAX, Isa, Sieve};
-use onefold_chunk::{Chunker, Limits};
+use onefold_chunk::sieve::{CANDIDATES_MAX, Sieve, SieveIsa};
+use onefold_chunk::{ChunkLimits, Chunker};
 use proptest::prelude::*;
 
 /// The linear bits at position `t` by polynomial arithmetic over GF(2), straight from the definition.
@@ -100,10 +100,11 @@ fn crafted_data_is_what_it_claims_to_be() {
 #[test]
 fn a_search_ends_at_the_largest_number_of_candidates() {
     let data = all_candidates(2, 300_000);
-    for (mean, isa) in [1024, 2048, 8192, 32_768]
-        .into_iter()
-        .flat_map(|mean| Isa::available().into_iter().map(move |isa| (mean, isa)))
-    {
+    for (mean, isa) in [1024, 2048, 8192, 32_768].into_iter().flat_map(|mean| {
+        SieveIsa::available()
+            .into_iter()
+            .map(move |isa| (mean, isa))
+    }) {
         let chunker = Sieve::new(mean).on(isa).expect("available");
         let limits = chunker.limits();
         let lengths = cuts(chunker, &data);
@@ -118,10 +119,11 @@ fn a_search_ends_at_the_largest_number_of_candidates() {
 #[test]
 fn data_without_candidates_is_cut_at_the_limit_whatever_it_is() {
     let data = no_candidates(3, 300_000);
-    for (mean, isa) in [256, 2048, 8192]
-        .into_iter()
-        .flat_map(|mean| Isa::available().into_iter().map(move |isa| (mean, isa)))
-    {
+    for (mean, isa) in [256, 2048, 8192].into_iter().flat_map(|mean| {
+        SieveIsa::available()
+            .into_iter()
+            .map(move |isa| (mean, isa))
+    }) {
         let chunker = Sieve::new(mean).on(isa).expect("available");
         let max = chunker.limits().max;
         let lengths = cuts(chunker, &data);
@@ -208,7 +210,12 @@ fn naive_mac(key: &[u8; 32]) -> impl Fn(&[u8]) -> u64 {
 }
 
 /// Cuts by the definition alone: every chunk searched anew, position by position. `mask`: see [`mask_for`].
-fn naive_cuts(data: &[u8], limits: Limits, mask: u8, strong: &dyn Fn(&[u8]) -> u64) -> Vec<usize> {
+fn naive_cuts(
+    data: &[u8],
+    limits: ChunkLimits,
+    mask: u8,
+    strong: &dyn Fn(&[u8]) -> u64,
+) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut start = 0;
     while start < data.len() {
@@ -230,7 +237,7 @@ fn naive_cuts(data: &[u8], limits: Limits, mask: u8, strong: &dyn Fn(&[u8]) -> u
 }
 
 /// The bits of the position before that must be zero, so that the range has about 16 candidates.
-fn mask_for(limits: Limits) -> u8 {
+fn mask_for(limits: ChunkLimits) -> u8 {
     let extra = ((limits.max - limits.min) as f64 / 16.0 / 256.0)
         .log2()
         .round();
@@ -246,7 +253,11 @@ fn all_at_once(mut chunker: Sieve, data: &[u8]) -> Vec<usize> {
 
 /// Cuts at a threshold by the definition alone. `mask` and `threshold` are worked out from PRUNE's model of the chunk
 /// size.
-fn naive_threshold_cuts(data: &[u8], limits: Limits, strong: &dyn Fn(&[u8]) -> u64) -> Vec<usize> {
+fn naive_threshold_cuts(
+    data: &[u8],
+    limits: ChunkLimits,
+    strong: &dyn Fn(&[u8]) -> u64,
+) -> Vec<usize> {
     let (mask, threshold) = threshold_for(limits);
     let mut lengths = Vec::new();
     let mut rest = data;
@@ -267,7 +278,7 @@ fn naive_threshold_cuts(data: &[u8], limits: Limits, strong: &dyn Fn(&[u8]) -> u
 }
 
 /// The mask of candidates and the threshold of hashes that give the mean.
-fn threshold_for(limits: Limits) -> (u8, u64) {
+fn threshold_for(limits: ChunkLimits) -> (u8, u64) {
     let mean_at = |p: f64| {
         let positions = (limits.max - limits.min) as i32;
         limits.min as f64 + (1.0 - (1.0 - p).powi(positions)) / p
@@ -293,10 +304,10 @@ fn threshold_for(limits: Limits) -> (u8, u64) {
 /// hide.
 #[test]
 fn instruction_sets_that_are_not_here_are_told() {
-    let here = Isa::available();
-    let wanted: &[Isa] = match cfg!(target_arch = "x86_64") {
-        true => &[Isa::Pclmul, Isa::Avx2, Isa::Avx512],
-        false => &[Isa::Neon],
+    let here = SieveIsa::available();
+    let wanted: &[SieveIsa] = match cfg!(target_arch = "x86_64") {
+        true => &[SieveIsa::Pclmul, SieveIsa::Avx2, SieveIsa::Avx512],
+        false => &[SieveIsa::Neon],
     };
     for isa in wanted.iter().filter(|isa| !here.contains(isa)) {
         not_tested(&format!(
@@ -329,8 +340,8 @@ fn assert_all_alike(data: &[u8], mean: usize) {
         Sieve::threshold(mean),
         Sieve::threshold_keyed(mean, &key),
     ] {
-        let expected = cuts(chunker.on(Isa::Scalar).expect("always there"), data);
-        for isa in Isa::available() {
+        let expected = cuts(chunker.on(SieveIsa::Scalar).expect("always there"), data);
+        for isa in SieveIsa::available() {
             assert_eq!(
                 cuts(chunker.on(isa).expect("available"), data),
                 expected,

@@ -3,7 +3,7 @@
 use crate::{cuts, random};
 use onefold_chunk::inc_k::{IncK, MODULUS, Signature};
 use onefold_chunk::rabin::{POLYNOMIAL, Rabin, Sum, remainder};
-use onefold_chunk::{Chunker, Limits};
+use onefold_chunk::{ChunkLimits, Chunker};
 use proptest::prelude::*;
 
 /// Horner's rule in numbers so wide that nothing is folded.
@@ -65,7 +65,7 @@ fn rabins_pattern_gives_the_mean_of_the_model() {
 }
 
 /// The naive twins of the searches in lanes: every position alone.
-fn naive_cuts(data: &[u8], limits: Limits, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
+fn naive_cuts(data: &[u8], limits: ChunkLimits, wanted: impl Fn(&[u8]) -> bool) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut rest = data;
     while !rest.is_empty() {

@@ -3,10 +3,10 @@
 
 use crate::{cuts, random};
 use onefold_chunk::{
-    Chunker, Fingerprint, Limits,
+    ChunkLimits, Chunker, Fingerprint,
     ae::{Ae, Isa},
     ram::Ram,
-    seqcdc::{Parameters, SeqCdc},
+    seqcdc::{SeqCdc, SeqParameters},
 };
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ pub fn naive_ae<const VALUE: usize>(data: &[u8], window: usize, max: usize) -> u
     data.len()
 }
 
-fn naive_seqcdc(data: &[u8], limits: Limits, parameters: Parameters) -> usize {
+fn naive_seqcdc(data: &[u8], limits: ChunkLimits, parameters: SeqParameters) -> usize {
     let data = &data[..data.len().min(limits.max)];
     let (mut ups, mut downs, mut at) = (0, 0, limits.min);
     while at < data.len() {
@@ -116,8 +116,8 @@ proptest! {
         skip in 0usize..500,
     ) {
         let data = bytes(seed, len, alphabet, run);
-        let limits = Limits { min: sizes.0, mean: sizes.0, max: sizes.0 + sizes.1 };
-        let parameters = Parameters { sequence, trigger, skip };
+        let limits = ChunkLimits { min: sizes.0, mean: sizes.0, max: sizes.0 + sizes.1 };
+        let parameters = SeqParameters { sequence, trigger, skip };
         let seqcdc = SeqCdc::tuned(limits, parameters).expect("in range");
         let naive = all_cuts(&data, |data| naive_seqcdc(data, limits, parameters));
         for isa in Isa::available() {
@@ -130,12 +130,12 @@ proptest! {
 /// skip as skipped, which the authors' own program does not: its `jump_size` was 257 to make up for that.
 #[test]
 fn seqcdc_cuts_as_another_program() {
-    let limits = Limits {
+    let limits = ChunkLimits {
         min: 4096,
         mean: 8192,
         max: 16_384,
     };
-    let seqcdc = SeqCdc::tuned(limits, Parameters::PAPER).expect("in range");
+    let seqcdc = SeqCdc::tuned(limits, SeqParameters::PAPER).expect("in range");
     let lengths = cuts(seqcdc, &random(7, 4 << 20));
     assert_eq!(lengths[..6], [6617, 4117, 12_754, 6592, 10_210, 5556]);
     let bytes: Vec<u8> = lengths

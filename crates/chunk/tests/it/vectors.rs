@@ -8,8 +8,8 @@ use crate::simd::naive_ae;
 use crate::{cuts, random};
 use onefold_chunk::rabin::Sum;
 use onefold_chunk::ram::Ram;
-use onefold_chunk::seqcdc::{Parameters, SeqCdc};
-use onefold_chunk::{Chunker, Limits, gear::Gear};
+use onefold_chunk::seqcdc::{SeqCdc, SeqParameters};
+use onefold_chunk::{ChunkLimits, Chunker, gear::Gear};
 
 /// Calls `check` with each input and the lengths of its chunks, in order.
 fn each(vectors: &str, mut check: impl FnMut(&str, &[u8], &[usize])) {
@@ -66,7 +66,7 @@ fn seqcdc_cuts_as_its_authors_program() {
     each(
         include_str!("../vectors/dedupbench-seqcdc.txt"),
         |name, data, lengths| {
-            let seqcdc = SeqCdc::tuned(Limits { min, mean, max }, Parameters::PAPER);
+            let seqcdc = SeqCdc::tuned(ChunkLimits { min, mean, max }, SeqParameters::PAPER);
             assert_eq!(cuts(seqcdc.expect("in range"), data), lengths, "{name}");
         },
     );

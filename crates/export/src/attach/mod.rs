@@ -102,7 +102,7 @@ pub struct AttachFolder {
 }
 
 /// An attached device.
-pub struct Attached {
+pub struct AttachedDevice {
     place: AttachFolder,
     /// The block device, for mkfs and mount.
     pub device: PathBuf,
@@ -172,7 +172,7 @@ impl AttachFolder {
         device: &Arc<dyn BlockDevice>,
         via: Via,
         control: &Path,
-    ) -> Result<Attached> {
+    ) -> Result<AttachedDevice> {
         let (transport, given, why) = via.give(device, &self.folder)?;
         let control = std::path::absolute(control).unwrap_or_else(|_| control.to_owned());
         let record = json!({
@@ -185,7 +185,7 @@ impl AttachFolder {
             "control": control,
         });
         let written = std::fs::write(self.folder.join("attached"), format!("{record}\n"));
-        let mut attached = Attached {
+        let mut attached = AttachedDevice {
             device: given.path(),
             transport,
             why,
@@ -205,7 +205,7 @@ impl AttachFolder {
     }
 }
 
-impl Attached {
+impl AttachedDevice {
     /// Tells the kernel that the device has `bytes` bytes now.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
-use crate::fuse::{self, Mounted};
+use crate::fuse::{self, MountedDevice};
 use crate::kernel_nbd::{self, KernelNbd};
 use crate::ublk::{self, UblkDevice};
 use crate::{Error, Result, host};
@@ -68,7 +68,7 @@ pub(super) enum KernelDevice {
     Nbd(KernelNbd),
     Fuse {
         /// `None` once it is unmounted.
-        mounted: Option<Mounted>,
+        mounted: Option<MountedDevice>,
         file: PathBuf,
         device: PathBuf,
     },

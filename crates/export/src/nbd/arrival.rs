@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use super::connection::{Connection, broken};
+use super::client::{NbdClient, broken};
 use super::stream::{BYTES_A_SECOND_MIN, Deadline};
 
 /// Time without a byte after which a client is cut off whose payload holds memory that others wait for.
@@ -11,7 +11,7 @@ const STALL_MAX_WHERE_WAITED_FOR: Duration = Duration::from_secs(10);
 
 /// A payload on its way. Time is counted in windows of the client's longest stall.
 pub struct Arrival<'a> {
-    connection: &'a Connection,
+    client: &'a NbdClient,
     window_ends: Deadline,
     /// Bytes that came in this window.
     bytes: u64,
@@ -20,10 +20,10 @@ pub struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    pub fn new(connection: &'a Connection) -> Self {
+    pub fn new(client: &'a NbdClient) -> Self {
         Self {
-            connection,
-            window_ends: connection.stream.deadline(0),
+            client,
+            window_ends: client.stream.deadline(0),
             bytes: 0,
             was_slow: false,
         }
@@ -34,10 +34,10 @@ impl<'a> Arrival<'a> {
     /// # Errors
     /// The connection is broken, or ended; `TimedOut`: the client stalls, or is too slow.
     pub fn receive(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let stall_ends = self.connection.stream.deadline(0);
+        let stall_ends = self.client.stream.deadline(0);
         loop {
             let look = stall_ends.or(Deadline::after(STALL_MAX_WHERE_WAITED_FOR));
-            match self.connection.stream.receive(buf, Some(look)) {
+            match self.client.stream.receive(buf, Some(look)) {
                 Ok(0) => return Err(broken()),
                 Ok(count) => {
                     self.came(count)?;
@@ -45,7 +45,7 @@ impl<'a> Arrival<'a> {
                 }
                 Err(error)
                     if error.kind() == ErrorKind::TimedOut
-                        && !self.connection.memory.is_waited_for() =>
+                        && !self.client.memory.is_waited_for() =>
                 {
                     stall_ends.check()?;
                 }
@@ -59,13 +59,13 @@ impl<'a> Arrival<'a> {
         let ended = self.window_ends.check();
         if ended.is_err() {
             let is_slow =
-                self.bytes < BYTES_A_SECOND_MIN * self.connection.stream.stall_max().as_secs();
+                self.bytes < BYTES_A_SECOND_MIN * self.client.stream.stall_max().as_secs();
             if is_slow && self.was_slow {
                 return ended;
             }
             self.was_slow = is_slow;
             self.bytes = 0;
-            self.window_ends = self.connection.stream.deadline(0);
+            self.window_ends = self.client.stream.deadline(0);
         }
         Ok(())
     }

@@ -8,30 +8,26 @@
 //!    wait by taking no replies.
 //! 3. Each request is answered once, or the connection is broken.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::sync::Arc;
 
-use onefold_volume::{Completion, Geometry, Op, Request};
+use onefold_volume::{Completion, Op, Request};
 use parking_lot::{Condvar, Mutex};
 
+use super::client::NbdClient;
 use super::handshake::Agreement;
-use super::memory::{Memory, Permit, Share};
-use super::reader::{Job, RequestReader};
+use super::memory::{Memory, Permit};
+use super::reader::{RequestJob, RequestReader};
 use super::reply::{self, Form, Reply, STRETCHES_MAX};
-use super::request::{self, Header, Plan};
-use super::stream::Stream;
+use super::stream::ClientStream;
 use super::wire::Errno;
 
 /// Parts of one `writev` (`IOV_MAX`), two for each reply.
 const REPLIES_AT_ONCE: usize = 512;
 
-/// A client that has chosen an export.
+/// The threads that serve one client, and what they share.
 pub struct Connection {
-    pub(super) stream: Arc<Stream>,
-    pub(super) agreement: Agreement,
-    pub(super) geometry: Geometry,
-    pub(super) memory: Arc<Memory>,
-    pub(super) share: Arc<Share>,
+    client: NbdClient,
     /// Held by the thread that sends.
     sending: Mutex<()>,
     late: Mutex<Late>,
@@ -60,31 +56,17 @@ struct ReplyBatch {
 }
 
 impl Connection {
-    /// The way to carry out a request. The device may have grown since the client connected, and a client that was told
-    /// asks for more than it agreed to.
-    pub(super) fn plan(&self, header: &Header) -> Plan {
-        let end = header.offset.checked_add(header.bytes);
-        match end.is_some_and(|end| end > self.geometry.bytes) {
-            true => request::plan(header, &self.agreement, &self.agreement.device.geometry()),
-            false => request::plan(header, &self.agreement, &self.geometry),
-        }
-    }
-
     /// Serves the client until it leaves: all that was asked for is answered when this returns. `input`: bytes that
     /// came behind the handshake.
     pub fn serve(
-        stream: Arc<Stream>,
+        stream: Arc<ClientStream>,
         agreement: Agreement,
         memory: Arc<Memory>,
         input: &[u8],
         threads: usize,
     ) {
         let connection = Arc::new(Self {
-            stream,
-            geometry: agreement.device.geometry(),
-            agreement,
-            memory,
-            share: Arc::default(),
+            client: NbdClient::new(stream, agreement, memory),
             sending: Mutex::new(()),
             late: Mutex::default(),
             late_came: Condvar::new(),
@@ -103,18 +85,18 @@ impl Connection {
             if late.is_ok() {
                 connection.work(&reader);
             }
-            connection.stream.stop_receiving();
+            connection.client.stream.stop_receiving();
             reader.lock().end();
             connection.late.lock().has_ended = true;
             connection.late_came.notify_all();
         });
-        connection.stream.close();
+        connection.client.stream.close();
     }
 
     /// A thread's life: leader, then busy with a batch, then follower.
     fn work(self: &Arc<Self>, reader: &Mutex<RequestReader>) {
         loop {
-            let batch = reader.lock().next_batch(self);
+            let batch = reader.lock().next_batch(&self.client);
             match batch {
                 Some(jobs) => self.carry_out(jobs),
                 None => return,
@@ -122,7 +104,7 @@ impl Connection {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, jobs: Vec<Job>) {
+    fn carry_out(self: &Arc<Self>, jobs: Vec<RequestJob>) {
         let batch = Arc::new(ReplyBatch {
             connection: self.clone(),
             replies: Mutex::new(Some(Vec::with_capacity(jobs.len()))),
@@ -131,24 +113,24 @@ impl Connection {
         let mut statuses = Vec::new();
         for job in jobs {
             match job {
-                Job::Device {
+                RequestJob::Device {
                     request,
                     form,
                     permit,
                 } => {
                     requests.push(batch.request(request, form, permit));
                 }
-                Job::Status {
+                RequestJob::Status {
                     range,
                     is_one,
                     form,
                 } => statuses.push((range, is_one, form)),
-                Job::Answered(reply) => batch.add(reply, None),
+                RequestJob::Answered(reply) => batch.add(reply, None),
             }
         }
         if !requests.is_empty() {
             self.late.lock().in_flight += requests.len();
-            self.agreement.device.submit(&mut requests);
+            self.client.agreement.device.submit(&mut requests);
         }
         for (range, is_one, form) in statuses {
             batch.add(self.status(range, is_one, form), None);
@@ -160,24 +142,25 @@ impl Connection {
     fn status(&self, range: std::ops::Range<u64>, is_one: bool, form: Form) -> Reply {
         let mut stretches: Vec<(u64, _)> = Vec::new();
         // Without extended headers a length has four bytes.
-        let end = match self.agreement.is_extended {
+        let end = match self.client.agreement.is_extended {
             true => range.end,
             false => range.end.min(range.start + u64::from(!511u32)),
         };
         let most = if is_one { 1 } else { STRETCHES_MAX };
-        let walked = self
-            .agreement
-            .device
-            .extents(range.start..end, &mut |stretch, kind| {
-                let bytes = stretch.end - stretch.start;
-                let is_full = stretches.len() == most;
-                match stretches.last_mut() {
-                    Some((last, same)) if *same == kind => *last += bytes,
-                    _ if is_full => return false,
-                    _ => stretches.push((bytes, kind)),
-                }
-                true
-            });
+        let walked =
+            self.client
+                .agreement
+                .device
+                .extents(range.start..end, &mut |stretch, kind| {
+                    let bytes = stretch.end - stretch.start;
+                    let is_full = stretches.len() == most;
+                    match stretches.last_mut() {
+                        Some((last, same)) if *same == kind => *last += bytes,
+                        _ if is_full => return false,
+                        _ => stretches.push((bytes, kind)),
+                    }
+                    true
+                });
         match walked {
             Ok(()) if !stretches.is_empty() => form.status(&stretches),
             Ok(()) => form.error(Errno::Io, "the device tells nothing of this range"),
@@ -197,15 +180,15 @@ impl Connection {
                 parts.push(IoSlice::new(reply.head.bytes()));
                 parts.extend(reply.data.as_deref().map(IoSlice::new));
             }
-            if self.stream.send(&mut parts).is_err() {
-                self.stream.close();
+            if self.client.stream.send(&mut parts).is_err() {
+                self.client.stream.close();
                 break;
             }
         }
         drop(sending);
         for answer in answers.drain(..) {
             if let Some(buffer) = answer.reply.data {
-                self.memory.keep(buffer);
+                self.client.memory.keep(buffer);
             }
         }
     }
@@ -231,7 +214,7 @@ impl ReplyBatch {
     fn request(self: &Arc<Self>, wanted: Request, form: Form, permit: Option<Permit>) -> Request {
         let (batch, op) = (self.clone(), wanted.op);
         let completion = Completion::new(move |result| {
-            let memory = &batch.connection.memory;
+            let memory = &batch.connection.client.memory;
             let (reply, permit) = match result {
                 Ok(buffer) if op == Op::Read => (form.data(buffer), permit),
                 Ok(buffer) => {
@@ -272,9 +255,4 @@ impl ReplyBatch {
             self.connection.late_came.notify_all();
         }
     }
-}
-
-/// The error of a broken connection, which ends without a message to the client.
-pub(super) fn broken() -> io::Error {
-    io::ErrorKind::ConnectionReset.into()
 }

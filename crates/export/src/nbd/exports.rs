@@ -7,7 +7,7 @@ use onefold_volume::BlockDevice;
 use crate::hinted;
 
 /// Knows the devices that there are at a moment: volumes and snapshots come and go while they are served.
-pub trait Catalog: Send + Sync {
+pub trait DeviceList: Send + Sync {
     /// The names of all. The first one is also served under the empty name, which clients without a name send.
     fn names(&self) -> Vec<String>;
 
@@ -17,7 +17,7 @@ pub trait Catalog: Send + Sync {
 
 /// Devices by name.
 #[derive(Clone)]
-pub struct Exports(Arc<dyn Catalog>);
+pub struct Exports(Arc<dyn DeviceList>);
 
 impl Exports {
     /// `devices`, each under the name in its geometry.
@@ -26,7 +26,7 @@ impl Exports {
     }
 
     /// The devices that a catalog has whenever a client asks.
-    pub fn of(catalog: Arc<dyn Catalog>) -> Self {
+    pub fn of(catalog: Arc<dyn DeviceList>) -> Self {
         Self(catalog)
     }
 
@@ -55,7 +55,7 @@ impl Exports {
 /// Devices that are always there.
 struct FixedExports(Vec<Arc<dyn BlockDevice>>);
 
-impl Catalog for FixedExports {
+impl DeviceList for FixedExports {
     fn names(&self) -> Vec<String> {
         let names = self.0.iter().map(|device| device.geometry().name);
         names.collect()

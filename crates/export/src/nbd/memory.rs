@@ -44,7 +44,7 @@ pub struct Permit {
 
 /// The use of some memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum MemoryUse {
     /// The request is there: it ends when the device has done it.
     Request,
     /// The payload is still to come: its client says how long that takes.
@@ -66,13 +66,13 @@ impl Memory {
 
     /// Waits until there are `bytes` for this connection. A thread that waits holds nothing, so the wait ends when
     /// requests do.
-    pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize, how: Use) -> Permit {
+    pub fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize, how: MemoryUse) -> Permit {
         let mut state = self.state.lock();
         loop {
             if let Some(permit) = self.lend(&mut state, share, bytes, how) {
                 return permit;
             }
-            let arrivals = usize::from(how == Use::Arrival);
+            let arrivals = usize::from(how == MemoryUse::Arrival);
             state.waiting_for_arrival += arrivals;
             self.returned.wait(&mut state);
             state.waiting_for_arrival -= arrivals;
@@ -89,7 +89,7 @@ impl Memory {
         self: &Arc<Self>,
         share: &Arc<Share>,
         bytes: usize,
-        how: Use,
+        how: MemoryUse,
     ) -> Option<Permit> {
         self.lend(&mut self.state.lock(), share, bytes, how)
     }
@@ -99,9 +99,9 @@ impl Memory {
         state: &mut LentMemory,
         share: &Arc<Share>,
         bytes: usize,
-        how: Use,
+        how: MemoryUse,
     ) -> Option<Permit> {
-        let is_arriving = how == Use::Arrival;
+        let is_arriving = how == MemoryUse::Arrival;
         let fits = |lent: usize, max: usize| lent == 0 || lent.saturating_add(bytes) <= max;
         let own = share.0.load(Relaxed);
         if !fits(state.lent_bytes, self.bytes_max) || !fits(own, self.connection_bytes_max) {
@@ -189,36 +189,43 @@ mod tests {
         let memory = Memory::new(400);
         let (ann, bob) = (Arc::default(), Arc::default());
         let first = memory
-            .try_take(&ann, 60, Use::Request)
+            .try_take(&ann, 60, MemoryUse::Request)
             .expect("there are 400");
         assert!(
-            memory.try_take(&ann, 60, Use::Request).is_none(),
+            memory.try_take(&ann, 60, MemoryUse::Request).is_none(),
             "100 for each connection"
         );
         let large = memory
-            .try_take(&bob, 300, Use::Request)
+            .try_take(&bob, 300, MemoryUse::Request)
             .expect("one may be larger");
         assert!(
-            memory.try_take(&Arc::default(), 60, Use::Request).is_none(),
+            memory
+                .try_take(&Arc::default(), 60, MemoryUse::Request)
+                .is_none(),
             "of 400 there are 40"
         );
         drop(large);
-        assert!(memory.try_take(&Arc::default(), 60, Use::Request).is_some());
+        assert!(
+            memory
+                .try_take(&Arc::default(), 60, MemoryUse::Request)
+                .is_some()
+        );
         drop(first);
-        assert!(memory.try_take(&ann, 100, Use::Request).is_some());
+        assert!(memory.try_take(&ann, 100, MemoryUse::Request).is_some());
     }
 
     #[test]
     fn payloads_that_have_not_come_hold_half_of_it() {
         let memory = Memory::new(400);
         let take = |how| memory.try_take(&Arc::default(), 100, how);
-        let mut first = take(Use::Arrival).expect("of 200");
-        let _second = take(Use::Arrival).expect("of 200");
-        assert!(take(Use::Arrival).is_none());
-        let request = take(Use::Request).expect("the other half is for requests that are there");
+        let mut first = take(MemoryUse::Arrival).expect("of 200");
+        let _second = take(MemoryUse::Arrival).expect("of 200");
+        assert!(take(MemoryUse::Arrival).is_none());
+        let request =
+            take(MemoryUse::Request).expect("the other half is for requests that are there");
         drop(request);
         first.arrived();
-        assert!(take(Use::Arrival).is_some());
+        assert!(take(MemoryUse::Arrival).is_some());
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //!
 //! `wire`, `options`, `handshake`, `request` and `reply` know bytes alone; `stream`, `arrival`, `reader`, `connection` and
 //! `server` do the I/O. A hostile client gets errors or is cut off: lengths are checked before memory is taken for
-//! them, memory is bounded for each connection and for all ([`Limits`]), and a client that stalls has a deadline.
+//! them, memory is bounded for each connection and for all ([`ServerLimits`]), and a client that stalls has a deadline.
 
 mod arrival;
+mod client;
 mod connection;
 mod exports;
 mod handshake;
@@ -23,9 +24,9 @@ mod stream;
 pub mod tls;
 mod wire;
 
-pub use exports::{Catalog, Exports};
+pub use exports::{DeviceList, Exports};
 pub use handshake::{Agreement, Handshake, OPTION_BYTES_MAX, OPTIONS_MAX, Step, TlsPolicy};
-pub(crate) use memory::{Memory, Share, Use};
-pub use request::{Header, Plan, header_bytes, plan};
-pub use server::{Limits, Server};
+pub(crate) use memory::{Memory, MemoryUse, Share};
+pub use request::{RequestHeader, RequestPlan, header_bytes, plan};
+pub use server::{Server, ServerLimits};
 pub(crate) use stream::Socket;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use onefold_volume::{Buffer, Completion, Op, Request};
 
 use super::arrival::Arrival;
-use super::connection::{Connection, broken};
-use super::memory::{Permit, Use};
+use super::client::{NbdClient, broken};
+use super::memory::{MemoryUse, Permit};
 use super::reply::{Form, Reply};
-use super::request::{self, Header, Plan};
+use super::request::{self, RequestHeader, RequestPlan};
 use super::wire::flag;
 
 /// Bytes that are received at once. A longer payload goes to its own memory directly.
@@ -19,7 +19,7 @@ const INPUT_BYTES: usize = 256 << 10;
 const BATCH_MAX: usize = 64;
 
 /// The work for one request.
-pub(super) enum Job {
+pub(super) enum RequestJob {
     /// The device does it; the request's completion is still to be made.
     Device {
         request: Request,
@@ -42,7 +42,7 @@ pub(super) struct RequestReader {
     start: usize,
     end: usize,
     /// A request that waits for memory or for its payload.
-    waiting: Option<(Header, Plan)>,
+    waiting: Option<(RequestHeader, RequestPlan)>,
     has_ended: bool,
 }
 
@@ -66,10 +66,10 @@ impl RequestReader {
     }
 
     /// Waits for requests and gives all that are there. `None`: the client has left, or sent what is no request.
-    pub fn next_batch(&mut self, connection: &Connection) -> Option<Vec<Job>> {
+    pub fn next_batch(&mut self, client: &NbdClient) -> Option<Vec<RequestJob>> {
         let mut jobs = Vec::new();
         while !self.has_ended && jobs.len() < BATCH_MAX {
-            match self.next(connection, jobs.is_empty()) {
+            match self.next(client, jobs.is_empty()) {
                 Ok(Some(job)) => jobs.push(job),
                 Ok(None) => break,
                 Err(_) => self.has_ended = true,
@@ -83,57 +83,57 @@ impl RequestReader {
 
     /// The next request. Only if `may_wait` this waits: for bytes, or for memory. `None`: it would have to wait, or the
     /// client leaves.
-    fn next(&mut self, connection: &Connection, may_wait: bool) -> io::Result<Option<Job>> {
+    fn next(&mut self, client: &NbdClient, may_wait: bool) -> io::Result<Option<RequestJob>> {
         let (header, plan) = match self.waiting.take() {
             Some(waiting) => waiting,
-            None => match self.header(connection, may_wait)? {
+            None => match self.header(client, may_wait)? {
                 Some(header) => {
-                    let plan = connection.plan(&header);
+                    let plan = client.plan(&header);
                     (header, plan)
                 }
                 None => return Ok(None),
             },
         };
-        let form = Form::new(&connection.agreement, header.cookie, header.offset);
-        let payload = header.payload_bytes(connection.agreement.is_extended);
+        let form = Form::new(&client.agreement, header.cookie, header.offset);
+        let payload = header.payload_bytes(client.agreement.is_extended);
         if !may_wait && payload > (self.end - self.start) as u64 {
             self.waiting = Some((header, plan));
             return Ok(None);
         }
         match plan {
-            Plan::Disconnect => {
+            RequestPlan::Disconnect => {
                 self.has_ended = true;
                 Ok(None)
             }
-            Plan::Refuse(errno, why) => {
-                self.skip(connection, payload)?;
-                Ok(Some(Job::Answered(form.error(errno, why))))
+            RequestPlan::Refuse(errno, why) => {
+                self.skip(client, payload)?;
+                Ok(Some(RequestJob::Answered(form.error(errno, why))))
             }
-            Plan::Nothing => {
-                self.skip(connection, payload)?;
-                Ok(Some(Job::Answered(form.done())))
+            RequestPlan::Nothing => {
+                self.skip(client, payload)?;
+                Ok(Some(RequestJob::Answered(form.done())))
             }
-            Plan::Status { is_one } => Ok(Some(Job::Status {
+            RequestPlan::Status { is_one } => Ok(Some(RequestJob::Status {
                 range: header.offset..header.offset + header.bytes,
                 is_one,
                 form,
             })),
-            Plan::Device {
+            RequestPlan::Device {
                 op,
                 buffer_bytes,
                 hints,
             } => {
-                let how = match op == Op::Write && !self.collect(connection, buffer_bytes)? {
-                    true => Use::Arrival,
-                    false => Use::Request,
+                let how = match op == Op::Write && !self.collect(client, buffer_bytes)? {
+                    true => MemoryUse::Arrival,
+                    false => MemoryUse::Request,
                 };
-                let Some((buffer, permit)) = memory(connection, buffer_bytes, how, may_wait) else {
+                let Some((buffer, permit)) = memory(client, buffer_bytes, how, may_wait) else {
                     self.waiting = Some((header, plan));
                     return Ok(None);
                 };
                 let (mut buffer, mut permit) = (buffer, permit);
                 if op == Op::Write {
-                    self.payload(connection, &mut buffer)?;
+                    self.payload(client, &mut buffer)?;
                     permit.iter_mut().for_each(Permit::arrived);
                 }
                 let request = Request {
@@ -146,7 +146,7 @@ impl RequestReader {
                     hints,
                     completion: Completion::new(drop),
                 };
-                Ok(Some(Job::Device {
+                Ok(Some(RequestJob::Device {
                     request,
                     form,
                     permit,
@@ -156,17 +156,17 @@ impl RequestReader {
     }
 
     /// The next header; `None` where it has not come whole and this may not wait, or the client has left.
-    fn header(&mut self, connection: &Connection, may_wait: bool) -> io::Result<Option<Header>> {
-        let is_extended = connection.agreement.is_extended;
+    fn header(&mut self, client: &NbdClient, may_wait: bool) -> io::Result<Option<RequestHeader>> {
+        let is_extended = client.agreement.is_extended;
         let bytes = request::header_bytes(is_extended);
         while self.end - self.start < bytes {
             if !may_wait {
                 return Ok(None);
             }
-            let deadline = (self.start < self.end).then(|| connection.stream.deadline(0));
+            let deadline = (self.start < self.end).then(|| client.stream.deadline(0));
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            match connection
+            match client
                 .stream
                 .receive(&mut self.input[self.end..], deadline)?
             {
@@ -177,14 +177,15 @@ impl RequestReader {
                 count => self.end += count,
             }
         }
-        let header = Header::decode(&self.input[self.start..self.start + bytes], is_extended);
+        let header =
+            RequestHeader::decode(&self.input[self.start..self.start + bytes], is_extended);
         self.start += bytes;
         header.map(Some).ok_or_else(broken)
     }
 
     /// Waits until a payload that finds room among the received bytes is there whole: it needs no memory before. `false`:
     /// it is too long for that.
-    fn collect(&mut self, connection: &Connection, bytes: usize) -> io::Result<bool> {
+    fn collect(&mut self, client: &NbdClient, bytes: usize) -> io::Result<bool> {
         if self.end - self.start >= bytes {
             return Ok(true);
         }
@@ -193,18 +194,18 @@ impl RequestReader {
         }
         self.input.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let mut arrival = Arrival::new(connection);
+        let mut arrival = Arrival::new(client);
         while self.end < bytes {
             self.end += arrival.receive(&mut self.input[self.end..])?;
         }
         Ok(true)
     }
 
-    fn payload(&mut self, connection: &Connection, buffer: &mut [u8]) -> io::Result<()> {
+    fn payload(&mut self, client: &NbdClient, buffer: &mut [u8]) -> io::Result<()> {
         let there = buffer.len().min(self.end - self.start);
         buffer[..there].copy_from_slice(&self.input[self.start..self.start + there]);
         self.start += there;
-        let mut arrival = Arrival::new(connection);
+        let mut arrival = Arrival::new(client);
         let mut rest = &mut buffer[there..];
         while !rest.is_empty() {
             let count = arrival.receive(rest)?;
@@ -213,9 +214,9 @@ impl RequestReader {
         Ok(())
     }
 
-    fn skip(&mut self, connection: &Connection, bytes: u64) -> io::Result<()> {
+    fn skip(&mut self, client: &NbdClient, bytes: u64) -> io::Result<()> {
         let mut left = bytes;
-        let mut arrival = Arrival::new(connection);
+        let mut arrival = Arrival::new(client);
         loop {
             let there = left.min((self.end - self.start) as u64);
             self.start += there as usize;
@@ -229,15 +230,15 @@ impl RequestReader {
 }
 
 fn memory(
-    connection: &Connection,
+    client: &NbdClient,
     bytes: usize,
-    how: Use,
+    how: MemoryUse,
     may_wait: bool,
 ) -> Option<(Buffer, Option<Permit>)> {
     if bytes == 0 {
         return Some((Buffer::zeroed(0), None));
     }
-    let (memory, share): (&Arc<_>, _) = (&connection.memory, &connection.share);
+    let (memory, share): (&Arc<_>, _) = (&client.memory, &client.share);
     let permit = match may_wait {
         true => memory.take(share, bytes, how),
         false => memory.try_take(share, bytes, how)?,

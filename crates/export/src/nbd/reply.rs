@@ -11,20 +11,20 @@ pub const STRETCHES_MAX: usize = 4096;
 /// A reply, ready to be sent: the head, then the data of a read.
 pub struct Reply {
     /// Everything but the data of a read.
-    pub head: Head,
+    pub head: ReplyHead,
     /// Data of a read.
     pub data: Option<Buffer>,
 }
 
 /// A few bytes in place, more of them on the heap.
-pub enum Head {
+pub enum ReplyHead {
     /// The first `len` of these bytes.
     Short([u8; 48], u8),
     /// Any number of bytes.
     Long(Vec<u8>),
 }
 
-impl Head {
+impl ReplyHead {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -147,8 +147,8 @@ impl Form {
         Reply { head, data: None }
     }
 
-    fn simple(&self, errno: u32) -> Head {
-        let mut head = Head::Short([0; 48], 0);
+    fn simple(&self, errno: u32) -> ReplyHead {
+        let mut head = ReplyHead::Short([0; 48], 0);
         head.put(&wire::SIMPLE_REPLY.to_be_bytes());
         head.put(&errno.to_be_bytes());
         head.put(&self.cookie.to_be_bytes());
@@ -156,8 +156,8 @@ impl Form {
     }
 
     /// The head of the only and last chunk.
-    fn chunk(&self, kind: u16, bytes: u64) -> Head {
-        let mut head = Head::Short([0; 48], 0);
+    fn chunk(&self, kind: u16, bytes: u64) -> ReplyHead {
+        let mut head = ReplyHead::Short([0; 48], 0);
         let magic = if self.is_extended {
             wire::EXTENDED_REPLY
         } else {

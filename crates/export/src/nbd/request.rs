@@ -8,7 +8,7 @@ use super::wire::{self, Errno, Fields, command, flag};
 
 /// A request's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct RequestHeader {
     /// Flags of the command.
     pub flags: u16,
     /// The command.
@@ -26,7 +26,7 @@ pub const fn header_bytes(is_extended: bool) -> usize {
     if is_extended { 32 } else { 28 }
 }
 
-impl Header {
+impl RequestHeader {
     /// Decodes [`header_bytes`] bytes. `None`: they are no header, and nothing that follows can be understood.
     pub fn decode(bytes: &[u8], is_extended: bool) -> Option<Self> {
         let mut fields = Fields(bytes);
@@ -63,7 +63,7 @@ impl Header {
 
 /// The work for a request, as decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plan {
+pub enum RequestPlan {
     /// The device does it.
     Device {
         /// The device's operation.
@@ -87,24 +87,24 @@ pub enum Plan {
 }
 
 /// Decides what is done for a request. Lengths and places are checked here, once.
-pub fn plan(header: &Header, agreement: &Agreement, geometry: &Geometry) -> Plan {
+pub fn plan(header: &RequestHeader, agreement: &Agreement, geometry: &Geometry) -> RequestPlan {
     let allowed = match header.command {
         command::READ => flag::FUA | flag::DF,
         command::WRITE => flag::FUA | flag::PAYLOAD_LEN,
         command::WRITE_ZEROES => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
         command::BLOCK_STATUS => flag::FUA | flag::REQ_ONE,
-        command::DISCONNECT => return Plan::Disconnect,
+        command::DISCONNECT => return RequestPlan::Disconnect,
         command::FLUSH | command::TRIM | command::CACHE => flag::FUA,
-        _ => return Plan::Refuse(Errno::Invalid, "unknown command"),
+        _ => return RequestPlan::Refuse(Errno::Invalid, "unknown command"),
     };
     let is_payload_wrong = header.flags & flag::PAYLOAD_LEN != 0 && !agreement.is_extended;
     if header.flags & !allowed != 0 || is_payload_wrong {
-        return Plan::Refuse(Errno::Invalid, "a flag that the command does not have");
+        return RequestPlan::Refuse(Errno::Invalid, "a flag that the command does not have");
     }
     if header.command == command::FLUSH {
         return match (header.offset, header.bytes) {
             (0, 0) => device(Op::Flush, 0),
-            _ => Plan::Refuse(Errno::Invalid, "a flush has neither offset nor length"),
+            _ => RequestPlan::Refuse(Errno::Invalid, "a flush has neither offset nor length"),
         };
     }
     let is_change = matches!(
@@ -112,7 +112,7 @@ pub fn plan(header: &Header, agreement: &Agreement, geometry: &Geometry) -> Plan
         command::WRITE | command::TRIM | command::WRITE_ZEROES
     );
     if is_change && !geometry.is_writable {
-        return Plan::Refuse(Errno::NotPermitted, "the export is read-only");
+        return RequestPlan::Refuse(Errno::NotPermitted, "the export is read-only");
     }
     let end = header.offset.checked_add(header.bytes);
     if end.is_none_or(|end| end > geometry.bytes) {
@@ -121,34 +121,34 @@ pub fn plan(header: &Header, agreement: &Agreement, geometry: &Geometry) -> Plan
         } else {
             Errno::Invalid
         };
-        return Plan::Refuse(errno, "beyond the end of the export");
+        return RequestPlan::Refuse(errno, "beyond the end of the export");
     }
     let has_data = matches!(header.command, command::READ | command::WRITE);
     if has_data && header.bytes > u64::from(geometry.io_bytes_max) {
-        return Plan::Refuse(Errno::Invalid, "longer than the largest block size");
+        return RequestPlan::Refuse(Errno::Invalid, "longer than the largest block size");
     }
     match header.command {
         command::BLOCK_STATUS if !agreement.has_allocation => {
-            Plan::Refuse(Errno::Invalid, "no metadata context was chosen")
+            RequestPlan::Refuse(Errno::Invalid, "no metadata context was chosen")
         }
         command::BLOCK_STATUS if header.bytes == 0 => {
-            Plan::Refuse(Errno::Invalid, "block status of nothing")
+            RequestPlan::Refuse(Errno::Invalid, "block status of nothing")
         }
-        command::BLOCK_STATUS => Plan::Status {
+        command::BLOCK_STATUS => RequestPlan::Status {
             is_one: header.flags & flag::REQ_ONE != 0,
         },
         command::READ => device(Op::Read, header.bytes as usize),
         // Nothing, but a reply with data has its own form, and FUA its own meaning.
-        command::CACHE => Plan::Nothing,
+        command::CACHE => RequestPlan::Nothing,
         command::WRITE => device(Op::Write, header.bytes as usize),
-        _ if header.bytes == 0 => Plan::Nothing,
+        _ if header.bytes == 0 => RequestPlan::Nothing,
         command::TRIM => device(Op::Discard, 0),
         _ => device(Op::WriteZeroes, 0),
     }
 }
 
-fn device(op: Op, buffer_bytes: usize) -> Plan {
-    Plan::Device {
+fn device(op: Op, buffer_bytes: usize) -> RequestPlan {
+    RequestPlan::Device {
         op,
         buffer_bytes,
         hints: Hints::default(),

@@ -12,12 +12,12 @@ use super::connection::Connection;
 use super::exports::Exports;
 use super::handshake::{Agreement, Handshake, Step, TlsPolicy};
 use super::memory::Memory;
-use super::stream::{Socket, Stream};
+use super::stream::{ClientStream, Socket};
 use crate::listen::Listener;
 
 /// Limits of a server's connections, memory, threads and patience.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Clients at once; more are turned away.
     pub connections_max: usize,
     /// Memory of requests in flight, in bytes.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub stall_max: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections_max: 128,
@@ -49,8 +49,8 @@ pub struct Server {
     exports: Exports,
     tls: Option<Arc<ServerConfig>>,
     memory: Arc<Memory>,
-    limits: Limits,
-    clients: Mutex<HashMap<u64, Arc<Stream>>>,
+    limits: ServerLimits,
+    clients: Mutex<HashMap<u64, Arc<ClientStream>>>,
     client_left: Condvar,
     numbers: AtomicU64,
     is_stopping: AtomicBool,
@@ -58,7 +58,11 @@ pub struct Server {
 
 impl Server {
     /// Serves `exports`; with `tls`, to no client that does not ask for TLS.
-    pub fn new(exports: Exports, tls: Option<Arc<ServerConfig>>, limits: Limits) -> Arc<Self> {
+    pub fn new(
+        exports: Exports,
+        tls: Option<Arc<ServerConfig>>,
+        limits: ServerLimits,
+    ) -> Arc<Self> {
         Arc::new(Self {
             exports,
             tls,
@@ -92,7 +96,7 @@ impl Server {
     }
 
     fn welcome(self: &Arc<Self>, socket: Socket) {
-        let Ok(stream) = Stream::new(socket) else {
+        let Ok(stream) = ClientStream::new(socket) else {
             return;
         };
         let stream = Arc::new(stream);
@@ -123,7 +127,7 @@ impl Server {
     }
 
     /// A client from its first byte to its last.
-    fn attend(&self, number: u64, stream: Arc<Stream>) {
+    fn attend(&self, number: u64, stream: Arc<ClientStream>) {
         match self.negotiate(&stream) {
             Ok(Some((agreement, input))) => {
                 stream.allow_stalls(self.limits.stall_max);
@@ -138,7 +142,7 @@ impl Server {
         }
     }
 
-    fn negotiate(&self, stream: &Stream) -> std::io::Result<Option<(Agreement, Vec<u8>)>> {
+    fn negotiate(&self, stream: &ClientStream) -> std::io::Result<Option<(Agreement, Vec<u8>)>> {
         let deadline = stream.deadline(HANDSHAKE_BYTES);
         let policy = if self.tls.is_some() {
             TlsPolicy::Required

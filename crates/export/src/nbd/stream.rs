@@ -14,7 +14,7 @@ use rustls::{ServerConfig, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 
 /// Time that a client which is silent in the middle of a message, or takes no replies, has before it is cut off, until
-/// [`Stream::allow_stalls`] gives it more.
+/// [`ClientStream::allow_stalls`] gives it more.
 const STALL_MAX: Duration = Duration::from_secs(30);
 /// A client has a second more for each of these bytes that it sends or takes.
 pub(super) const BYTES_A_SECOND_MIN: u64 = 64 << 10;
@@ -130,7 +130,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// A connection.
-pub struct Stream {
+pub struct ClientStream {
     socket: Socket,
     tls: OnceLock<Tls>,
     stall_max_ms: AtomicU64,
@@ -148,7 +148,7 @@ struct Received {
     end: usize,
 }
 
-impl Stream {
+impl ClientStream {
     /// A bare connection.
     ///
     /// # Errors
@@ -331,7 +331,7 @@ mod tests {
         let _client = TcpStream::connect(address).expect("somebody listens");
         let (accepted, _) = listener.accept().expect("a client");
         let observed = accepted.try_clone().expect("a descriptor");
-        let _stream = Stream::new(Socket::Tcp(accepted)).expect("it is set up");
+        let _stream = ClientStream::new(Socket::Tcp(accepted)).expect("it is set up");
         assert!(SockRef::from(&observed).keepalive().expect("a flag"));
     }
 }

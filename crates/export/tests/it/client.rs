@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use onefold_export::nbd::{Exports, Limits, Server};
+use onefold_export::nbd::{Exports, Server, ServerLimits};
 use onefold_export::{Listener, RawDevice};
 use onefold_io::MemDisk;
 use onefold_volume::BlockDevice;
@@ -31,11 +31,11 @@ pub struct Rig {
 impl Rig {
     /// Over 1 MiB of memory.
     pub fn new() -> Self {
-        Self::in_memory(Limits::default())
+        Self::in_memory(ServerLimits::default())
     }
 
     /// Over 1 MiB of memory, with these limits.
-    pub fn in_memory(limits: Limits) -> Self {
+    pub fn in_memory(limits: ServerLimits) -> Self {
         let disk = Arc::new(MemDisk::default());
         onefold_io::Disk::set_len(&*disk, 1 << 20).expect("memory");
         let device = RawDevice::new(disk, "disk").expect("a device");
@@ -43,10 +43,10 @@ impl Rig {
     }
 
     pub fn over(device: Arc<dyn BlockDevice>) -> Self {
-        Self::limited(device, Limits::default())
+        Self::limited(device, ServerLimits::default())
     }
 
-    pub fn limited(device: Arc<dyn BlockDevice>, limits: Limits) -> Self {
+    pub fn limited(device: Arc<dyn BlockDevice>, limits: ServerLimits) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = Arc::new(Listener::unix(&path).expect("a socket"));

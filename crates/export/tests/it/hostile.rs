@@ -100,7 +100,7 @@ fn a_client_that_takes_no_replies_gets_only_its_share_of_memory() {
         .and_then(|file| file.set_len(64 << 20))
         .expect("a file");
     let device = Arc::new(RawDevice::open(&path, "disk", true).expect("a device"));
-    let limits = onefold_export::nbd::Limits {
+    let limits = onefold_export::nbd::ServerLimits {
         request_bytes_max: 32 << 20,
         ..Default::default()
     };
@@ -125,7 +125,7 @@ fn a_client_that_takes_no_replies_gets_only_its_share_of_memory() {
 
 #[test]
 fn there_are_only_so_many_clients() {
-    let limits = onefold_export::nbd::Limits {
+    let limits = onefold_export::nbd::ServerLimits {
         connections_max: 2,
         ..Default::default()
     };
@@ -140,7 +140,7 @@ fn there_are_only_so_many_clients() {
 /// for longer than is allowed. Others do not notice.
 #[test]
 fn a_client_that_stops_in_the_middle_is_cut_off() {
-    let limits = onefold_export::nbd::Limits {
+    let limits = onefold_export::nbd::ServerLimits {
         connections_max: 3,
         stall_max: std::time::Duration::ZERO,
         ..Default::default()
@@ -169,7 +169,7 @@ fn writers_that_stall_keep_nobody_from_being_served() {
         .and_then(|file| file.set_len(64 << 20))
         .expect("a file");
     let device = Arc::new(RawDevice::open(&path, "disk", true).expect("a device"));
-    let limits = onefold_export::nbd::Limits {
+    let limits = onefold_export::nbd::ServerLimits {
         stall_max: Duration::from_secs(8),
         ..Default::default()
     };
@@ -206,7 +206,7 @@ fn writers_that_stall_keep_nobody_from_being_served() {
 /// A client that sends a little now and then is cut off as well.
 #[test]
 fn a_payload_that_drips_is_cut_off() {
-    let limits = onefold_export::nbd::Limits {
+    let limits = onefold_export::nbd::ServerLimits {
         stall_max: Duration::from_secs(1),
         ..Default::default()
     };

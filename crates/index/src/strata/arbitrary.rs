@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::log::{HEADER_BYTES, LogPage};
 use super::manifest::{
-    FileId, LOG_PAGES_MAX, LOOSE_PAGES_MAX, LOOSE_RECORDS_MAX, LogEntry, MANIFEST_FRAME, Manifest,
+    FileId, IndexManifest, LOG_PAGES_MAX, LOOSE_PAGES_MAX, LOOSE_RECORDS_MAX, LogEntry,
+    MANIFEST_FRAME,
 };
 use super::merge::merge_once;
 use super::page::{PAGE_BYTES, seal_page};
@@ -70,10 +71,10 @@ proptest! {
 
     #[test]
     fn manifest(payload in payload(), noise in vec(any::<u8>(), 0..100)) {
-        if let Ok(manifest) = Manifest::decode(&framed(MANIFEST_FRAME, &payload), "x") {
-            prop_assert_eq!(Manifest::decode(&manifest.encode(), "x").expect("again"), manifest);
+        if let Ok(manifest) = IndexManifest::decode(&framed(MANIFEST_FRAME, &payload), "x") {
+            prop_assert_eq!(IndexManifest::decode(&manifest.encode(), "x").expect("again"), manifest);
         }
-        Manifest::decode(&noise, "x").ok();
+        IndexManifest::decode(&noise, "x").ok();
     }
 
     #[test]
@@ -161,7 +162,7 @@ fn key(number: u64) -> Fingerprint {
 }
 
 /// An index of one log file of [`PAGES`] pages, of containers 1 and 2 in halves, and one run, and its manifest.
-fn of_two_containers() -> (MemDir, Manifest) {
+fn of_two_containers() -> (MemDir, IndexManifest) {
     let dir = MemDir::new();
     let large = StrataOptions {
         ram_budget_bytes: 64 << 20,
@@ -175,7 +176,8 @@ fn of_two_containers() -> (MemDir, Manifest) {
             .expect("insert");
     }
     index.checkpoint().expect("checkpoint");
-    let manifest = Manifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
+    let manifest =
+        IndexManifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
     assert_eq!((manifest.logs[0].pages, manifest.runs.len()), (PAGES, 1));
     (dir, manifest)
 }
@@ -269,20 +271,21 @@ fn a_forged_manifest_takes_no_ram() {
     }
     index.checkpoint().expect("checkpoint");
     drop(index);
-    let real = Manifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
-    let forge = |change: &dyn Fn(&mut Manifest)| {
+    let real =
+        IndexManifest::decode(&read(&dir, "manifest"), "manifest").expect("what was written");
+    let forge = |change: &dyn Fn(&mut IndexManifest)| {
         let mut forged = real.clone();
         change(&mut forged);
         replace(&dir, "manifest", &forged.encode());
         Strata::open(Arc::new(dir.clone()), options(2))
     };
-    let gone = |manifest: &mut Manifest| {
+    let gone = |manifest: &mut IndexManifest| {
         manifest.next_page = LOG_PAGES_MAX;
         manifest.runs[0].end_page = LOG_PAGES_MAX;
     };
     let index = forge(&gone).expect("pages that are gone");
     assert!(index.ram_bytes() < 1 << 20, "{} bytes", index.ram_bytes());
-    let lies: [&dyn Fn(&mut Manifest); 10] = [
+    let lies: [&dyn Fn(&mut IndexManifest); 10] = [
         &|manifest| manifest.runs[0].records = 1 << 37,
         &|manifest| manifest.logs[0].records = 1 << 37,
         &|manifest| {

@@ -21,8 +21,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::gone::Gone;
-use super::manifest::{FileId, Manifest, RUNS_MANY, RunEntry};
+use super::gone::GoneParts;
+use super::manifest::{FileId, IndexManifest, RUNS_MANY, RunEntry};
 
 /// Rows of (size, fewest runs, percent). While all runs together have no more records than `size` tails, a merge takes
 /// at least this number of runs, and the oldest of them has at most this percentage of the others' records.
@@ -41,8 +41,8 @@ const GONE_PERCENT: u64 = 30;
 /// two neighbours where there are [`RUNS_MANY`] runs; or one run too many of whose pages are gone, unless it was
 /// written anew in vain before.
 pub fn choose(
-    manifest: &Manifest,
-    gone: &Gone,
+    manifest: &IndexManifest,
+    gone: &GoneParts,
     vain: &HashSet<FileId>,
     tail_records: u64,
     most: u64,
@@ -68,12 +68,12 @@ pub fn choose(
 
 /// Whether there are twice as many runs as the smallest merge takes: then every opener that inserted anything completes
 /// all merges that are due.
-pub fn are_many(manifest: &Manifest, tail_records: u64) -> bool {
+pub fn are_many(manifest: &IndexManifest, tail_records: u64) -> bool {
     let (_, fan_in, _) = fan_in(&sizes(manifest), tail_records);
     manifest.runs.len() >= fan_in * 2
 }
 
-fn sizes(manifest: &Manifest) -> Vec<u64> {
+fn sizes(manifest: &IndexManifest) -> Vec<u64> {
     manifest.runs.iter().map(|run| run.records).collect()
 }
 

@@ -16,12 +16,13 @@ use super::log::{self, LogPage, Said};
 use super::lookup::Lookups;
 use super::loose::Loose;
 use super::manifest::{LogEntry, RUNS_MANY, RUNS_MAX};
-use super::merge::RUN_RECORD_BYTES;
-use super::options::Plan;
+use super::open_log::OpenLog;
+use super::options::RamPlan;
 use super::page::PAGE_BYTES;
+use super::run_writer::RUN_RECORD_BYTES;
 use super::seal::{self, Sealed};
 use super::shared::Shared;
-use super::view::{OpenLog, View};
+use super::view::View;
 use crate::Result;
 
 /// A log file is compacted when this percentage of its pages is gone.
@@ -59,7 +60,7 @@ pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Resul
 
 /// The positions of the log files to compact, with at most `most` records: one file that is mostly gone, or small files
 /// that cannot be joined with any other.
-fn due(view: &View, gone: &mut KnownGone, plan: &Plan, most: u64) -> Result<Vec<usize>> {
+fn due(view: &View, gone: &mut KnownGone, plan: &RamPlan, most: u64) -> Result<Vec<usize>> {
     if !view.retired.is_empty() {
         let gone = gone.of(view)?;
         let is_due = |place: &usize| {

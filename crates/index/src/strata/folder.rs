@@ -16,7 +16,7 @@ use onefold_io::{
     rename_over,
 };
 
-use super::manifest::{FileId, Manifest};
+use super::manifest::{FileId, IndexManifest};
 use super::page::FOOTER_BYTES_MAX;
 use crate::lock::lock_waiting;
 use crate::{Error, Result};
@@ -79,7 +79,7 @@ impl Folder {
     }
 
     /// Reads the newest manifest.
-    pub fn manifest(&self) -> Result<Manifest> {
+    pub fn manifest(&self) -> Result<IndexManifest> {
         read_manifest(&*self.dir)
     }
 
@@ -100,7 +100,10 @@ impl Folder {
 
     /// Changes the newest manifest and replaces it, durable on return. Where `change` returns `false`, nothing is
     /// replaced. New files must be synced before the call; their names are made durable by it.
-    pub fn commit(&self, change: impl FnOnce(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
+    pub fn commit(
+        &self,
+        change: impl FnOnce(&mut IndexManifest) -> Result<bool>,
+    ) -> Result<IndexManifest> {
         let is_late = |ms| ms >= CLOSING_WAIT_MS && self.stop.load(Ordering::Relaxed);
         let _lock = lock(&*self.dir, &is_late)?;
         let mut manifest = read_manifest(&*self.dir)?;
@@ -121,7 +124,7 @@ impl Folder {
         replaced.map(|()| manifest)
     }
 
-    fn replace(&self, name: &str, manifest: &Manifest) -> Result<()> {
+    fn replace(&self, name: &str, manifest: &IndexManifest) -> Result<()> {
         // the new files' names become durable before the manifest's does
         let write = |disk: &Arc<dyn Disk>| {
             disk.write_at(&manifest.encode(), 0)?;
@@ -187,7 +190,7 @@ pub fn delete(dir: &dyn Dir) -> Result<()> {
     manifest
         .file_names()
         .try_for_each(|name| remove_if_there(dir, &name))?;
-    remove_orphans(dir, &Manifest::default(), None)?;
+    remove_orphans(dir, &IndexManifest::default(), None)?;
     Ok(dir.sync()?)
 }
 
@@ -212,9 +215,9 @@ fn own(dir: &dyn Dir, mut unique: u64) -> Result<(u64, Box<dyn LockGuard>)> {
     }
 }
 
-fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
+fn read_manifest(dir: &dyn Dir) -> Result<IndexManifest> {
     let Some(disk) = if_there(dir.open(MANIFEST))? else {
-        return Ok(Manifest::default());
+        return Ok(IndexManifest::default());
     };
     let len = disk.len()?;
     if len > FOOTER_BYTES_MAX {
@@ -227,12 +230,12 @@ fn read_manifest(dir: &dyn Dir) -> Result<Manifest> {
     let mut bytes = vec![0; len as usize];
     disk.read_at(&mut bytes, 0)
         .map_err(|error| Error::from_read(error, MANIFEST))?;
-    Manifest::decode(&bytes, MANIFEST)
+    IndexManifest::decode(&bytes, MANIFEST)
 }
 
 /// Removes files that stand in no manifest and whose owner is dead, or is `own`, this opener, which has just begun. The
 /// caller holds the lock.
-fn remove_orphans(dir: &dyn Dir, manifest: &Manifest, own: Option<u64>) -> Result<()> {
+fn remove_orphans(dir: &dyn Dir, manifest: &IndexManifest, own: Option<u64>) -> Result<()> {
     let named: HashSet<String> = manifest.file_names().collect();
     let mut by_owner: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for entry in dir

@@ -11,7 +11,7 @@ use super::view::View;
 use crate::{ContainerId, Result};
 
 /// Parts of the log that no lookup can need any more.
-pub struct Gone {
+pub struct GoneParts {
     /// Ranges of log pages, rising, all of whose records are retired or whose file was dropped.
     pub pages: Vec<Range<u32>>,
     /// Log files all of whose pages are gone, as positions in the manifest.
@@ -20,7 +20,7 @@ pub struct Gone {
     pub forgotten: HashSet<ContainerId>,
 }
 
-impl Gone {
+impl GoneParts {
     /// The number of `pages` that are gone.
     pub fn pages_within(&self, pages: Range<u32>) -> u64 {
         let first = self.pages.partition_point(|gone| gone.end <= pages.start);
@@ -31,26 +31,26 @@ impl Gone {
     }
 }
 
-/// The [`Gone`] of the last manifest, kept because working it out reads the footers of all log files where any
+/// The [`GoneParts`] of the last manifest, kept because working it out reads the footers of all log files where any
 /// container is retired.
 #[derive(Default)]
-pub struct KnownGone(Option<Known>);
+pub struct KnownGone(Option<KnownParts>);
 
-struct Known {
+struct KnownParts {
     born: u64,
     generation: u64,
-    gone: Gone,
+    gone: GoneParts,
 }
 
 impl KnownGone {
     /// The gone parts of `view`'s log, read anew where the manifest has changed.
-    pub fn of(&mut self, view: &View) -> Result<&Gone> {
+    pub fn of(&mut self, view: &View) -> Result<&GoneParts> {
         let (born, generation) = (view.manifest.born, view.manifest.generation);
         let known = self.0.take();
         let known = known.filter(|known| (known.born, known.generation) == (born, generation));
         let known = match known {
             Some(known) => known,
-            None => Known {
+            None => KnownParts {
                 born,
                 generation,
                 gone: gone_pages(view)?,
@@ -60,8 +60,8 @@ impl KnownGone {
     }
 }
 
-fn gone_pages(view: &View) -> Result<Gone> {
-    let mut gone = Gone {
+fn gone_pages(view: &View) -> Result<GoneParts> {
+    let mut gone = GoneParts {
         pages: Vec::new(),
         logs: Vec::new(),
         forgotten: view.retired.clone(),
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn gone_pages_are_counted_within_any_range() {
-        let gone = Gone {
+        let gone = GoneParts {
             pages: vec![2..5, 8..9, 20..30],
             logs: Vec::new(),
             forgotten: HashSet::new(),

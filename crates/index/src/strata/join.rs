@@ -18,11 +18,10 @@ use std::sync::atomic::Ordering;
 
 use super::log::{PAGE_RECORDS_MAX, read_pages};
 use super::log_writer::LogWriter;
-use super::manifest::LogEntry;
-use super::merge::place_of;
+use super::manifest::{LogEntry, place_of};
+use super::open_log::OpenLog;
 use super::page::PAGE_BYTES;
 use super::shared::Shared;
-use super::view::OpenLog;
 use crate::Result;
 
 /// Neighbours no larger than two tails are joined once there are this many, so that each of their records is written

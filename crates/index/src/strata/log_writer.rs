@@ -6,9 +6,16 @@ use super::folder::NewFile;
 use super::log::{LogPacker, LogPage, Said};
 use super::manifest::LogEntry;
 use super::page::{PAGE_BYTES, seal_page_of};
-use super::seal::Growing;
 use super::spans::{LogSpan, encode_spans, extend_spans, read_spans};
 use crate::Result;
+
+/// A log file that the manifest names and to which pages may be added.
+pub struct Growing {
+    /// The open log file.
+    pub file: NewFile,
+    /// The last log entry in the manifest, which is that of the file.
+    pub entry: LogEntry,
+}
 
 /// Writes a log file.
 pub struct LogWriter {

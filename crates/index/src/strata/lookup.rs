@@ -30,9 +30,10 @@ use filters::{TOGETHER, ask_filters};
 use follow::tell_all;
 
 use super::log::Said;
+use super::log_location::LogLocation;
 use super::run::hash_of;
 use super::view::View;
-use crate::{ContainerId, IndexStats, Result};
+use crate::{IndexStats, Result};
 
 /// Pages that a scout reads: 64 KiB.
 const WINDOW_PAGES: u32 = 16;
@@ -53,17 +54,8 @@ pub struct Lookup<'a> {
     pub stats: IndexStats,
 }
 
-/// The container of a key, and the log page that proved it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// The chunk's container.
-    pub container: ContainerId,
-    /// The log page of the newest record.
-    pub page: u32,
-}
-
 /// A key that has no answer yet.
-struct Asking<'a> {
+struct PendingKey<'a> {
     key: &'a Fingerprint,
     hash: u64,
     /// Position of the key in the caller's batch, where the answer goes.
@@ -71,7 +63,7 @@ struct Asking<'a> {
     /// Runs that may hold the key, a bit each.
     runs: u128,
     /// The cache's answer, right if no newer run says otherwise.
-    cached: Option<Answer>,
+    cached: Option<LogLocation>,
     /// The oldest run to ask: the one after that of the cached record, or the first.
     from: usize,
 }
@@ -91,7 +83,7 @@ impl Lookup<'_> {
     pub fn resolve(
         &mut self,
         wanted: &[(usize, Fingerprint)],
-        found: &mut [Option<Answer>],
+        found: &mut [Option<LogLocation>],
     ) -> Result<()> {
         let view = self.view;
         let mut asking = ask_loose(view, wanted, found);
@@ -137,10 +129,10 @@ impl Lookup<'_> {
     /// Resolves every `stride`th key by reads, then asks the cache again for the others.
     fn wave(
         &mut self,
-        asking: &mut Vec<Asking<'_>>,
+        asking: &mut Vec<PendingKey<'_>>,
         stride: usize,
         window: u32,
-        found: &mut [Option<Answer>],
+        found: &mut [Option<LogLocation>],
     ) -> Result<()> {
         if asking.is_empty() {
             return Ok(());
@@ -163,7 +155,7 @@ impl Lookup<'_> {
     }
 
     /// Takes the cache's answer for keys whose page has no record that its own run supersedes.
-    fn ask_cache(&self, asking: &mut [Asking<'_>]) {
+    fn ask_cache(&self, asking: &mut [PendingKey<'_>]) {
         let view = self.view;
         let Some(cache) = self.lookups.cache_of(view) else {
             return;
@@ -183,7 +175,7 @@ impl Lookup<'_> {
                 if let Some(run) = run.filter(|run| *run + 1 >= asked.from)
                     && !view.retired.contains(&container)
                 {
-                    asked.cached = Some(Answer { container, page });
+                    asked.cached = Some(LogLocation { container, page });
                     asked.from = run + 1;
                 }
             }
@@ -195,13 +187,13 @@ impl Lookup<'_> {
 fn ask_loose<'a>(
     view: &View,
     wanted: &'a [(usize, Fingerprint)],
-    found: &mut [Option<Answer>],
-) -> Vec<Asking<'a>> {
+    found: &mut [Option<LogLocation>],
+) -> Vec<PendingKey<'a>> {
     let mut asking = Vec::with_capacity(wanted.len());
     for (place, key) in wanted {
         match view.loose_answer(key) {
             Some(answer) => found[*place] = answer,
-            None => asking.push(Asking {
+            None => asking.push(PendingKey {
                 key,
                 hash: hash_of(key),
                 place: *place,
@@ -215,7 +207,7 @@ fn ask_loose<'a>(
 }
 
 /// Like [`settle`], where the cache was asked after the filters: runs older than the cache's answer need not be asked.
-fn settle_again(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
+fn settle_again(asking: &mut Vec<PendingKey<'_>>, found: &mut [Option<LogLocation>]) {
     for asked in asking.iter_mut() {
         asked.runs &= u128::MAX.checked_shl(asked.from as u32).unwrap_or(0);
     }
@@ -223,7 +215,7 @@ fn settle_again(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
 }
 
 /// Answers and takes out the keys that need no run: the cache's answer stands, or there is none.
-fn settle(asking: &mut Vec<Asking<'_>>, found: &mut [Option<Answer>]) {
+fn settle(asking: &mut Vec<PendingKey<'_>>, found: &mut [Option<LogLocation>]) {
     asking.retain(|asked| {
         if asked.runs == 0 {
             found[asked.place] = asked.cached;

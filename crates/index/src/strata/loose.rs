@@ -13,15 +13,16 @@ use onefold_chunk::Fingerprint;
 
 use super::log::{LogPage, Said, read_pages};
 use super::manifest::{LOOSE_RECORDS_MAX, LoosePages};
+use super::open_log::OpenLog;
 use super::page::PAGE_BYTES;
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
-use super::table::Table;
-use super::view::OpenLog;
+use super::table::FingerprintTable;
 use crate::{ContainerId, Error, Result};
 
 /// RAM of the largest number of loose records, in bytes.
-pub const LOOSE_BYTES: usize = LOOSE_RECORDS_MAX as usize * Table::<LooseRecord>::RECORD_BYTES;
+pub const LOOSE_BYTES: usize =
+    LOOSE_RECORDS_MAX as usize * FingerprintTable::<LooseRecord>::RECORD_BYTES;
 
 /// The record of a fingerprint on a loose page.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ impl LooseRecord {
 pub struct Loose {
     /// The pages and the index that the records are of.
     pub of: LoosePages,
-    newest: Table<LooseRecord>,
+    newest: FingerprintTable<LooseRecord>,
     /// Pages with a record that a newer one supersedes, rising.
     superseded: Vec<u32>,
 }
@@ -56,7 +57,7 @@ impl Loose {
     pub fn read(of: LoosePages, logs: &[Arc<OpenLog>], at_once: usize) -> Result<Loose> {
         let mut loose = Loose {
             of,
-            newest: Table::new(LOOSE_RECORDS_MAX as usize),
+            newest: FingerprintTable::new(LOOSE_RECORDS_MAX as usize),
             superseded: Vec::new(),
         };
         if loose.of.records > 0 {

@@ -34,7 +34,7 @@ const RECORDS_MAX: u64 = (LOG_PAGES_MAX as u64) << 7;
 /// The loose log pages: those that no run speaks of yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoosePages {
-    /// Which index the pages are of: see [`Manifest`].
+    /// Which index the pages are of: see [`IndexManifest`].
     pub born: u64,
     /// All pages behind those of the last run. Pages of dropped files count, though nothing is left of them.
     pub pages: Range<u32>,
@@ -132,7 +132,7 @@ pub struct RunEntry {
 
 /// The files of the index, in the order of their age.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Manifest {
+pub struct IndexManifest {
     /// Number of replacements of this manifest since the index was begun.
     pub generation: u64,
     /// Random number of this index: an index that was deleted and begun anew numbers its log pages anew.
@@ -149,7 +149,7 @@ pub struct Manifest {
     pub retired: Vec<ContainerId>,
 }
 
-impl Manifest {
+impl IndexManifest {
     /// Encodes the manifest with its frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.generation.to_le_bytes().to_vec();
@@ -189,7 +189,7 @@ impl Manifest {
     }
 
     /// Decodes the bytes that `encode` made and checks them; errors name `path`.
-    pub fn decode(bytes: &[u8], path: &str) -> Result<Manifest> {
+    pub fn decode(bytes: &[u8], path: &str) -> Result<IndexManifest> {
         let payload = decode_whole(MANIFEST_FRAME, bytes, path, 0)?;
         let mut reader = ByteReader::new(payload, path, 0);
         let (generation, born) = (reader.u64()?, reader.u64()?);
@@ -209,7 +209,7 @@ impl Manifest {
             .map(|_| Ok(ContainerId(reader.u64()?)))
             .collect::<Result<Vec<_>>>()?;
         reader.end()?;
-        let manifest = Manifest {
+        let manifest = IndexManifest {
             generation,
             born,
             next_page,
@@ -245,7 +245,7 @@ impl Manifest {
     }
 
     /// Whether the loose pages, and the log files that hold them, are the same as in `other`.
-    pub fn has_loose_of(&self, other: &Manifest) -> bool {
+    pub fn has_loose_of(&self, other: &IndexManifest) -> bool {
         self.loose() == other.loose() && self.loose_logs() == other.loose_logs()
     }
 
@@ -351,4 +351,35 @@ fn read_run(reader: &mut ByteReader<'_>) -> Result<RunEntry> {
         footer_at: reader.u64()?,
         file_bytes: reader.u64()?,
     })
+}
+
+/// The range in `entries` of all files of `ids`, if they stand there in this order without others between them.
+pub fn place_of<T, I: PartialEq>(
+    entries: &[T],
+    ids: &[I],
+    id_of: impl Fn(&T) -> I,
+) -> Option<Range<usize>> {
+    let at = entries.iter().position(|entry| id_of(entry) == ids[0])?;
+    let found = entries.get(at..at + ids.len())?;
+    let same = found.iter().zip(ids).all(|(entry, id)| id_of(entry) == *id);
+    same.then_some(at..at + ids.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_a_place_only_where_all_of_them_still_stand_side_by_side() {
+        let id = |number| FileId { unique: 1, number };
+        let entries = [1, 2, 3, 4].map(id);
+        let place = |ids: &[u32]| {
+            let ids: Vec<_> = ids.iter().copied().map(id).collect();
+            place_of(&entries, &ids, |id| *id)
+        };
+        assert_eq!(place(&[2, 3]), Some(1..3));
+        for merged_by_others in [&[2, 4][..], &[4, 5], &[5, 6]] {
+            assert_eq!(place(merged_by_others), None);
+        }
+    }
 }

@@ -10,16 +10,14 @@ use std::ops::Range;
 
 use super::choose::choose;
 use super::compact;
-use super::gone::{Gone, KnownGone};
+use super::gone::{GoneParts, KnownGone};
 use super::join;
-use super::manifest::{FileId, LogEntry};
+use super::manifest::{FileId, LogEntry, place_of};
 use super::merged_run::write_merged;
+use super::run_writer::RUN_RECORD_BYTES;
 use super::shared::{Shared, is_no_space};
 use super::view::View;
 use crate::Result;
-
-/// Bytes of a run and its filter for each record.
-pub const RUN_RECORD_BYTES: u64 = 21;
 
 /// Does one piece of the work that is due: drops files of retired containers, merges runs, joins or compacts log files.
 /// Returns `false` where nothing was due, or another opener merges.
@@ -88,7 +86,7 @@ fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> 
 fn merge_group(
     shared: &Shared,
     view: &View,
-    gone: &Gone,
+    gone: &GoneParts,
     group: Range<usize>,
     made: &mut Vec<String>,
 ) -> Result<bool> {
@@ -119,18 +117,6 @@ fn merge_group(
     let names: Vec<String> = inputs.iter().map(FileId::run_name).collect();
     shared.let_go(&names)?;
     Ok(true)
-}
-
-/// The range in `entries` of all files of `ids`, if they stand there in this order without others between them.
-pub fn place_of<T, I: PartialEq>(
-    entries: &[T],
-    ids: &[I],
-    id_of: impl Fn(&T) -> I,
-) -> Option<Range<usize>> {
-    let at = entries.iter().position(|entry| id_of(entry) == ids[0])?;
-    let found = entries.get(at..at + ids.len())?;
-    let same = found.iter().zip(ids).all(|(entry, id)| id_of(entry) == *id);
-    same.then_some(at..at + ids.len())
 }
 
 /// Drops log files all of whose records are retired, and forgets retired containers that no log speaks of.
@@ -164,23 +150,4 @@ fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
         shared.let_go(&names)?;
     }
     Ok(dropped)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_have_a_place_only_where_all_of_them_still_stand_side_by_side() {
-        let id = |number| FileId { unique: 1, number };
-        let entries = [1, 2, 3, 4].map(id);
-        let place = |ids: &[u32]| {
-            let ids: Vec<_> = ids.iter().copied().map(id).collect();
-            place_of(&entries, &ids, |id| *id)
-        };
-        assert_eq!(place(&[2, 3]), Some(1..3));
-        for merged_by_others in [&[2, 4][..], &[4, 5], &[5, 6]] {
-            assert_eq!(place(merged_by_others), None);
-        }
-    }
 }

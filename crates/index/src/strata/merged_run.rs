@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::folder::NewFile;
-use super::gone::Gone;
+use super::gone::GoneParts;
 use super::manifest::RunEntry;
 use super::run::RunReader;
 use super::run_page::RunRecord;
@@ -24,7 +24,7 @@ pub fn write_merged(
     shared: &Shared,
     view: &View,
     group: Range<usize>,
-    gone: &Gone,
+    gone: &GoneParts,
     file: NewFile,
 ) -> Result<Option<RunEntry>> {
     let entries = &view.manifest.runs[group.clone()];

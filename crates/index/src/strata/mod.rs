@@ -55,18 +55,22 @@ mod folder;
 mod gone;
 mod join;
 pub mod log;
+mod log_location;
 mod log_writer;
 mod lookup;
 mod loose;
 mod manifest;
 mod merge;
+mod merge_thread;
 mod merged_run;
+mod open_log;
 mod options;
 pub mod page;
 mod ribbon;
 mod run;
 mod run_filters;
 mod run_page;
+mod run_size;
 mod run_writer;
 mod seal;
 mod shared;
@@ -89,13 +93,16 @@ pub use run::hash_of;
 use crate::{ChunkIndex, ContainerId, IndexStats, Location, Result};
 use folder::{Folder, NewFile};
 use log::{LogPage, Said};
-use lookup::{Answer, Lookup, Lookups};
+use log_location::LogLocation;
+use lookup::{Lookup, Lookups};
 use loose::Loose;
 use manifest::{RUNS_MANY, RUNS_MAX};
-use options::Plan;
+use merge_thread::MergeThread;
+use open_log::OpenLog;
+use options::RamPlan;
 use page::PAGE_BYTES;
 use seal::Sealed;
-use shared::{Merger, Shared};
+use shared::Shared;
 use tail::Tail;
 use view::View;
 
@@ -105,7 +112,7 @@ const ITERATE_PAGES: u32 = 16;
 /// The index `strata`: a log in the order of the stream, runs in the order of the hash, filters in RAM.
 pub struct Strata {
     shared: Arc<Shared>,
-    merger: Option<Merger>,
+    merger: Option<MergeThread>,
     tail: Tail,
     /// Containers retired since the last checkpoint.
     retired: HashSet<ContainerId>,
@@ -125,12 +132,12 @@ impl Strata {
     /// files are not what was written (delete the folder and build it anew from the containers);
     /// [`Error::Budget`](crate::Error::Budget) below 1 MiB; [`Error::Io`](crate::Error::Io).
     pub fn open(dir: Arc<dyn Dir>, options: StrataOptions) -> Result<Strata> {
-        let plan = Plan::new(options.ram_budget_bytes)?;
+        let plan = RamPlan::new(options.ram_budget_bytes)?;
         let folder = Folder::open(dir, options.unique, options.lock_wait_ms_max)?;
         let shared = Arc::new(Shared::new(folder, plan)?);
         let merger = options
             .background_merges
-            .then(|| Merger::start(Arc::clone(&shared)))
+            .then(|| MergeThread::start(Arc::clone(&shared)))
             .transpose()?;
         let born = shared.view().manifest.born;
         Ok(Strata {
@@ -335,7 +342,7 @@ impl Strata {
         let mut answers = vec![None; keys.len()];
         lookup.resolve(&wanted, &mut answers)?;
         for (slot, answer) in found.iter_mut().zip(answers) {
-            if let Some(Answer { container, .. }) =
+            if let Some(LogLocation { container, .. }) =
                 answer.filter(|answer| !self.retired.contains(&answer.container))
             {
                 *slot = Some(Location { container });
@@ -348,7 +355,7 @@ impl Strata {
         &self,
         view: &View,
         lookup: &mut Lookup<'_>,
-        log: &view::OpenLog,
+        log: &OpenLog,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         let mut buf = Vec::new();

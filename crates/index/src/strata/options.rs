@@ -3,7 +3,8 @@
 use super::cache::CACHE_PAGE_BYTES;
 use super::loose::LOOSE_BYTES;
 use super::page::PAGE_BYTES;
-use super::run_filters::{FilterShare, RunSize};
+use super::run_filters::FilterShare;
+use super::run_size::RunSize;
 use super::tail::Tail;
 use crate::{Error, Result};
 
@@ -59,13 +60,13 @@ impl StrataOptions {
 /// Division of the RAM budget. Every part but the filters has a share and a limit, since more of it brings little;
 /// filters get the rest, 75 % of a small budget and 90 % of 256 MiB.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct RamPlan {
     /// Records in the tail: 6 % of the budget, at most 8 MiB. Loose records take [`LOOSE_BYTES`] besides. An opener
     /// that reads another manifest holds the loose records of both for a moment, and writes no partition meanwhile.
     /// Sealing takes two fifths of tail and loose records once more.
     pub tail_records: usize,
     /// Bytes of the prefetch cache: 4 %, at most 5 MiB; up to 10 % of a small budget, for two windows of the log. The
-    /// cache is larger while filters are small: [`Plan::cache_beside`].
+    /// cache is larger while filters are small: [`RamPlan::cache_beside`].
     pub cache_bytes: usize,
     /// Bytes of all filters: the rest.
     pub filter_bytes: usize,
@@ -82,9 +83,9 @@ pub struct Plan {
     pub merge_pages: usize,
 }
 
-impl Plan {
+impl RamPlan {
     /// Divides a budget; fails with [`Error::Budget`] where it is too small.
-    pub fn new(budget_bytes: usize) -> Result<Plan> {
+    pub fn new(budget_bytes: usize) -> Result<RamPlan> {
         if budget_bytes < RAM_BUDGET_BYTES_MIN {
             return Err(Error::Budget {
                 budget_bytes,
@@ -103,7 +104,7 @@ impl Plan {
         let merge = share(30, 2).max(least(BATCH_PAGES_MIN * PAGE_BYTES));
         let exact = (tail + LOOSE_BYTES) * 7 / 5;
         let others = exact + cache + partition * 2 + spans + batch + batch_keys * KEY_BYTES;
-        Ok(Plan {
+        Ok(RamPlan {
             tail_records: tail / Tail::RECORD_BYTES,
             cache_bytes: cache,
             filter_bytes: budget_bytes.saturating_sub(others + merge),
@@ -129,8 +130,8 @@ impl Plan {
     }
 
     /// Bits a slot with which the filters of a new run of `own` records are written, where the index has `records` in
-    /// all: one more than fit if all runs had as many, and more for a small run, since [`Plan::allot`] keeps as many of
-    /// them as RAM allows.
+    /// all: one more than fit if all runs had as many, and more for a small run, since [`RamPlan::allot`] keeps as many
+    /// of them as RAM allows.
     pub fn filter_bits(&self, records: u64, own: u64) -> u8 {
         let bits =
             self.filter_bytes as u64 * 8 * 1000 / (records.max(1) * SLOTS_A_KEY_PER_MILLE) + 1;

@@ -15,7 +15,7 @@ use onefold_io::varint::ByteReader;
 use super::manifest::FileId;
 use super::page::{FOOTER_BYTES_MAX, PAGE_BYTES, check_length, read_pages};
 use super::ribbon::{Question, Ribbon, RibbonShape};
-use super::run_filters::{Filter, FilterShare, RunFilters, RunSize};
+use super::run_filters::{FilterShare, PartitionFilter, RunFilters};
 use super::run_page::{PAGE_RECORDS_MAX, RunPage, RunRecord};
 use crate::{Error, Result};
 
@@ -225,25 +225,6 @@ impl Run {
         self.filters.is_some().then_some(self)
     }
 
-    /// The figures of this run for dividing RAM.
-    pub fn size(&self) -> RunSize {
-        let shapes = self
-            .partitions
-            .iter()
-            .filter_map(|partition| partition.filter.as_ref());
-        RunSize {
-            records: self
-                .partitions
-                .iter()
-                .map(|partition| u64::from(partition.records))
-                .sum(),
-            bit_bytes: shapes
-                .map(|shape| shape.narrowed(1).bytes().unwrap_or(0))
-                .sum(),
-            partitions: self.partitions.len(),
-        }
-    }
-
     /// The bits with which the filters were read; `None` where the run has none in RAM.
     pub fn share(&self) -> Option<FilterShare> {
         self.filters.as_ref().map(|filters| filters.share)
@@ -303,7 +284,7 @@ impl Run {
     }
 
     #[inline]
-    fn filter_of(&self, question: &Question) -> Option<Filter<'_>> {
+    fn filter_of(&self, question: &Question) -> Option<PartitionFilter<'_>> {
         let filters = self.filters.as_ref()?;
         filters.of(self.partition_of(question.key()))
     }

@@ -7,38 +7,9 @@
 use onefold_io::os::Mapped;
 
 use super::ribbon::RibbonShape;
-use super::run::{Partition, Run};
-
-/// RAM of a partition besides its filter, in bytes: its entries in [`Run::partitions`](super::run::Run::partitions) and
-/// here, and half a line of memory, lost in the mean behind its filter.
-const PARTITION_RAM: usize = size_of::<Partition>() + size_of::<Placed>() + LINE_BYTES / 2;
 
 /// Bytes of a line of memory: filters begin at the start of a line.
 const LINE_BYTES: usize = 64;
-
-/// The figures of a run by which RAM is divided.
-#[derive(Clone, Copy, Debug)]
-pub struct RunSize {
-    /// Number of records.
-    pub records: u64,
-    /// Bytes that one bit a slot takes in all partitions.
-    pub bit_bytes: usize,
-    /// Number of partitions.
-    pub partitions: usize,
-}
-
-impl RunSize {
-    /// RAM of a run without filters, in bytes.
-    pub fn bare_ram(&self) -> usize {
-        self.partitions * PARTITION_RAM + size_of::<Run>()
-    }
-
-    /// RAM of a run with filters, in bytes.
-    pub fn ram(&self, share: FilterShare) -> usize {
-        self.bare_ram()
-            + self.bit_bytes * (usize::from(share.bits) * 256 + usize::from(share.more)) / 256
-    }
-}
 
 /// Bits a slot of a run's filters: `bits`, and in some partitions one more, so that no RAM is left over. Zero bits: no
 /// filters.
@@ -66,7 +37,7 @@ struct Placed {
 
 /// A filter in RAM; other filters may follow behind its blocks.
 #[derive(Clone, Copy)]
-pub struct Filter<'a> {
+pub struct PartitionFilter<'a> {
     /// Shape of the filter.
     pub shape: &'a RibbonShape,
     /// Blocks of the filter, in the layout for RAM.
@@ -82,6 +53,10 @@ pub struct RunFilters {
 }
 
 impl RunFilters {
+    /// RAM of a partition besides its filter, in bytes: its entry in the table of places, and half a line of memory,
+    /// lost in the mean behind its filter.
+    pub const PARTITION_BYTES: usize = size_of::<Placed>() + LINE_BYTES / 2;
+
     /// Room for filters of these shapes, one for each partition, all of them missing yet.
     pub fn with_room(shapes: &[Option<RibbonShape>], share: FilterShare) -> RunFilters {
         let bytes = |shape: &RibbonShape| shape.bytes().unwrap_or(0).next_multiple_of(LINE_BYTES);
@@ -138,9 +113,9 @@ impl RunFilters {
 
     /// The filter of partition `number`; `None` where there is none.
     #[inline]
-    pub fn of(&self, number: usize) -> Option<Filter<'_>> {
+    pub fn of(&self, number: usize) -> Option<PartitionFilter<'_>> {
         let Placed { line, shape } = &self.placed[number];
-        (shape.bits > 0).then(|| Filter {
+        (shape.bits > 0).then(|| PartitionFilter {
             shape,
             blocks: &self.bytes[*line as usize * LINE_BYTES..],
         })

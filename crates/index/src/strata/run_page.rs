@@ -47,7 +47,7 @@ pub struct RunRecord {
 
 /// The answer of a page to a question for a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum PageAnswer {
     /// The record of the hash.
     Found(RunRecord),
     /// No page of the run holds the hash.
@@ -58,7 +58,7 @@ pub enum Asked {
 
 /// How records are packed into the pages of one partition.
 #[derive(Clone, Copy, Debug)]
-pub struct Packing {
+pub struct RecordPacking {
     /// Bits for the difference between a hash and the first hash of its page.
     pub rest_bits: u32,
     /// Bits for the page, the span and the removed bit.
@@ -70,7 +70,7 @@ pub fn value_bits(log_pages: u32) -> u32 {
     bits::width_of(u64::from(log_pages.max(1) - 1)) + VALUE_FLAG_BITS
 }
 
-impl Packing {
+impl RecordPacking {
     /// The number of records that fit into a page.
     pub fn records_a_page(&self) -> usize {
         ((PAGE_BYTES - HEADER_BYTES) * 8 - 14)
@@ -129,7 +129,7 @@ impl Packing {
 pub struct RunPage<'a> {
     base: u64,
     len: usize,
-    packing: Packing,
+    packing: RecordPacking,
     overflow: bool,
     body: &'a [u8],
 }
@@ -139,7 +139,7 @@ impl<'a> RunPage<'a> {
     pub fn check(bytes: &'a [u8], mark: u64, path: &str, page: u32) -> Result<RunPage<'a>> {
         check_page_of(bytes, mark, path, page)?;
         let len = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
-        let packing = Packing {
+        let packing = RecordPacking {
             rest_bits: bytes[18].into(),
             value_bits: bytes[19].into(),
         };
@@ -192,20 +192,20 @@ impl<'a> RunPage<'a> {
     }
 
     /// Searches the page for `hash`.
-    pub fn ask(&self, hash: u64) -> Asked {
+    pub fn ask(&self, hash: u64) -> PageAnswer {
         let (mut low, mut high) = (0, self.len);
         while low < high {
             let middle = (low + high) / 2;
             match self.hash(middle).cmp(&hash) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
-                std::cmp::Ordering::Equal => return Asked::Found(self.record(middle)),
+                std::cmp::Ordering::Equal => return PageAnswer::Found(self.record(middle)),
             }
         }
         if low == self.len && self.overflow {
-            Asked::Next
+            PageAnswer::Next
         } else {
-            Asked::Absent
+            PageAnswer::Absent
         }
     }
 

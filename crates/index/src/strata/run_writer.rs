@@ -13,15 +13,17 @@ use super::manifest::FileId;
 use super::page::PAGE_BYTES;
 use super::ribbon::Ribbon;
 use super::run::{HASH_BITS, Partition, RUN_FRAME, encode_partition, home_page};
-use super::run_page::{Packing, RunRecord, value_bits};
+use super::run_page::{RecordPacking, RunRecord, value_bits};
 use crate::Result;
 
+/// Bytes of a run and its filter for each record.
+pub const RUN_RECORD_BYTES: u64 = 21;
 /// Filling of pages in percent: at 94 % one key in some hundred overflows onto the next page.
 const FILL_PERCENT: usize = 94;
 
 /// The figures of a finished run file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RunFile {
+pub struct FinishedRun {
     /// Number of records.
     pub records: u64,
     /// Offset of the footer in bytes.
@@ -84,7 +86,7 @@ impl RunWriter {
     }
 
     /// Writes the remaining records and the footer, and syncs. `dead_pages`: see [`Run`](super::run::Run).
-    pub fn finish(mut self, dead_pages: &[u32]) -> Result<RunFile> {
+    pub fn finish(mut self, dead_pages: &[u32]) -> Result<FinishedRun> {
         while self.partitions.len() < 1 << self.partitions_log2 {
             self.close_partition()?;
         }
@@ -101,7 +103,7 @@ impl RunWriter {
         let footer = encode_frame(RUN_FRAME, &payload);
         self.disk.write_at(&footer, footer_at)?;
         self.disk.sync()?;
-        Ok(RunFile {
+        Ok(FinishedRun {
             records: self.records,
             footer_at,
             file_bytes: footer_at + footer.len() as u64,
@@ -147,14 +149,14 @@ impl RunWriter {
 
     /// Decides how records are packed and over how many pages they are spread. More pages need fewer bits a record, so
     /// the numbers settle in some rounds.
-    fn plan(&self, records: usize) -> (Packing, u32) {
+    fn plan(&self, records: usize) -> (RecordPacking, u32) {
         let range_log2 = HASH_BITS - u32::from(self.partitions_log2);
         let mut pages = usize::from(records > 0);
         loop {
             let rest_bits = (bits::width_of((1 << range_log2) / pages.max(1) as u64) + 1)
                 .min(range_log2)
                 .max(1);
-            let packing = Packing {
+            let packing = RecordPacking {
                 rest_bits,
                 value_bits: self.value_bits,
             };
@@ -166,7 +168,13 @@ impl RunWriter {
         }
     }
 
-    fn pack(&self, records: &[RunRecord], packing: Packing, home_pages: u32, out: &mut Vec<u8>) {
+    fn pack(
+        &self,
+        records: &[RunRecord],
+        packing: RecordPacking,
+        home_pages: u32,
+        out: &mut Vec<u8>,
+    ) {
         let room = packing.records_a_page();
         let mut start = 0;
         let mut page = 0;

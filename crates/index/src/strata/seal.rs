@@ -2,9 +2,9 @@
 //! so that files are few and the log is written once. Few records stay loose; more become a run with all loose ones.
 //!
 //! Order: log and run are written and synced, then the manifest names them (see [`folder`](super::folder)). A crash
-//! before that leaves orphans, a log file longer than the manifest says, and the index as of the last seal. Always
-//! holds: an entered run speaks of all pages between the last run's and its own, including those that others wrote; an
-//! opener that finds that another has sealed meanwhile writes its run again.
+//! before that leaves orphans, a log file longer than the manifest says, and the index as of the last seal. Invariant:
+//! an entered run speaks of all pages between the last run's and its own, including those that others wrote; an opener
+//! that finds that another has sealed meanwhile writes its run again.
 
 use std::sync::atomic::Ordering;
 
@@ -13,12 +13,12 @@ use onefold_chunk::Fingerprint;
 use super::folder::{Folder, NewFile};
 use super::join::small_pages;
 use super::log::Said;
-use super::log_writer::LogWriter;
+use super::log_writer::{Growing, LogWriter};
 use super::loose::Loose;
-use super::manifest::{LOG_PAGES_MAX, LogEntry, LoosePages, Manifest, RunEntry};
+use super::manifest::{IndexManifest, LOG_PAGES_MAX, LogEntry, LoosePages, RunEntry};
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
-use super::run_writer::{RunFile, RunWriter};
+use super::run_writer::{FinishedRun, RunWriter};
 use super::shared::Shared;
 use crate::{Error, Result};
 
@@ -37,16 +37,8 @@ pub struct Sealed {
     loose: LoosePages,
 }
 
-/// A log file that the manifest names and to which pages may be added.
-pub struct Growing {
-    /// The open log file.
-    pub file: NewFile,
-    /// The last log entry in the manifest, which is that of the file.
-    pub entry: LogEntry,
-}
-
 /// `file` with its entry in `manifest`, if that is the last log entry and small enough to grow.
-pub fn growing(file: NewFile, manifest: &Manifest) -> Option<Growing> {
+pub fn growing(file: NewFile, manifest: &IndexManifest) -> Option<Growing> {
     let entry = *manifest.logs.last()?;
     let grows = entry.id == file.id
         && entry.end_page() == manifest.next_page
@@ -175,7 +167,7 @@ fn write_run(
     let partition = shared.plan.partition_records;
     let mut run = RunWriter::new(file.disk, file.id, count, pages, partition, bits);
     records.iter().try_for_each(|record| run.push(*record))?;
-    let RunFile {
+    let FinishedRun {
         records,
         footer_at,
         file_bytes,
@@ -214,7 +206,7 @@ impl Sealed {
     pub fn remove(self, folder: &Folder) {
         if let Some(grown) = self.grown {
             // the manifest may be that of a newer index; pages that cannot be cut off go with the file
-            let names_more = |manifest: Manifest| {
+            let names_more = |manifest: IndexManifest| {
                 let entry = manifest.logs.iter().find(|log| log.id == grown.id);
                 entry.is_some_and(|entry| entry.file_bytes > grown.file_bytes)
             };
@@ -231,7 +223,7 @@ impl Sealed {
     /// Numbers the log's pages and enters log and run into the manifest. `false`: the file that grew is no longer the
     /// last one, or has changed; or the loose pages have changed, so that there would be too many of them, or the run
     /// would miss some.
-    pub fn enter(&self, manifest: &mut Manifest) -> Result<bool> {
+    pub fn enter(&self, manifest: &mut IndexManifest) -> Result<bool> {
         let first_page = match self.grown {
             None => manifest.next_page,
             Some(grown) if manifest.logs.last() != Some(&grown) => return Ok(false),
@@ -263,7 +255,7 @@ impl Sealed {
     }
 
     /// Enters the run, or counts the loose records up to page `end`. `false`: see [`Sealed::enter`].
-    fn enter_records(&self, manifest: &mut Manifest, end: u32) -> bool {
+    fn enter_records(&self, manifest: &mut IndexManifest, end: u32) -> bool {
         let loose = manifest.loose();
         let has_place = match self.run {
             None => loose.has_room(self.records, end - loose.pages.end),

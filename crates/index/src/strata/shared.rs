@@ -3,18 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use onefold_io::ErrorKind;
 use parking_lot::Mutex;
 
 use super::choose::are_many;
 use super::folder::Folder;
 use super::manifest::FileId;
-use super::merge;
-use super::options::Plan;
+use super::options::RamPlan;
 use super::view::View;
 use crate::{Error, Result};
 
@@ -32,7 +29,7 @@ pub struct Shared {
     /// The folder of the index.
     pub folder: Folder,
     /// The division of RAM.
-    pub plan: Plan,
+    pub plan: RamPlan,
     /// Bytes written to logs and runs.
     pub written: AtomicU64,
     /// Number of records that this opener has sealed.
@@ -50,7 +47,7 @@ pub struct Shared {
 
 impl Shared {
     /// Shared state with a view of the newest manifest.
-    pub fn new(folder: Folder, plan: Plan) -> Result<Shared> {
+    pub fn new(folder: Folder, plan: RamPlan) -> Result<Shared> {
         let mut view = View::newest(&folder, &View::default(), &plan)?;
         view.load(&plan)?;
         Ok(Shared {
@@ -178,73 +175,6 @@ fn wait_until_alone(old: &Arc<View>) {
             return;
         }
         std::thread::sleep(OLD_VIEW_PAUSE);
-    }
-}
-
-/// The merging thread. When told, it merges until nothing is due; when the index is closed, it completes a small merge.
-pub struct Merger {
-    due: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-    failed: Arc<Mutex<Option<Error>>>,
-    shared: Arc<Shared>,
-}
-
-impl Merger {
-    /// Starts the thread.
-    pub fn start(shared: Arc<Shared>) -> Result<Merger> {
-        let (due, told) = bounded(1);
-        let failed = Arc::new(Mutex::new(None));
-        let (of_thread, errors) = (Arc::clone(&shared), Arc::clone(&failed));
-        let started = std::thread::Builder::new()
-            .name("strata-merge".to_string())
-            .spawn(move || run(&of_thread, &told, &errors));
-        let thread = started.map_err(|source| {
-            let what = "no thread for merging the index".to_string();
-            let kind = ErrorKind::Device;
-            Error::Io(onefold_io::Error {
-                op: "start",
-                path: "index".to_string(),
-                offset: None,
-                kind,
-                what,
-                source: Some(source),
-            })
-        })?;
-        Ok(Merger {
-            due: Some(due),
-            thread: Some(thread),
-            failed,
-            shared,
-        })
-    }
-
-    /// Tells the thread that something may be due. Returns the error of an earlier merge.
-    pub fn tell(&self) -> Result<()> {
-        if let Some(due) = &self.due {
-            // a full channel is no error: the thread will look anyway
-            due.try_send(()).ok();
-        }
-        self.failed.lock().take().map_or(Ok(()), Err)
-    }
-}
-
-impl Drop for Merger {
-    fn drop(&mut self) {
-        self.shared.folder.stop.store(true, Ordering::Relaxed);
-        self.due = None;
-        if let Some(thread) = self.thread.take() {
-            // a panic in the thread was reported by the thread
-            thread.join().ok();
-        }
-    }
-}
-
-fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
-    while told.recv().is_ok() {
-        if let Err(error) = shared.unless_full(merge::merge_all(shared, true)) {
-            tracing::warn!(%error, "index merge failed");
-            *failed.lock() = Some(error);
-        }
     }
 }
 

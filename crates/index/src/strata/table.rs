@@ -7,26 +7,26 @@ use onefold_chunk::Fingerprint;
 const EMPTY: u32 = u32::MAX;
 
 /// Fingerprints and a value for each, in the order in which they were first added.
-pub struct Table<V> {
+pub struct FingerprintTable<V> {
     records: Vec<(Fingerprint, V)>,
     slots: Vec<u32>,
     capacity: usize,
 }
 
-impl<V: Copy> Default for Table<V> {
+impl<V: Copy> Default for FingerprintTable<V> {
     /// An empty table without room.
-    fn default() -> Table<V> {
-        Table::new(0)
+    fn default() -> FingerprintTable<V> {
+        FingerprintTable::new(0)
     }
 }
 
-impl<V: Copy> Table<V> {
+impl<V: Copy> FingerprintTable<V> {
     /// RAM of a record in bytes: the record, and its share of slots of which at most half are taken.
     pub const RECORD_BYTES: usize = size_of::<(Fingerprint, V)>() + 12;
 
     /// A table for `capacity` records, which takes RAM as it fills.
-    pub fn new(capacity: usize) -> Table<V> {
-        Table {
+    pub fn new(capacity: usize) -> FingerprintTable<V> {
+        FingerprintTable {
             records: Vec::new(),
             slots: Vec::new(),
             capacity,

@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 
 use super::log::Said;
-use super::table::Table;
+use super::table::FingerprintTable;
 use crate::ContainerId;
 
 /// Insertions and removals since the last seal. A full tail is sealed.
-pub type Tail = Table<Said>;
+pub type Tail = FingerprintTable<Said>;
 
 impl Tail {
     /// The containers that the records of the tail name.

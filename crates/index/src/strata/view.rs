@@ -6,19 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_chunk::Fingerprint;
-use onefold_io::Disk;
 
 use super::folder::Folder;
-use super::log::{LogPage, PAGE_RECORDS_MAX, Said};
-use super::lookup::Answer;
+use super::log_location::LogLocation;
 use super::loose::Loose;
-use super::manifest::{LogEntry, Manifest};
-use super::options::Plan;
-use super::page::{PAGE_BYTES, check_reaches};
+use super::manifest::{IndexManifest, LogEntry};
+use super::open_log::OpenLog;
+use super::options::RamPlan;
 use super::run::{Run, hash_of};
-use super::run_filters::{FilterShare, RunSize};
-use super::run_page::RunRecord;
-use super::spans::{SpanTable, read_spans};
+use super::run_filters::FilterShare;
+use super::run_size::RunSize;
 use crate::{ContainerId, Error, Result};
 
 /// Largest number of times that a manifest is read again because a file that it named was gone: each time, another
@@ -29,79 +26,11 @@ const REREADS: usize = 100;
 const SAME_REREADS: usize = 5;
 const SAME_PAUSE: Duration = Duration::from_millis(10);
 
-/// An open log file.
-pub struct OpenLog {
-    /// The entry of the file in the manifest.
-    pub entry: LogEntry,
-    /// Name of the file.
-    pub path: String,
-    /// The open file.
-    pub disk: Arc<dyn Disk>,
-    /// Spans of the file; empty where they had no room in RAM.
-    pub spans: SpanTable,
-}
-
-impl OpenLog {
-    /// Reads the spans, and keeps them if they fit into `span_room` bytes.
-    fn new(
-        entry: LogEntry,
-        path: String,
-        disk: Arc<dyn Disk>,
-        span_room: usize,
-    ) -> Result<OpenLog> {
-        check_reaches(&*disk, &path, entry.file_bytes)?;
-        let pages_bytes = u64::from(entry.pages) * PAGE_BYTES as u64;
-        if entry.records > u64::from(entry.pages) * PAGE_RECORDS_MAX as u64 {
-            let what = format!("{} records on {} pages", entry.records, entry.pages);
-            return Err(Error::damaged(&path, 0, what));
-        }
-        let Some(footer) = entry.file_bytes.checked_sub(pages_bytes) else {
-            let what = format!("{} pages in {} bytes", entry.pages, entry.file_bytes);
-            return Err(Error::damaged(&path, 0, what));
-        };
-        let mut spans = SpanTable::default();
-        if footer <= span_room.max(PAGE_BYTES) as u64 {
-            let table = SpanTable::new(&read_spans(&entry, &path, &*disk)?);
-            if table.ram_bytes() <= span_room {
-                spans = table;
-            }
-        }
-        Ok(OpenLog {
-            entry,
-            path,
-            disk,
-            spans,
-        })
-    }
-
-    /// The name and the mark of the file.
-    pub fn named(&self) -> (&str, u64) {
-        (&self.path, self.entry.id.mark())
-    }
-
-    /// Checks a page that was read from this file; `page` counts within the file.
-    pub fn check_page<'a>(&self, bytes: &'a [u8], page: u32) -> Result<LogPage<'a>> {
-        let (path, mark) = self.named();
-        LogPage::check(bytes, mark, path, page)
-    }
-
-    /// The content of the log record that a run's `record` refers to on page `page`; `None` where the page must be read
-    /// to know it.
-    pub fn said(&self, page: u32, record: &RunRecord) -> Option<Said> {
-        if record.removed {
-            return Some(None);
-        }
-        self.spans
-            .container(page - self.entry.first_page, record.span)
-            .map(Some)
-    }
-}
-
 /// One manifest with its files open.
 #[derive(Clone, Default)]
 pub struct View {
     /// The manifest whose files are open.
-    pub manifest: Manifest,
+    pub manifest: IndexManifest,
     /// The open log files, in the order of their first pages.
     pub logs: Vec<Arc<OpenLog>>,
     /// The open runs, oldest first.
@@ -115,7 +44,7 @@ pub struct View {
 impl View {
     /// A view of the newest manifest, which reuses the files that `old` has open. Filters of runs that `old` did not
     /// have are missing until [`View::load`]: every hash may be in them.
-    pub fn newest(folder: &Folder, old: &View, plan: &Plan) -> Result<View> {
+    pub fn newest(folder: &Folder, old: &View, plan: &RamPlan) -> Result<View> {
         let (mut missing, mut times) = (String::new(), 0);
         for _ in 0..REREADS {
             let manifest = folder.manifest()?;
@@ -139,9 +68,9 @@ impl View {
     /// A view of `manifest`, or the name of a file that is gone.
     pub fn open(
         folder: &Folder,
-        manifest: Manifest,
+        manifest: IndexManifest,
         old: &View,
-        plan: &Plan,
+        plan: &RamPlan,
     ) -> Result<std::result::Result<View, String>> {
         let mut logs = Vec::with_capacity(manifest.logs.len());
         let old_logs: HashMap<&str, &Arc<OpenLog>> = old
@@ -196,14 +125,14 @@ impl View {
     }
 
     /// A copy of this view without the filters that exceed their share of RAM.
-    pub fn without_wide_filters(&self, plan: &Plan) -> View {
+    pub fn without_wide_filters(&self, plan: &RamPlan) -> View {
         let mut view = self.clone();
         view.for_wide(plan, |run, _| *run = Arc::new(run.without_filters()));
         view
     }
 
     /// Narrows the filters that exceed their share of RAM, or drops those that another holder keeps.
-    pub fn narrow_filters(&mut self, plan: &Plan) {
+    pub fn narrow_filters(&mut self, plan: &RamPlan) {
         self.for_wide(plan, |run, share| {
             let bare = Arc::new(run.without_filters());
             let wide = std::mem::replace(run, bare);
@@ -213,7 +142,7 @@ impl View {
         });
     }
 
-    fn for_wide(&mut self, plan: &Plan, mut change: impl FnMut(&mut Arc<Run>, FilterShare)) {
+    fn for_wide(&mut self, plan: &RamPlan, mut change: impl FnMut(&mut Arc<Run>, FilterShare)) {
         let shares = plan.allot(&self.sizes());
         for (run, share) in self.runs.iter_mut().zip(shares) {
             if run.share().is_some_and(|own| own > share) {
@@ -227,7 +156,7 @@ impl View {
     }
 
     /// Reads the filters that are missing.
-    pub fn load(&mut self, plan: &Plan) -> Result<()> {
+    pub fn load(&mut self, plan: &RamPlan) -> Result<()> {
         let shares = plan.allot(&self.sizes());
         let missing = self.runs.iter_mut().zip(shares);
         for (run, share) in missing.filter(|(run, _)| run.share().is_none()) {
@@ -248,7 +177,7 @@ impl View {
     }
 
     /// RAM of all runs with the filters in RAM, and RAM of the missing filters, in bytes.
-    pub fn filter_bytes(&self, plan: &Plan) -> (usize, usize) {
+    pub fn filter_bytes(&self, plan: &RamPlan) -> (usize, usize) {
         let sizes = self.sizes();
         let each = sizes.iter().zip(&self.runs).zip(plan.allot(&sizes));
         let missing = each.filter(|((_, run), _)| run.share().is_none());
@@ -257,7 +186,7 @@ impl View {
     }
 
     /// RAM in bytes that the prefetch cache may take beside all filters, missing ones included.
-    pub fn cache_bytes(&self, plan: &Plan) -> usize {
+    pub fn cache_bytes(&self, plan: &RamPlan) -> usize {
         let (held, missing) = self.filter_bytes(plan);
         plan.cache_beside(held + missing, self.log_pages())
     }
@@ -323,9 +252,9 @@ impl View {
     /// The answer of the loose pages for `key`: its place, or `Some(None)` where it was removed. `None`: no record that
     /// counts, so runs are to be asked.
     #[inline]
-    pub fn loose_answer(&self, key: &Fingerprint) -> Option<Option<Answer>> {
+    pub fn loose_answer(&self, key: &Fingerprint) -> Option<Option<LogLocation>> {
         let record = self.loose.get(key)?;
-        let answer = record.said().map(|container| Answer {
+        let answer = record.said().map(|container| LogLocation {
             container,
             page: record.page,
         });

@@ -27,7 +27,7 @@ use crate::{
     BatchFile, Disk, Error, ErrorKind, ReadAt, Result, Stretch, WriteAt,
     aligned::{is_misaligned, read_through, whole_pages, write_pages},
     batch::{self, BatchError, Batching},
-    batch_piece::Piece,
+    batch_piece::BatchPiece,
     disk::write_zeroes_by_hand,
     os::cached_bytes,
     read_fully::read_fully,
@@ -275,9 +275,9 @@ impl Disk for FileDisk {
     }
 
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
-        let mut pieces: Vec<Piece> = reads
+        let mut pieces: Vec<BatchPiece> = reads
             .iter_mut()
-            .map(|ReadAt { offset, buf }| Piece {
+            .map(|ReadAt { offset, buf }| BatchPiece {
                 file: &self.file,
                 cached: true,
                 offset: *offset,

@@ -2,8 +2,8 @@
 //! cut short or its disk cannot read it.
 //!
 //! A handler of the process, installed before the first window is guarded, replaces that page and all behind it in the
-//! window by zeros, and marks the window as torn. All other causes of the signal go to the previous handler. Always
-//! holds: the handler allocates nothing, takes no lock, and waits for nobody.
+//! window by zeros, and marks the window as torn. All other causes of the signal go to the previous handler. Invariant:
+//! the handler allocates nothing, takes no lock, and waits for nobody.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

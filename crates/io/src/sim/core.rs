@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::pages::Pages;
+use crate::pages::SparseBytes;
 
 /// The number of a disk or folder; never used twice.
 pub(super) type Ino = u64;
@@ -107,8 +107,8 @@ impl SimTree {
 /// The content of a disk.
 #[derive(Clone, Default)]
 pub(super) struct FileNode {
-    pub live: Pages,
-    pub durable: Pages,
+    pub live: SparseBytes,
+    pub durable: SparseBytes,
     pub pending: Vec<PendingOp>,
 }
 
@@ -128,7 +128,7 @@ pub(super) enum FileOp {
 }
 
 impl FileOp {
-    pub fn apply(&self, pages: &mut Pages) {
+    pub fn apply(&self, pages: &mut SparseBytes) {
         match self {
             Self::Write { offset, data } => pages.write(data, *offset),
             Self::SetLen(len) => pages.set_len(*len),
@@ -139,7 +139,7 @@ impl FileOp {
 
 impl FileNode {
     /// A disk whose bytes are all durable.
-    pub fn settled(pages: Pages) -> Self {
+    pub fn settled(pages: SparseBytes) -> Self {
         Self {
             live: pages.clone(),
             durable: pages,

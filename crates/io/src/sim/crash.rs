@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::core::{Core, FileNode, FileOp, FolderChange, Ino, Names, ROOT, SimChild, SimTree};
-use crate::{pages::Pages, random::Random};
+use crate::{pages::SparseBytes, random::Random};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -98,7 +98,7 @@ fn independent_changes<'a>(pending: &'a [FolderChange], rng: &mut Random) -> Vec
     kept
 }
 
-fn surviving_bytes(file: &FileNode, luck: Luck, seed: u64, ino: Ino) -> Pages {
+fn surviving_bytes(file: &FileNode, luck: Luck, seed: u64, ino: Ino) -> SparseBytes {
     let mut rng = Random::of_stream(seed, ino);
     let mut pages = file.durable.clone();
     // Often all writes of a file share one fate: flushed whole or not at all.
@@ -141,7 +141,7 @@ impl Fate {
 }
 
 /// Applies some of a write's sectors: the first ones, or any.
-fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
+fn tear(op: &FileOp, pages: &mut SparseBytes, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return; // changes of length are atomic: lost
     };
@@ -159,7 +159,7 @@ fn tear(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
 }
 
 /// Applies the length of a write but not its bytes: zeros, or garbage from the device.
-fn grow_without_bytes(op: &FileOp, pages: &mut Pages, rng: &mut Random) {
+fn grow_without_bytes(op: &FileOp, pages: &mut SparseBytes, rng: &mut Random) {
     let FileOp::Write { offset, data } = op else {
         return;
     };

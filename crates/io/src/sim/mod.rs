@@ -37,7 +37,9 @@ pub use disk::SimDisk;
 pub use faults::{Faults, SimCounts, When};
 
 use self::core::{Core, FileNode, Ino, ROOT, SimChild};
-use crate::{Error, ErrorKind, Result, lock::LockState, name::join, pages::Pages, random::Random};
+use crate::{
+    Error, ErrorKind, Result, lock::LockState, name::join, pages::SparseBytes, random::Random,
+};
 
 /// A folder of a simulated device.
 #[derive(Clone)]
@@ -165,7 +167,7 @@ impl SimDir {
         let mut bytes = vec![0; live.len() as usize];
         live.read(&mut bytes, 0);
         edit(&mut bytes);
-        let mut pages = Pages::default();
+        let mut pages = SparseBytes::default();
         pages.write(&bytes, 0);
         *device.core.file_mut(ino) = FileNode::settled(pages);
         Ok(())

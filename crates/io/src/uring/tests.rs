@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::{in_flight::*, *};
 use crate::batch::by_threads;
-use crate::batch_piece::Piece;
+use crate::batch_piece::BatchPiece;
 
 const LEN: usize = 100;
 
@@ -51,7 +51,7 @@ impl Reads {
             .bufs
             .iter_mut()
             .enumerate()
-            .map(|(i, buf)| Piece {
+            .map(|(i, buf)| BatchPiece {
                 file: &self.file,
                 cached: true,
                 offset: Self::offset(i) as u64,

@@ -8,14 +8,14 @@ mod scale;
 mod sketch;
 mod tars;
 
-use onefold_lab::{Choice, Reading, Tallies};
+use onefold_lab::{ChunkerChoice, Reading, Tallies};
 
 fn random(seed: u64, len: usize) -> Vec<u8> {
     onefold_io::Random(seed).bytes(len)
 }
 
-fn choice(chunker: &str, mean: u32) -> Choice {
-    Choice {
+fn choice(chunker: &str, mean: u32) -> ChunkerChoice {
+    ChunkerChoice {
         chunker: chunker.into(),
         mean,
     }

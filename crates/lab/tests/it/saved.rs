@@ -2,16 +2,16 @@
 
 use crate::{choice, random, read};
 use onefold_chunk::Fingerprint;
-use onefold_lab::{Choice, Estimate, Tallies, Tally, saved};
+use onefold_lab::{ChunkerChoice, Estimate, Tallies, Tally, saved};
 use proptest::prelude::*;
 
-fn counted(streams: &[&[u8]]) -> Vec<(Choice, Tally)> {
+fn counted(streams: &[&[u8]]) -> Vec<(ChunkerChoice, Tally)> {
     let tallies = Tallies::new(&[choice("sieve", 1024), choice("fixed", 4096)], 16 << 20);
     read(&tallies, streams);
     tallies.into_inner()
 }
 
-fn figures(tallies: &[(Choice, Tally)]) -> Vec<Estimate> {
+fn figures(tallies: &[(ChunkerChoice, Tally)]) -> Vec<Estimate> {
     tallies
         .iter()
         .map(|(_, tally)| Estimate::of(tally))
@@ -32,7 +32,7 @@ fn two_hosts_merged_are_as_one_that_read_all() {
 }
 
 /// Tallies of two choices over `streams`, with `ram_bytes` for each choice.
-fn little(ram_bytes: u64, streams: &[&[u8]]) -> Vec<(Choice, Tally)> {
+fn little(ram_bytes: u64, streams: &[&[u8]]) -> Vec<(ChunkerChoice, Tally)> {
     let choices = [choice("sieve", 512), choice("whole-file", 4096)];
     let tallies = Tallies::new(&choices, ram_bytes * choices.len() as u64);
     read(&tallies, streams);

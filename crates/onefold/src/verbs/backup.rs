@@ -15,7 +15,7 @@ use onefold_backup::Time;
 use onefold_backup::backup::{self, Input, Options, Outcome, Parent, Rules, Tars};
 use onefold_backup::exclude::Excludes;
 use onefold_backup::forget::GroupBy;
-use onefold_backup::snapshots::Filter;
+use onefold_backup::snapshots::SnapshotFilter;
 use onefold_backup::walk::{self, Walk};
 use onefold_store::{Repository, Secret};
 
@@ -344,7 +344,7 @@ fn parent(repository: &Repository, name: &str) -> Result<Parent> {
     if name == "latest" {
         return Ok(Parent::Newest(GroupBy::ALL));
     }
-    let named = select::one(repository, name, &Filter::default())?;
+    let named = select::one(repository, name, &SnapshotFilter::default())?;
     Ok(Parent::This(named.id))
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use clap::Subcommand;
-use onefold_backup::snapshots::Filter;
+use onefold_backup::snapshots::SnapshotFilter;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
                     "a snapshot's description has no paths: `onefold ls` and `onefold dump` take one".into(),
                 ));
             }
-            let named = select::one(&repository, &spec.snapshot, &Filter::default())?;
+            let named = select::one(&repository, &spec.snapshot, &SnapshotFilter::default())?;
             json!(SnapshotJson::from(&named))
         }
     };

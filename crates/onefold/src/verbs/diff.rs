@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use onefold_backup::diff::{self, DiffSummary, Mark, Side};
 use onefold_backup::path;
-use onefold_backup::snapshots::{Filter, Named};
+use onefold_backup::snapshots::{Named, SnapshotFilter};
 use onefold_backup::tree::Tree;
 use onefold_store::{Repository, SessionKind};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 fn load(repository: &Repository, spec: &Spec) -> Result<Named> {
-    select::one(repository, &spec.snapshot, &Filter::default())
+    select::one(repository, &spec.snapshot, &SnapshotFilter::default())
 }
 
 fn tell(mark: Mark, at: &[u8], is_dir: bool, out: &Out) -> Result<()> {

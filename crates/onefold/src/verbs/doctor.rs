@@ -30,7 +30,7 @@ pub use of_bucket::{confirm_shared, run};
 
 #[cfg(feature = "remote")]
 mod of_bucket {
-    use onefold_remote::doctor::{self, Extent, Finding, Verdict};
+    use onefold_remote::doctor::{self, TrialExtent, TrialOutcome, TrialResult};
     use serde_json::json;
 
     use super::*;
@@ -46,23 +46,23 @@ mod of_bucket {
             return Err(no_bucket());
         };
         let mut told = Ok(());
-        let findings = bucket.examine(Extent::Full, &mut |finding| {
+        let findings = bucket.examine(TrialExtent::Full, &mut |finding| {
             told = std::mem::replace(&mut told, Ok(())).and_then(|()| tell(finding, out));
         })?;
         told?;
         match doctor::verdict(&findings) {
-            Verdict::Good | Verdict::Note => {
+            TrialOutcome::Good | TrialOutcome::Note => {
                 out.say("nothing speaks against it: several machines may share it")?;
                 Ok(Exit::Ok)
             }
-            Verdict::Unshared => Err(Error::Failed(
+            TrialOutcome::Unshared => Err(Error::Failed(
                 "this store cannot be shared: a repository needs another one".into(),
             )),
-            Verdict::Bad => Err(Error::Failed("a repository cannot work there".into())),
+            TrialOutcome::Bad => Err(Error::Failed("a repository cannot work there".into())),
         }
     }
 
-    fn tell(finding: &Finding, out: &Out) -> Result<()> {
+    fn tell(finding: &TrialResult, out: &Out) -> Result<()> {
         if out.json {
             return out.json(&json!({
                 "message_type": "trial",
@@ -83,12 +83,12 @@ mod of_bucket {
         }
     }
 
-    fn word(verdict: Verdict) -> &'static str {
+    fn word(verdict: TrialOutcome) -> &'static str {
         match verdict {
-            Verdict::Good => "ok",
-            Verdict::Note => "note",
-            Verdict::Unshared => "unshared",
-            Verdict::Bad => "bad",
+            TrialOutcome::Good => "ok",
+            TrialOutcome::Note => "note",
+            TrialOutcome::Unshared => "unshared",
+            TrialOutcome::Bad => "bad",
         }
     }
 
@@ -97,11 +97,11 @@ mod of_bucket {
     /// # Errors
     /// [`Error::Failed`]: it cannot.
     pub fn confirm_shared(bucket: &Bucket, is_single_writer: bool) -> Result<()> {
-        let findings = bucket.examine(Extent::Quick, &mut |_| {})?;
-        let is_wrong = |finding: &&Finding| match finding.verdict {
-            Verdict::Bad => true,
-            Verdict::Unshared => !is_single_writer,
-            Verdict::Good | Verdict::Note => false,
+        let findings = bucket.examine(TrialExtent::Quick, &mut |_| {})?;
+        let is_wrong = |finding: &&TrialResult| match finding.verdict {
+            TrialOutcome::Bad => true,
+            TrialOutcome::Unshared => !is_single_writer,
+            TrialOutcome::Good | TrialOutcome::Note => false,
         };
         let Some(wrong) = findings.iter().find(is_wrong) else {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::error::{Error, Result, chain_of};
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::human::{self, many};
-use crate::json::PathWarning;
+use crate::json::message::PathWarning;
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec};
 use crate::verbs::ls;

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use onefold_backup::backup::Tars;
-use onefold_lab::{Choice, Estimate, Tallies, Tally, columns, plot, saved};
+use onefold_lab::{ChunkerChoice, Estimate, Tallies, Tally, columns, plot, saved};
 
 use crate::cli::names;
 use crate::error::{Error, Result};
@@ -127,7 +127,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     if let Some(file) = &args.save {
         write(file, &saved::encode(&counted), out)?;
     }
-    let estimates: Vec<(Choice, Estimate)> = counted
+    let estimates: Vec<(ChunkerChoice, Estimate)> = counted
         .iter()
         .map(|(choice, tally)| (choice.clone(), Estimate::of(tally)))
         .collect();
@@ -144,7 +144,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 }
 
 /// Writes the figures into the files that were asked for.
-fn write_figures(args: &Args, estimates: &[(Choice, Estimate)], out: &Out) -> Result<()> {
+fn write_figures(args: &Args, estimates: &[(ChunkerChoice, Estimate)], out: &Out) -> Result<()> {
     if let Some(file) = &args.csv {
         write(file, report::csv(estimates).as_bytes(), out)?;
     }
@@ -163,17 +163,17 @@ fn write_figures(args: &Args, estimates: &[(Choice, Estimate)], out: &Out) -> Re
 }
 
 /// Returns every chunker at every size, each once; `whole-file`, which has no size, once.
-fn choices(args: &Args) -> Result<Vec<Choice>> {
+fn choices(args: &Args) -> Result<Vec<ChunkerChoice>> {
     let mut choices = Vec::new();
     for chunker in &args.chunkers {
         for size in &args.sizes {
             let mean = u32::try_from(*size)
                 .map_err(|_| Error::Usage(format!("--sizes: {size} bytes is too large a chunk")))?;
-            let choice = Choice {
+            let choice = ChunkerChoice {
                 chunker: chunker.clone(),
                 mean,
             };
-            let same = |known: &Choice| {
+            let same = |known: &ChunkerChoice| {
                 known.chunker == *chunker && (known.mean == mean || chunker == "whole-file")
             };
             if !choices.iter().any(same) {
@@ -184,7 +184,7 @@ fn choices(args: &Args) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(Choice, Tally)>> {
+fn load(file: &Path, ram_bytes: u64) -> Result<Vec<(ChunkerChoice, Tally)>> {
     let name = file.display().to_string();
     let bytes = list_file::read(file.as_os_str())?;
     saved::decode(&bytes, &name, ram_bytes)

@@ -15,13 +15,13 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::global::Global;
-use crate::json::{self, NodeJson, SnapshotJson, permissions};
+use crate::json::{NodeJson, SnapshotJson, message, permissions};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, Spec, short};
 use crate::{human, paths, repository, when};
 use ncdu::Ncdu;
-use order::Order;
-use sorted::Sorted;
+use order::LineOrder;
+use sorted::SortedLines;
 
 /// List the files of a snapshot
 #[derive(clap::Args, Debug)]
@@ -51,7 +51,7 @@ pub struct Args {
 
     /// Order of the entries
     #[arg(short, long, value_name = "ORDER", default_value = "name")]
-    pub sort: Order,
+    pub sort: LineOrder,
 
     /// In reverse
     #[arg(long)]
@@ -67,7 +67,7 @@ enum Lister<'a> {
     /// Each line is printed at once.
     Lines,
     /// Lines are printed in order when all are there.
-    Sorted(Order, Sorted),
+    Sorted(LineOrder, SortedLines),
     Ncdu(Ncdu<'a>),
 }
 
@@ -172,8 +172,8 @@ impl<'a> Lister<'a> {
             when::local(named.snapshot.time)
         ))?;
         Ok(match (args.sort, args.reverse) {
-            (Order::Name, false) => Self::Lines,
-            (order, is_reverse) => Self::Sorted(order, Sorted::new(is_reverse)),
+            (LineOrder::Name, false) => Self::Lines,
+            (order, is_reverse) => Self::Sorted(order, SortedLines::new(is_reverse)),
         })
     }
 }
@@ -182,7 +182,7 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
     if out.json {
         let mut node = json!(NodeJson::new(path, entry));
         (node["message_type"], node["struct_type"]) = (json!("node"), json!("node"));
-        return json::line(&node);
+        return message::line(&node);
     }
     match args.long {
         true => long(path, entry, args.human_readable),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use onefold_backup::exclude::{Patterns, PatternsBuilder};
-use onefold_backup::restore::{self, Attributes, Lacking, Options, Overwrite, Summary};
+use onefold_backup::restore::{self, AttributeChoice, Lacking, Options, Overwrite, RestoreSummary};
 use onefold_store::SessionKind;
 use serde_json::json;
 
@@ -215,7 +215,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 
 /// Returns a sentence about paths of which the repository has no good copy. The number of paths in a lost part of the
 /// listing is not known.
-fn lost(summary: &Summary) -> String {
+fn lost(summary: &RestoreSummary) -> String {
     let paths = many(summary.lost, "path");
     if summary.lost_parts == 0 {
         return format!("the repository has no good copy of {paths}; everything else is restored");
@@ -269,8 +269,8 @@ fn options(args: &Args, spec: &Spec, out: &Out) -> Result<Options> {
     })
 }
 
-fn attributes(args: &Args) -> Result<Attributes> {
-    Ok(Attributes {
+fn attributes(args: &Args) -> Result<AttributeChoice> {
+    Ok(AttributeChoice {
         include: Patterns::new(&args.include_xattr)?,
         exclude: Patterns::new(&args.exclude_xattr)?,
         none: args.no_xattrs,
@@ -288,7 +288,7 @@ fn patterns_of(
     Ok(builder.build()?)
 }
 
-fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result<()> {
+fn print(args: &Args, summary: &RestoreSummary, elapsed: Duration, out: &Out) -> Result<()> {
     let left = summary.skipped + summary.failed;
     let restored = summary.files.saturating_sub(left);
     let restored_bytes = summary
@@ -322,7 +322,7 @@ fn print(args: &Args, summary: &Summary, elapsed: Duration, out: &Out) -> Result
 /// Prints how much was restored, and whether it was read back.
 fn print_restored(
     args: &Args,
-    summary: &Summary,
+    summary: &RestoreSummary,
     (restored, restored_bytes): (u64, u64),
     elapsed: Duration,
     out: &Out,
@@ -364,7 +364,7 @@ fn print_restored(
 }
 
 /// Prints how much stayed, was deleted, failed, or is not in the snapshot.
-fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
+fn print_others(args: &Args, summary: &RestoreSummary, out: &Out) -> Result<()> {
     let stayed = summary.skipped + summary.skipped_dirs + summary.skipped_others;
     if stayed > 0 {
         let others = || format!("{} other", human::count(summary.skipped_others));
@@ -420,7 +420,7 @@ fn print_others(args: &Args, summary: &Summary, out: &Out) -> Result<()> {
 }
 
 /// Returns a sentence about paths that lack metadata, with the option that does not ask for it.
-fn lacking(summary: &Summary) -> String {
+fn lacking(summary: &RestoreSummary) -> String {
     let (paths, lack) = match summary.lacking {
         1 => ("1 path".into(), "lacks some of its"),
         more => (many(more, "path"), "lack some of their"),

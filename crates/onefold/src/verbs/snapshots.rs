@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::human::Columns;
-use crate::json::{self, Array};
+use crate::json::{self, Array, message};
 use crate::out::Out;
 use crate::select::{self, FilterArgs, short};
 use crate::{group, human, out, paths, repository, when};
@@ -85,7 +85,7 @@ fn as_json(repository: &Repository, by: GroupBy, groups: &[Vec<Brief>], out: &Ou
         let Some(key) = group::key(repository, group, by)? else {
             continue;
         };
-        let key = json::line(&group::json(by, &key));
+        let key = message::line(&group::json(by, &key));
         all.next(&format!("{{\"group_key\":{key},\"snapshots\":"))?;
         json::snapshots(repository, group, out)?;
         out.bytes(b"}")?;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A key has all its bits in one slice, so a lookup reads one page of a chain and not all of its 2 to 8: the slices are
-//! the sub-partitions of the conclusion's hierarchical partitioning, with one write buffer for all of them. Always
-//! holds: pointers rise within a unit; of a unit's two places the whole one with the higher generation counts.
+//! the sub-partitions of the conclusion's hierarchical partitioning, with one write buffer for all of them. Invariant:
+//! pointers rise within a unit; of a unit's two places the whole one with the higher generation counts.
 
 use onefold_chunk::Fingerprint;
 
@@ -127,15 +127,15 @@ pub struct UnitHead {
 }
 
 /// One page of a unit whose checks succeeded.
-pub struct Slice {
+pub struct ChainPage {
     bytes: Vec<u8>,
 }
 
-impl Slice {
+impl ChainPage {
     /// Checks the bytes that were read from page `page` of `path`.
-    pub fn check(bytes: Vec<u8>, shape: &Shape, path: &str, page: u32) -> Result<Slice> {
+    pub fn check(bytes: Vec<u8>, shape: &Shape, path: &str, page: u32) -> Result<ChainPage> {
         check_page(&bytes, path, page)?;
-        let slice = Slice { bytes };
+        let slice = ChainPage { bytes };
         if slice.head().filters > shape.chain_max {
             let what = format!("a chain of {} filters", slice.head().filters);
             return Err(Error::damaged(
@@ -148,8 +148,8 @@ impl Slice {
     }
 
     /// A slice without filters.
-    pub fn empty() -> Slice {
-        Slice {
+    pub fn empty() -> ChainPage {
+        ChainPage {
             bytes: vec![0; PAGE_BYTES],
         }
     }
@@ -250,7 +250,8 @@ mod tests {
                 }
                 Fingerprint(bytes)
             };
-            let mut slices: Vec<Slice> = (0..shape.slices).map(|_| Slice::empty()).collect();
+            let mut slices: Vec<ChainPage> =
+                (0..shape.slices).map(|_| ChainPage::empty()).collect();
             let filters: Vec<Vec<u8>> = (0..chain_max)
                 .map(|i| {
                     let mut filter = vec![0; filter_bytes as usize];

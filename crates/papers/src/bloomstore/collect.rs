@@ -6,7 +6,7 @@
 //! their space is free after the checkpoint that makes the moved records durable.
 
 use super::{BloomStore, PendingReads};
-use crate::flashlog::{At, Candidates, Kind, Locate};
+use crate::flashlog::{Locate, RecordKind, RecordPlace, UnreadPages};
 use onefold_chunk::Fingerprint;
 use onefold_index::Result;
 
@@ -26,7 +26,9 @@ impl BloomStore {
         let records = buffer.len();
         let sampled = buffer.record((page / SAMPLED_PAGES) as usize % records);
         // a removal counts as garbage already, and so does the record that it removes
-        if matches!(sampled.kind, Kind::Says(Some(_))) && self.is_on_flash(number, &sampled.key)? {
+        if matches!(sampled.kind, RecordKind::Says(Some(_)))
+            && self.is_on_flash(number, &sampled.key)?
+        {
             self.garbage += records as u64 * u64::from(SAMPLED_PAGES);
         }
         Ok(())
@@ -37,7 +39,7 @@ impl BloomStore {
         let before = self.stats;
         let mut found = [None];
         let mut search = PendingReads {
-            candidates: Candidates {
+            candidates: UnreadPages {
                 place: 0,
                 pages: self.held_candidates(number, key),
             },
@@ -87,7 +89,7 @@ impl BloomStore {
     fn collect_page(&mut self) -> Result<()> {
         let page = self.log.range().start;
         let records = self.log.read(page)?;
-        let live = self.live(&records, At::Page(page))?;
+        let live = self.live(&records, RecordPlace::Page(page))?;
         self.entries = self.entries.saturating_sub(records.len() as u64);
         self.garbage = self
             .garbage

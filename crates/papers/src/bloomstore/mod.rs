@@ -28,7 +28,9 @@ use onefold_io::Dir;
 use self::chain::{POINTER_BYTES, Shape, UnitHead, pointer_of};
 use self::units::{Place, Units};
 use crate::filters::{BlockedBloom, word};
-use crate::flashlog::{At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage};
+use crate::flashlog::{
+    FlashLog, Locate, Located, LogRecord, RECORDS, RecordPage, RecordPlace, UnreadPages,
+};
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
 use onefold_index::{ContainerId, Filter, IndexStats, Location, Result};
@@ -136,7 +138,7 @@ struct BloomPartition {
 
 /// The reads that a key still needs.
 struct PendingReads {
-    candidates: Candidates,
+    candidates: UnreadPages,
     /// Number of units that are still to be asked.
     units: usize,
 }
@@ -227,7 +229,7 @@ impl BloomStore {
         self.put_record(record)
     }
 
-    fn put_record(&mut self, record: Record) -> Result<()> {
+    fn put_record(&mut self, record: LogRecord) -> Result<()> {
         let number = self.partition_of(&record.key);
         if self.partitions[number].buffer.is_full() {
             // the buffer is still full where it could not be written before
@@ -380,7 +382,7 @@ impl BloomStore {
         let mut slices = self.units.read(&pages)?;
         slices.truncate(searched);
         for (search, slice) in searches.iter_mut().zip(slices) {
-            let Candidates { place, pages } = &mut search.candidates;
+            let UnreadPages { place, pages } = &mut search.candidates;
             pages.clear();
             slice.ask(&self.shape, &keys[*place], pages);
             pages.reverse();
@@ -406,13 +408,13 @@ impl Locate for BloomStore {
             if self.shape.may_hold(&partition.active, key)
                 && let Some(said) = partition.buffer.find(key)
             {
-                found[place] = Some((At::Buffer, said));
+                found[place] = Some((RecordPlace::Buffer, said));
                 continue;
             }
             let units = partition.units.len();
             let pages = self.held_candidates(self.partition_of(key), key);
             searches.push(PendingReads {
-                candidates: Candidates { place, pages },
+                candidates: UnreadPages { place, pages },
                 units,
             });
         }
@@ -459,7 +461,7 @@ impl OneCaller for BloomStore {
     ) -> Result<()> {
         for number in 0..self.partitions.len() {
             let buffer = self.partitions[number].buffer.clone();
-            self.visit_page(&buffer, At::Buffer, visit)?;
+            self.visit_page(&buffer, RecordPlace::Buffer, visit)?;
         }
         self.visit_log(visit)
     }

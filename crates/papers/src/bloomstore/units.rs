@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onefold_io::Disk;
 
-use super::chain::{Shape, Slice, UnitHead, pointer_of};
+use super::chain::{ChainPage, Shape, UnitHead, pointer_of};
 use crate::flashlog::{open_or_create, read_many};
 use onefold_index::Result;
 use onefold_index::strata::page::PAGE_BYTES;
@@ -99,7 +99,7 @@ impl Units {
             .collect();
         let mut whole: Option<(UnitHead, u32)> = None;
         for (bytes, page) in read_many(&*self.disk, &pages)?.into_iter().zip(&pages) {
-            let Ok(slice) = Slice::check(bytes, &self.shape, CHAINS, *page) else {
+            let Ok(slice) = ChainPage::check(bytes, &self.shape, CHAINS, *page) else {
                 return Ok(None);
             };
             let head = slice.head();
@@ -136,11 +136,11 @@ impl Units {
     }
 
     /// Reads slices by their page numbers, in one batch.
-    pub fn read(&self, pages: &[u32]) -> Result<Vec<Slice>> {
+    pub fn read(&self, pages: &[u32]) -> Result<Vec<ChainPage>> {
         read_many(&*self.disk, pages)?
             .into_iter()
             .zip(pages)
-            .map(|(bytes, page)| Slice::check(bytes, &self.shape, CHAINS, *page))
+            .map(|(bytes, page)| ChainPage::check(bytes, &self.shape, CHAINS, *page))
             .collect()
     }
 
@@ -156,10 +156,10 @@ impl Units {
         let pages: Vec<u32> = (0..self.shape.slices)
             .map(|slice| self.page(old, slice))
             .collect();
-        let mut slices: Vec<Slice> = if was_there {
+        let mut slices: Vec<ChainPage> = if was_there {
             self.read(&pages)?
         } else {
-            pages.iter().map(|_| Slice::empty()).collect()
+            pages.iter().map(|_| ChainPage::empty()).collect()
         };
         debug_assert!(
             filters

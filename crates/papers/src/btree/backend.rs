@@ -11,7 +11,7 @@ use onefold_index::Error;
 
 /// Counters of a backend since it was opened.
 #[derive(Default)]
-pub struct Traffic {
+pub struct BackendTraffic {
     /// Reads, each of one page or of some neighbouring pages.
     pub reads: AtomicU64,
     /// Bytes written.
@@ -23,7 +23,7 @@ pub struct DiskBackend {
     /// The disk that stores the bytes.
     pub disk: Arc<dyn Disk>,
     /// Counters of reads and writes.
-    pub traffic: Arc<Traffic>,
+    pub traffic: Arc<BackendTraffic>,
 }
 
 impl std::fmt::Debug for DiskBackend {

@@ -29,8 +29,8 @@ use redb::{
     TableDefinition,
 };
 
-use self::backend::{DiskBackend, Traffic, failed};
-use self::prefetch::Prefetched;
+use self::backend::{BackendTraffic, DiskBackend, failed};
+use self::prefetch::PrefetchCache;
 use crate::filters::BlockedBloom;
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
@@ -99,13 +99,13 @@ impl BTreeOptions {
 pub struct BTree {
     db: Database,
     disk: Arc<dyn Disk>,
-    traffic: Arc<Traffic>,
+    traffic: Arc<BackendTraffic>,
     options: BTreeOptions,
     order: Vec<Fingerprint>,
     buffer: HashMap<Fingerprint, Said>,
     filter: Option<BlockedBloom>,
     keeps_neighbours: bool,
-    prefetched: Prefetched,
+    prefetched: PrefetchCache,
     entries: u64,
     stats: IndexStats,
     _alone: Box<dyn LockGuard>,
@@ -157,7 +157,7 @@ impl BTree {
             buffer: HashMap::new(),
             filter,
             keeps_neighbours,
-            prefetched: Prefetched::new(options.prefetch_bytes),
+            prefetched: PrefetchCache::new(options.prefetch_bytes),
             entries: 0,
             stats: IndexStats::default(),
             _alone: alone,
@@ -336,8 +336,8 @@ fn begin(dir: &dyn Dir, options: BTreeOptions) -> Result<Arc<dyn Disk>> {
     Ok(dir.open_write(FILE)?)
 }
 
-fn database(disk: &Arc<dyn Disk>, cache_bytes: usize) -> Result<(Database, Arc<Traffic>)> {
-    let traffic = Arc::new(Traffic::default());
+fn database(disk: &Arc<dyn Disk>, cache_bytes: usize) -> Result<(Database, Arc<BackendTraffic>)> {
+    let traffic = Arc::new(BackendTraffic::default());
     let backend = DiskBackend {
         disk: Arc::clone(disk),
         traffic: Arc::clone(&traffic),

@@ -20,7 +20,7 @@ const CONTAINER_BYTES: usize = 128;
 const TOO_LARGE_MAX: usize = 4096;
 
 /// Fingerprints of containers in RAM, within a budget in bytes, replaced by least recent use.
-pub struct Prefetched {
+pub struct PrefetchCache {
     budget_bytes: usize,
     used_bytes: usize,
     containers: HashMap<ContainerId, (u64, Vec<Fingerprint>)>,
@@ -31,10 +31,10 @@ pub struct Prefetched {
     too_large: HashSet<ContainerId>,
 }
 
-impl Prefetched {
+impl PrefetchCache {
     /// A cache within `budget_bytes` of RAM; 0 for none.
-    pub fn new(budget_bytes: usize) -> Prefetched {
-        Prefetched {
+    pub fn new(budget_bytes: usize) -> PrefetchCache {
+        PrefetchCache {
             budget_bytes,
             used_bytes: 0,
             containers: HashMap::new(),
@@ -124,7 +124,7 @@ mod tests {
     fn a_container_that_does_not_fit_is_not_read_again_until_it_changes() {
         let (large, small) = (ContainerId(1), ContainerId(2));
         let keys = |count: u8| (0..count).map(|i| Fingerprint([i; 32])).collect::<Vec<_>>();
-        let mut cache = Prefetched::new(CONTAINER_BYTES + 4 * KEY_BYTES);
+        let mut cache = PrefetchCache::new(CONTAINER_BYTES + 4 * KEY_BYTES);
         assert_eq!(cache.room(&large), 4);
         cache.insert(large, keys(5));
         assert_eq!((cache.room(&large), cache.ram_bytes()), (0, 0));

@@ -25,10 +25,11 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_io::frame::FrameKind;
 
-use self::table::Table;
+use self::table::SlotTable;
 use crate::filters::{BlockedBloom, word};
 use crate::flashlog::{
-    At, Candidates, FlashLog, Locate, Located, RECORDS, Record, RecordPage, read_or_write_shape,
+    FlashLog, Locate, Located, LogRecord, RECORDS, RecordPage, RecordPlace, UnreadPages,
+    read_or_write_shape,
 };
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::strata::log::Said;
@@ -110,7 +111,7 @@ pub struct BufferHash {
 }
 
 struct BufferPartition {
-    table: Table,
+    table: SlotTable,
     /// First page and filter of each full table, oldest first.
     tables: Vec<(u32, BlockedBloom)>,
 }
@@ -174,7 +175,7 @@ impl BufferHash {
             ..options
         };
         let empty = || BufferPartition {
-            table: Table::new(table_pages as usize),
+            table: SlotTable::new(table_pages as usize),
             tables: Vec::new(),
         };
         let mut store = BufferHash {
@@ -250,7 +251,7 @@ impl BufferHash {
 
     /// Drops the oldest tables, except one, until all tables in RAM and the filters fit into the budget.
     fn keep_budget(&mut self) {
-        let pages = Table::bytes_of(self.options.table_pages as usize);
+        let pages = SlotTable::bytes_of(self.options.table_pages as usize);
         let fixed = size_of::<BufferHash>()
             + self.log.ram_bytes()
             + self.partitions.len() * (size_of::<BufferPartition>() + pages);
@@ -289,7 +290,7 @@ impl BufferHash {
         Some(freed)
     }
 
-    fn put(&mut self, record: Record) -> Result<()> {
+    fn put(&mut self, record: LogRecord) -> Result<()> {
         let number = self.partition_of(&record.key);
         while !self.partitions[number].table.put(record) {
             self.close_table(number)?;
@@ -299,7 +300,7 @@ impl BufferHash {
 
     /// Writes all pages of the table in RAM, and begins the next table.
     fn close_table(&mut self, number: usize) -> Result<()> {
-        let empty = Table::new(0);
+        let empty = SlotTable::new(0);
         let mut table = std::mem::replace(&mut self.partitions[number].table, empty);
         let written = self.write_table(number, table.pages_mut());
         if written.is_ok() {
@@ -332,13 +333,13 @@ impl Locate for BufferHash {
     /// Looks up the newest record of each key; the reads of a batch of keys go out together.
     fn locate(&mut self, keys: &[Fingerprint]) -> Result<Vec<Located>> {
         let mut found = vec![None; keys.len()];
-        let mut searches: Vec<Candidates> = Vec::new();
+        let mut searches: Vec<UnreadPages> = Vec::new();
         for (place, key) in keys.iter().enumerate() {
             let number = self.partition_of(key);
             let choices = table::pages_of(key, self.options.table_pages as usize);
             let partition = &mut self.partitions[number];
             if let Some(said) = partition.table.find(key) {
-                found[place] = Some((At::Buffer, said));
+                found[place] = Some((RecordPlace::Buffer, said));
                 continue;
             }
             let mut pages = Vec::new();
@@ -352,7 +353,7 @@ impl Locate for BufferHash {
                     }
                 }
             }
-            searches.push(Candidates { place, pages });
+            searches.push(UnreadPages { place, pages });
         }
         for searches in searches.chunks_mut(BATCH) {
             let searches = searches.iter_mut();
@@ -380,7 +381,7 @@ impl OneCaller for BufferHash {
 
     fn checkpoint(&mut self) -> Result<()> {
         let tables = self.partitions.iter().map(|partition| &partition.table);
-        self.log.checkpoint(tables.flat_map(Table::pages))
+        self.log.checkpoint(tables.flat_map(SlotTable::pages))
     }
 
     fn iterate(
@@ -390,7 +391,7 @@ impl OneCaller for BufferHash {
         for number in 0..self.partitions.len() {
             for place in 0..self.options.table_pages as usize {
                 let page = self.partitions[number].table.pages()[place].clone();
-                self.visit_page(&page, At::Buffer, visit)?;
+                self.visit_page(&page, RecordPlace::Buffer, visit)?;
             }
         }
         self.visit_log(visit)

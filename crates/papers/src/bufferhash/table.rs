@@ -12,12 +12,12 @@
 use onefold_chunk::Fingerprint;
 
 use crate::filters::word;
-use crate::flashlog::{RECORDS, Record, RecordPage};
+use crate::flashlog::{LogRecord, RECORDS, RecordPage};
 use onefold_index::strata::log::Said;
 use onefold_index::strata::page::PAGE_BYTES;
 
 /// A table in RAM: the key in each slot, and the pages that are written once the table is full.
-pub struct Table {
+pub struct SlotTable {
     /// The pages, with the records of 64 slots each.
     pages: Vec<RecordPage>,
     /// For each slot, the position of its record in the page plus one, or 0.
@@ -33,10 +33,10 @@ fn slots_of(key: &Fingerprint, slots: usize) -> [usize; 2] {
     [1, 2].map(|number| ((u128::from(word(key, number)) * slots as u128) >> 64) as usize)
 }
 
-impl Table {
+impl SlotTable {
     /// An empty table.
-    pub fn new(pages: usize) -> Table {
-        Table {
+    pub fn new(pages: usize) -> SlotTable {
+        SlotTable {
             pages: vec![RecordPage::new(); pages],
             slots: vec![0; pages * RECORDS],
         }
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Adds a record, or replaces the one of its key; `false` where the table is full, which is then unchanged.
-    pub fn put(&mut self, record: Record) -> bool {
+    pub fn put(&mut self, record: LogRecord) -> bool {
         let slots = slots_of(&record.key, self.slots.len());
         let of_key = |slot: &usize| {
             let there = self.record_in(*slot);
@@ -121,19 +121,19 @@ impl Table {
         Some(way)
     }
 
-    fn record_in(&self, slot: usize) -> Option<Record> {
+    fn record_in(&self, slot: usize) -> Option<LogRecord> {
         let place = self.slots[slot].checked_sub(1)?;
         Some(self.pages[slot / RECORDS].record(place.into()))
     }
 
-    fn enter(&mut self, slot: usize, record: Record) {
+    fn enter(&mut self, slot: usize, record: LogRecord) {
         let page = &mut self.pages[slot / RECORDS];
         page.put(record);
         self.slots[slot] = page.len() as u8;
     }
 
     /// Removes the record of `slot`; the last record of its page moves to the free position.
-    fn take(&mut self, slot: usize) -> Record {
+    fn take(&mut self, slot: usize) -> LogRecord {
         let page = &mut self.pages[slot / RECORDS];
         let (place, last) = (std::mem::take(&mut self.slots[slot]), page.len() as u8);
         let first = slot / RECORDS * RECORDS;
@@ -153,13 +153,13 @@ mod tests {
     use onefold_io::Random;
 
     use super::*;
-    use crate::flashlog::Kind;
+    use crate::flashlog::RecordKind;
     use crate::workload::key_of;
 
-    fn record(number: u64, container: u64) -> Record {
-        Record {
+    fn record(number: u64, container: u64) -> LogRecord {
+        LogRecord {
             key: key_of(number),
-            kind: Kind::Says(Some(ContainerId(container))),
+            kind: RecordKind::Says(Some(ContainerId(container))),
             seq: 1 + number,
             link: 0,
         }
@@ -172,7 +172,7 @@ mod tests {
         let (mut keys, mut tables) = (0, 0);
         let mut number = 0;
         for _ in 0..200 {
-            let mut table = Table::new(32);
+            let mut table = SlotTable::new(32);
             while table.put(record(number, 1)) {
                 number += 1;
             }
@@ -188,7 +188,7 @@ mod tests {
     fn it_finds_what_a_map_has() {
         let mut random = Random(7);
         for pages in [1, 2, 3, 8] {
-            let (mut table, mut map) = (Table::new(pages), HashMap::new());
+            let (mut table, mut map) = (SlotTable::new(pages), HashMap::new());
             for step in 0..4000 {
                 let number = random.below(pages as u64 * 40);
                 if table.put(record(number, step)) {

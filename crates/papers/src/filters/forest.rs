@@ -67,19 +67,19 @@ pub struct Forest {
     /// Number of keys in layer 0 while it is in RAM.
     first_keys: u64,
     layers: Vec<BitLayer>,
-    asked: Asked,
+    asked: ReadCounts,
 }
 
 /// Numbers of queried keys by the pages read for them; the last place counts all keys with more reads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Asked {
+pub struct ReadCounts {
     /// Keys that may be in the set.
     pub present: [u64; 8],
     /// Keys that are surely not in the set.
     pub absent: [u64; 8],
 }
 
-impl Asked {
+impl ReadCounts {
     fn note(&mut self, present: bool, reads: usize) {
         let of = if present {
             &mut self.present
@@ -103,7 +103,7 @@ impl Forest {
             first: None,
             first_keys: 0,
             layers: Vec::new(),
-            asked: Asked::default(),
+            asked: ReadCounts::default(),
         };
         if options.starts_in_flash {
             forest.add_layer()?;
@@ -181,7 +181,7 @@ impl Forest {
                 first: None,
                 first_keys: 0,
                 layers: Vec::new(),
-                asked: Asked::default(),
+                asked: ReadCounts::default(),
             };
             if height == 0 {
                 let keys = saved::counts(reader)?;
@@ -221,7 +221,7 @@ impl Forest {
 
     /// The costs of queries so far: the numbers of present and absent keys for which 0, 1, 2 … pages were read (table
     /// 3.5's qlen).
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &ReadCounts {
         &self.asked
     }
 

@@ -27,7 +27,7 @@ pub use blocked::{load_blocked, save_blocked};
 pub use bloom::Bloom;
 pub use buffering::{Accounting, BufferOptions, Buffering, Victim};
 pub use chain::Chain;
-pub use forest::{Asked, Forest, ForestOptions, Traverse};
+pub use forest::{Forest, ForestOptions, ReadCounts, Traverse};
 pub use onefold_index::filters::BlockedBloom;
 pub(crate) use page_shape::word;
 pub use page_shape::{Full, PageShape};

@@ -2,11 +2,11 @@
 
 use onefold_chunk::Fingerprint;
 
-use super::{At, FlashLog, Located};
+use super::{FlashLog, Located, RecordPlace};
 use onefold_index::{IndexStats, Result};
 
 /// The pages of the log that are still to be read for one key of a lookup.
-pub struct Candidates {
+pub struct UnreadPages {
     /// Position of the key in the lookup.
     pub place: usize,
     /// Page numbers; the next one to read stands last.
@@ -20,10 +20,10 @@ impl FlashLog {
         &self,
         keys: &[Fingerprint],
         found: &mut [Located],
-        searches: impl Iterator<Item = &'a mut Candidates>,
+        searches: impl Iterator<Item = &'a mut UnreadPages>,
         stats: &mut IndexStats,
     ) -> Result<()> {
-        let mut searches: Vec<&mut Candidates> = searches.collect();
+        let mut searches: Vec<&mut UnreadPages> = searches.collect();
         let head = self.range().start;
         loop {
             searches.retain(|search| found[search.place].is_none());
@@ -40,7 +40,7 @@ impl FlashLog {
                 asked.into_iter().zip(&pages).zip(self.read_many(&pages)?)
             {
                 match page.find(&keys[place]) {
-                    Some(said) => found[place] = Some((At::Page(*number), said)),
+                    Some(said) => found[place] = Some((RecordPlace::Page(*number), said)),
                     None => stats.false_reads += 1,
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Disk, rename_over};
 
-use super::page::{Kind, PageHead, RECORDS, Record, RecordPage};
+use super::page::{LogRecord, PageHead, RECORDS, RecordKind, RecordPage};
 use super::{FlashLog, damaged_before, pages_of, read_page};
 use crate::retirements::Retirements;
 use onefold_index::strata::page::PAGE_BYTES;
@@ -36,9 +36,9 @@ impl FlashLog {
                 (Some(page), None) if page.head().owner == self.journal_pages => {
                     let head = page.head();
                     retired.extend(page.records().filter_map(|record| match record.kind {
-                        Kind::Retires(container) => Some((container, true)),
-                        Kind::Returns(container) => Some((container, false)),
-                        Kind::Says(_) => None,
+                        RecordKind::Retires(container) => Some((container, true)),
+                        RecordKind::Returns(container) => Some((container, false)),
+                        RecordKind::Says(_) => None,
                     }));
                     if number + 1 - head.owner == head.batch {
                         for (container, is_gone) in retired.drain(..) {
@@ -75,9 +75,9 @@ impl FlashLog {
     }
 
     /// The records on a page of the journal, in the order in which they are to be applied.
-    pub fn journaled(&self, page: u32) -> Result<Vec<Record>> {
+    pub fn journaled(&self, page: u32) -> Result<Vec<LogRecord>> {
         let page = read_page(&*self.journal, &self.journal_path(), page)?;
-        let says = |record: &Record| matches!(record.kind, Kind::Says(_));
+        let says = |record: &LogRecord| matches!(record.kind, RecordKind::Says(_));
         Ok(page.records().filter(says).collect())
     }
 
@@ -183,7 +183,7 @@ fn lowest<'a>(
     buffers: impl Iterator<Item = &'a RecordPage>,
     since: u64,
     most: usize,
-) -> Vec<Record> {
+) -> Vec<LogRecord> {
     let (mut lowest, mut below) = (Vec::new(), u64::MAX);
     for record in buffers.flat_map(RecordPage::records) {
         if record.seq > since && record.seq < below {
@@ -201,12 +201,12 @@ fn lowest<'a>(
 }
 
 /// The record for a container that is retired, or back.
-fn retirement((container, is_gone): (ContainerId, bool)) -> Record {
+fn retirement((container, is_gone): (ContainerId, bool)) -> LogRecord {
     let kind = match is_gone {
-        true => Kind::Retires(container),
-        false => Kind::Returns(container),
+        true => RecordKind::Retires(container),
+        false => RecordKind::Returns(container),
     };
-    Record {
+    LogRecord {
         key: Fingerprint([0; 32]),
         kind,
         seq: 0,
@@ -223,9 +223,9 @@ mod tests {
     fn windows_give_every_record_in_order() {
         let mut pages = vec![RecordPage::new(); 5];
         for seq in 1..=300u64 {
-            let record = Record {
+            let record = LogRecord {
                 key: Fingerprint([seq as u8; 32]),
-                kind: Kind::Says(None),
+                kind: RecordKind::Says(None),
                 seq,
                 link: 0,
             };

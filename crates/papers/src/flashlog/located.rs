@@ -8,7 +8,7 @@ use onefold_index::{IndexStats, Location, Result};
 
 /// The place of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum At {
+pub enum RecordPlace {
     /// In a write buffer.
     Buffer,
     /// In the log page of this number.
@@ -16,7 +16,7 @@ pub enum At {
 }
 
 /// The newest record of a key, and its place; `None` without a record.
-pub type Located = Option<(At, Said)>;
+pub type Located = Option<(RecordPlace, Said)>;
 
 /// A store that keeps its records in a [`FlashLog`].
 pub trait Locate {
@@ -43,7 +43,7 @@ pub trait Locate {
 
     /// The records of `page`, which is at `at`, that a lookup finds there: the newest of their keys, in containers that
     /// are not retired.
-    fn live(&mut self, page: &RecordPage, at: At) -> Result<Vec<(Fingerprint, Location)>> {
+    fn live(&mut self, page: &RecordPage, at: RecordPlace) -> Result<Vec<(Fingerprint, Location)>> {
         let before = *self.parts().1;
         let keys: Vec<Fingerprint> = page.records().map(|record| record.key).collect();
         let located = self.locate(&keys)?;
@@ -62,7 +62,7 @@ pub trait Locate {
     fn visit_page(
         &mut self,
         page: &RecordPage,
-        at: At,
+        at: RecordPlace,
         visit: &mut dyn FnMut(Fingerprint, Location) -> Result<()>,
     ) -> Result<()> {
         self.live(page, at)?
@@ -77,7 +77,7 @@ pub trait Locate {
     ) -> Result<()> {
         for number in self.parts().0.range() {
             let page = self.parts().0.read(number)?;
-            self.visit_page(&page, At::Page(number), visit)?;
+            self.visit_page(&page, RecordPlace::Page(number), visit)?;
         }
         Ok(())
     }

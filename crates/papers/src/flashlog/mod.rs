@@ -23,9 +23,9 @@ use std::sync::Arc;
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, Disk, LockGuard, ReadAt, if_there};
 
-pub use candidates::Candidates;
-pub use located::{At, Locate, Located};
-pub use page::{Kind, PageHead, RECORDS, Record, RecordPage};
+pub use candidates::UnreadPages;
+pub use located::{Locate, Located, RecordPlace};
+pub use page::{LogRecord, PageHead, RECORDS, RecordKind, RecordPage};
 pub use shape::{read_or_write_shape, replace_file};
 
 use crate::retirements::Retirements;
@@ -145,14 +145,14 @@ impl FlashLog {
     }
 
     /// Makes a record with the next number. A retired container is back by it.
-    pub fn next_record(&mut self, key: &Fingerprint, said: Said) -> Record {
+    pub fn next_record(&mut self, key: &Fingerprint, said: Said) -> LogRecord {
         self.seq += 1;
         if let Some(container) = said {
             self.retired.told(container);
         }
-        Record {
+        LogRecord {
             key: *key,
-            kind: Kind::Says(said),
+            kind: RecordKind::Says(said),
             seq: self.seq,
             link: 0,
         }

@@ -18,7 +18,7 @@ const _: () = assert!(HEADER_BYTES + RECORDS * RECORD_BYTES == PAGE_BYTES);
 
 /// The content of a record besides its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RecordKind {
     /// The container of the key, or `None` for a removal.
     Says(Said),
     /// A retired container; there is no key.
@@ -29,11 +29,11 @@ pub enum Kind {
 
 /// One record of a log or journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct LogRecord {
     /// The key; zeros where a container is retired or returns.
     pub key: Fingerprint,
     /// The content of the record.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// Number of the record, which counts all records of a store.
     pub seq: u64,
     /// The page to which the record leads, plus one, or 0.
@@ -116,17 +116,17 @@ impl RecordPage {
     }
 
     /// Decodes record `i`.
-    pub fn record(&self, i: usize) -> Record {
+    pub fn record(&self, i: usize) -> LogRecord {
         let bytes = self.record_bytes(i);
         let eight = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let container = ContainerId(eight(32));
-        Record {
+        LogRecord {
             key: Fingerprint(bytes[..32].try_into().expect("32 bytes")),
             kind: match bytes[40] {
-                0 => Kind::Says(Some(container)),
-                1 => Kind::Says(None),
-                2 => Kind::Retires(container),
-                _ => Kind::Returns(container),
+                0 => RecordKind::Says(Some(container)),
+                1 => RecordKind::Says(None),
+                2 => RecordKind::Retires(container),
+                _ => RecordKind::Returns(container),
             },
             seq: eight(41),
             link: u32::from_le_bytes(bytes[49..53].try_into().expect("four")),
@@ -134,7 +134,7 @@ impl RecordPage {
     }
 
     /// All records of the page, in their order.
-    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+    pub fn records(&self) -> impl Iterator<Item = LogRecord> + '_ {
         (0..self.len()).map(|i| self.record(i))
     }
 
@@ -142,29 +142,29 @@ impl RecordPage {
     pub fn find(&self, key: &Fingerprint) -> Option<Said> {
         let place = self.place_of(key)?;
         match self.record(place).kind {
-            Kind::Says(said) => Some(said),
-            Kind::Retires(_) | Kind::Returns(_) => None,
+            RecordKind::Says(said) => Some(said),
+            RecordKind::Retires(_) | RecordKind::Returns(_) => None,
         }
     }
 
     /// Adds a record, or replaces the one of its key. The page must have room: see [`is_full`](Self::is_full).
-    pub fn put(&mut self, record: Record) {
+    pub fn put(&mut self, record: LogRecord) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(PAGE_BYTES);
             self.bytes.resize(PAGE_BYTES, 0);
         }
         let old = match record.kind {
-            Kind::Says(_) => self.place_of(&record.key),
-            Kind::Retires(_) | Kind::Returns(_) => None,
+            RecordKind::Says(_) => self.place_of(&record.key),
+            RecordKind::Retires(_) | RecordKind::Returns(_) => None,
         };
         let place = old.unwrap_or(self.len());
         self.bytes[8] += u8::from(old.is_none());
         let bytes = &mut self.bytes[HEADER_BYTES + place * RECORD_BYTES..][..RECORD_BYTES];
         let (kind, container) = match record.kind {
-            Kind::Says(Some(container)) => (0, container.0),
-            Kind::Says(None) => (1, 0),
-            Kind::Retires(container) => (2, container.0),
-            Kind::Returns(container) => (3, container.0),
+            RecordKind::Says(Some(container)) => (0, container.0),
+            RecordKind::Says(None) => (1, 0),
+            RecordKind::Retires(container) => (2, container.0),
+            RecordKind::Returns(container) => (3, container.0),
         };
         bytes[..32].copy_from_slice(&record.key.0);
         bytes[32..40].copy_from_slice(&container.to_le_bytes());
@@ -193,7 +193,7 @@ impl RecordPage {
     }
 
     /// Removes record `i`; the last record moves to its position.
-    pub fn swap_remove(&mut self, i: usize) -> Record {
+    pub fn swap_remove(&mut self, i: usize) -> LogRecord {
         let (record, last) = (self.record(i), self.len() - 1);
         let of = |place: usize| HEADER_BYTES + place * RECORD_BYTES;
         self.bytes

@@ -8,7 +8,7 @@ use onefold_chunk::Fingerprint;
 use onefold_io::create_anew;
 
 use super::ledger::Ledger;
-use super::part::{Part, Record};
+use super::part::{ManifestPart, ManifestRecord};
 use super::{LOG, LOG_FRAME, Sparse, empty_ledger, read_records};
 use crate::pagelog::PageLog;
 use onefold_index::{ContainerId, Location, Result};
@@ -22,7 +22,7 @@ impl Sparse {
     pub(super) fn compact(&mut self) -> Result<()> {
         let made = create_anew(&*self.dir, TMP)?;
         let mut made = PageLog::open(made, LOG, LOG_FRAME, &mut |_, _| Ok(()))?;
-        let (mut ledger, mut part) = (empty_ledger(&self.options), Part::default());
+        let (mut ledger, mut part) = (empty_ledger(&self.options), ManifestPart::default());
         for number in 0..self.ledger.next() {
             let live = self.live_records(number)?;
             if part.records.len() + live.len() > self.options.segment_chunks {
@@ -52,7 +52,7 @@ impl Sparse {
     }
 
     /// The records of manifest `number` that were not removed and whose containers are not retired.
-    fn live_records(&self, number: u32) -> Result<Vec<Record>> {
+    fn live_records(&self, number: u32) -> Result<Vec<ManifestRecord>> {
         let extent = self.ledger.manifests[number as usize];
         let mut records = read_records(&self.log, &[extent])?.remove(0);
         records.retain(|record| {
@@ -89,7 +89,7 @@ impl Sparse {
 }
 
 /// Appends `part` and notes it in the ledger, as reading the log does; `part` is empty afterwards.
-fn append(log: &mut PageLog, ledger: &mut Ledger, part: &mut Part) -> Result<()> {
+fn append(log: &mut PageLog, ledger: &mut Ledger, part: &mut ManifestPart) -> Result<()> {
     if !part.is_empty() {
         let extent = log.append(&part.encode())?;
         ledger.note(extent, part);

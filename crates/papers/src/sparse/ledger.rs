@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use onefold_chunk::Fingerprint;
 
 use super::hooks::Hooks;
-use super::part::Part;
-use crate::pagelog::Extent;
+use super::part::ManifestPart;
+use crate::pagelog::PageRun;
 use onefold_index::ContainerId;
 
 /// The state of the log of manifests, kept in RAM.
 pub struct Ledger {
     /// Places of the manifests, by their numbers.
-    pub manifests: Vec<Extent>,
+    pub manifests: Vec<PageRun>,
     /// The sampled fingerprints.
     pub hooks: Hooks,
     /// Removed fingerprints, each with the first manifest that may have it again.
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// Notes a part of the log, which is at `extent`. Returns the number of its manifest.
-    pub fn note(&mut self, extent: Extent, part: &Part) -> u32 {
+    pub fn note(&mut self, extent: PageRun, part: &ManifestPart) -> u32 {
         match self.manifests.last_mut() {
             Some(last) if part.continues => last.pages = extent.page + extent.pages - last.page,
             _ => self.manifests.push(extent),
@@ -135,7 +135,7 @@ impl Ledger {
 
     /// RAM of the ledger, in bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.manifests.capacity() * size_of::<Extent>()
+        self.manifests.capacity() * size_of::<PageRun>()
             + self.hooks.ram_bytes()
             + self.freeable_bytes()
             + self.counts.capacity() * 8 / 7 * 17

@@ -35,10 +35,10 @@ use onefold_io::{Dir, LockGuard};
 use self::cache::ManifestCache;
 use self::hooks::Hooks;
 use self::ledger::Ledger;
-use self::part::{Part, Record};
-use self::segment::Segment;
+use self::part::{ManifestPart, ManifestRecord};
+use self::segment::OpenSegment;
 use crate::flashlog::open_or_create;
-use crate::pagelog::{Extent, PageLog};
+use crate::pagelog::{PageLog, PageRun};
 use crate::turns::{InTurns, OneCaller};
 use onefold_index::alone;
 use onefold_index::strata::page::PAGE_BYTES;
@@ -96,7 +96,7 @@ pub struct Sparse {
     /// Whether the log's name is durable: not after a compaction whose last sync failed.
     is_name_durable: bool,
     ledger: Ledger,
-    segment: Segment,
+    segment: OpenSegment,
     cache: ManifestCache,
     /// The manifest that the next part of the open segment continues.
     manifest: Option<u32>,
@@ -115,7 +115,7 @@ fn open_log(dir: &dyn Dir, options: &SparseOptions) -> Result<(PageLog, Ledger)>
     let mut ledger = empty_ledger(options);
     let log = PageLog::open(disk, LOG, LOG_FRAME, &mut |extent, payload| {
         let offset = u64::from(extent.page) * PAGE_BYTES as u64;
-        ledger.note(extent, &Part::decode(payload, LOG, offset)?);
+        ledger.note(extent, &ManifestPart::decode(payload, LOG, offset)?);
         Ok(())
     })?;
     Ok((log, ledger))
@@ -156,7 +156,7 @@ impl Sparse {
             log,
             is_name_durable: true,
             ledger,
-            segment: Segment::default(),
+            segment: OpenSegment::default(),
             cache: ManifestCache::new(options.cache_bytes),
             manifest: None,
             unsaid_removals: Vec::new(),
@@ -213,7 +213,7 @@ impl Sparse {
         if numbers.is_empty() {
             return Ok(());
         }
-        let extents: Vec<Extent> = numbers
+        let extents: Vec<PageRun> = numbers
             .iter()
             .map(|number| self.ledger.manifests[*number as usize])
             .collect();
@@ -234,15 +234,15 @@ impl Sparse {
             .max(self.unsaid_retirements.len())
             > PART_SAID_MAX
         {
-            let part = Part {
+            let part = ManifestPart {
                 retired: first_of(&mut self.unsaid_retirements),
                 removed: first_of(&mut self.unsaid_removals),
-                ..Part::default()
+                ..ManifestPart::default()
             };
             self.append(part)?;
             self.manifest = None;
         }
-        let part = Part {
+        let part = ManifestPart {
             continues: self.manifest.is_some(),
             retired: std::mem::take(&mut self.unsaid_retirements),
             removed: std::mem::take(&mut self.unsaid_removals),
@@ -261,7 +261,7 @@ impl Sparse {
 
     /// Appends a part and returns the number of its manifest. After a failure, its removals and retirements wait for
     /// another try.
-    fn append(&mut self, mut part: Part) -> Result<u32> {
+    fn append(&mut self, mut part: ManifestPart) -> Result<u32> {
         let appended = self.log.append(&part.encode());
         if appended.is_err() {
             part.retired.append(&mut self.unsaid_retirements);
@@ -311,11 +311,11 @@ fn first_of<T>(said: &mut Vec<T>) -> Vec<T> {
 }
 
 /// Reads the records of manifests, in one batch.
-fn read_records(log: &PageLog, extents: &[Extent]) -> Result<Vec<Vec<Record>>> {
+fn read_records(log: &PageLog, extents: &[PageRun]) -> Result<Vec<Vec<ManifestRecord>>> {
     let mut records = vec![Vec::new(); extents.len()];
     log.read_many(extents, &mut |place, payload| {
         let offset = u64::from(extents[place].page) * PAGE_BYTES as u64;
-        let part = Part::decode(payload, LOG, offset)?;
+        let part = ManifestPart::decode(payload, LOG, offset)?;
         records[place].extend(part.records);
         Ok(())
     })?;

@@ -21,7 +21,7 @@ const REPEATS: u8 = 3;
 
 /// A chunk of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct ManifestRecord {
     /// Fingerprint of the chunk.
     pub key: Fingerprint,
     /// Container of the chunk.
@@ -32,7 +32,7 @@ pub struct Record {
 
 /// A part of a manifest: the content of one frame of the log.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Part {
+pub struct ManifestPart {
     /// Whether the part belongs to the same manifest as the part before it.
     pub continues: bool,
     /// Retired containers.
@@ -40,10 +40,10 @@ pub struct Part {
     /// Removed fingerprints: records of them in earlier manifests no longer count.
     pub removed: Vec<Fingerprint>,
     /// Records in the order of the stream.
-    pub records: Vec<Record>,
+    pub records: Vec<ManifestRecord>,
 }
 
-impl Part {
+impl ManifestPart {
     /// Whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.retired.is_empty() && self.removed.is_empty() && self.records.is_empty()
@@ -60,7 +60,9 @@ impl Part {
         if !self.removed.is_empty() {
             push_group(&mut out, REMOVED, ContainerId(0), self.removed.iter());
         }
-        let is_alike = |a: &Record, b: &Record| a.container == b.container && a.is_new == b.is_new;
+        let is_alike = |a: &ManifestRecord, b: &ManifestRecord| {
+            a.container == b.container && a.is_new == b.is_new
+        };
         for group in self.records.chunk_by(is_alike) {
             let kind = if group[0].is_new { SAYS } else { REPEATS };
             let keys = group.iter().map(|record| &record.key);
@@ -70,14 +72,14 @@ impl Part {
     }
 
     /// Decodes the bytes at `offset` of `path`.
-    pub fn decode(bytes: &[u8], path: &str, offset: u64) -> Result<Part> {
+    pub fn decode(bytes: &[u8], path: &str, offset: u64) -> Result<ManifestPart> {
         let damaged = |what: &str| Error::damaged(path, offset, format!("a manifest with {what}"));
         let (head, mut rest) = bytes
             .split_at_checked(HEAD_BYTES)
             .ok_or_else(|| damaged("no head"))?;
-        let mut part = Part {
+        let mut part = ManifestPart {
             continues: head[0] & CONTINUES != 0,
-            ..Part::default()
+            ..ManifestPart::default()
         };
         while !rest.is_empty() {
             let (group, behind) = rest
@@ -93,7 +95,7 @@ impl Part {
             let keys = keys.iter().map(|key| Fingerprint(*key));
             let container = ContainerId(container);
             match group[12] {
-                kind @ (SAYS | REPEATS) => part.records.extend(keys.map(|key| Record {
+                kind @ (SAYS | REPEATS) => part.records.extend(keys.map(|key| ManifestRecord {
                     key,
                     container,
                     is_new: kind == SAYS,

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 
-use super::part::Record;
+use super::part::ManifestRecord;
 use onefold_index::ContainerId;
 
 /// The open segment: the last chunks of the stream, each once.
 #[derive(Default)]
-pub struct Segment {
+pub struct OpenSegment {
     chunks: Vec<SegmentChunk>,
     places: HashMap<Fingerprint, u32>,
     /// Number of inserted chunks.
@@ -34,7 +34,7 @@ enum ChunkStatus {
     Said,
 }
 
-impl Segment {
+impl OpenSegment {
     /// The container of the chunk, if the segment has it.
     pub fn get(&self, key: &Fingerprint) -> Option<ContainerId> {
         let at = *self.places.get(key)?;
@@ -90,12 +90,12 @@ impl Segment {
     }
 
     /// The chunks that the log does not have yet: inserted ones and, if asked for, those that were found.
-    pub fn unwritten(&self, with_repeats: bool) -> Vec<Record> {
+    pub fn unwritten(&self, with_repeats: bool) -> Vec<ManifestRecord> {
         let mut records = Vec::new();
         for chunk in &self.chunks {
             let is_new = chunk.state == ChunkStatus::New;
             if is_new || (with_repeats && chunk.state == ChunkStatus::Repeats) {
-                records.push(Record {
+                records.push(ManifestRecord {
                     key: chunk.key,
                     container: chunk.container,
                     is_new,

@@ -31,7 +31,9 @@ use onefold_io::frame::FrameKind;
 use onefold_io::{Dir, LockGuard, create_anew, hex_number};
 
 use self::list::TabletList;
-use self::tablet::{Entry, PAGE_RECORDS, RECORD_BYTES, Record, TABLET_BYTES_MAX, Tablet, pages_of};
+use self::tablet::{
+    PAGE_RECORDS, RECORD_BYTES, TABLET_BYTES_MAX, Tablet, TabletEntry, TabletRecord, pages_of,
+};
 use crate::flashlog::open_or_create;
 use crate::pagelog::PageLog;
 use crate::retirements::Retirements;
@@ -95,7 +97,7 @@ pub struct Tablets {
     options: TabletsOptions,
     list: TabletList,
     number: u32,
-    current: HashMap<Fingerprint, Entry>,
+    current: HashMap<Fingerprint, TabletEntry>,
     journal: PageLog,
     /// Whether a sealed tablet may have the current one's number already: at the next opening the journal would count
     /// for nothing, so nothing more is appended to it.
@@ -265,17 +267,20 @@ impl Tablets {
     fn append_unsaid(&mut self) -> Result<()> {
         self.unsaid.sort_unstable_by_key(|key| key.0);
         self.unsaid.dedup();
-        let gone = Entry {
+        let gone = TabletEntry {
             said: None,
             has_older: false,
         };
         let entry = |key: &Fingerprint| self.current.get(key).copied().unwrap_or(gone);
-        let said = self.unsaid.iter().map(|key| Record::Of(*key, entry(key)));
+        let said = self
+            .unsaid
+            .iter()
+            .map(|key| TabletRecord::Of(*key, entry(key)));
         let retired = self.retired.unsaid().map(|(container, is_gone)| {
             if is_gone {
-                Record::Retires(container)
+                TabletRecord::Retires(container)
             } else {
-                Record::Returns(container)
+                TabletRecord::Returns(container)
             }
         });
         let mut records = said.chain(retired).peekable();
@@ -318,7 +323,7 @@ impl Tablets {
 /// The content of journals, as replayed at open.
 #[derive(Default)]
 struct Replay {
-    current: HashMap<Fingerprint, Entry>,
+    current: HashMap<Fingerprint, TabletEntry>,
     retired: HashSet<ContainerId>,
 }
 
@@ -334,24 +339,24 @@ fn open_journal(dir: &dyn Dir, number: u32, replay: &mut Replay) -> Result<PageL
                 what,
             ));
         }
-        for record in payload.chunks_exact(RECORD_BYTES).map(Record::read) {
+        for record in payload.chunks_exact(RECORD_BYTES).map(TabletRecord::read) {
             match record {
-                Record::Retires(container) => {
+                TabletRecord::Retires(container) => {
                     replay.retired.insert(container);
                 }
-                Record::Returns(container) => {
+                TabletRecord::Returns(container) => {
                     replay.retired.remove(&container);
                 }
-                Record::Of(
+                TabletRecord::Of(
                     key,
-                    Entry {
+                    TabletEntry {
                         said: None,
                         has_older: false,
                     },
                 ) => {
                     replay.current.remove(&key);
                 }
-                Record::Of(key, entry) => {
+                TabletRecord::Of(key, entry) => {
                     replay.current.insert(key, entry);
                 }
             }
@@ -382,7 +387,7 @@ impl OneCaller for Tablets {
             None => !self.absent.contains(key) && self.list.find(key, None)?.is_some(),
         };
         if said.is_some() || has_older {
-            self.current.insert(*key, Entry { said, has_older });
+            self.current.insert(*key, TabletEntry { said, has_older });
             self.unsaid.push(*key);
         } else if self.current.remove(key).is_some() {
             self.unsaid.push(*key);
@@ -443,7 +448,10 @@ impl OneCaller for Tablets {
         // hashbrown: a control byte beside each slot, 8 slots in 7 used at most
         let slots = |capacity: usize, bytes: usize| capacity * 8 / 7 * (bytes + 1);
         size_of::<Tablets>()
-            + slots(self.current.capacity(), size_of::<(Fingerprint, Entry)>())
+            + slots(
+                self.current.capacity(),
+                size_of::<(Fingerprint, TabletEntry)>(),
+            )
             + slots(self.moved.capacity(), size_of::<(Fingerprint, u32)>())
             + slots(self.absent.capacity(), 32)
             + self.retired.ram_bytes()

@@ -32,7 +32,7 @@ const HAS_OLDER: u8 = 4;
 
 /// The newest record of a fingerprint, and whether an older tablet has one, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct TabletEntry {
     /// The container of the chunk, or `None` for a removal.
     pub said: Said,
     /// Whether an older tablet has the fingerprint.
@@ -41,27 +41,27 @@ pub struct Entry {
 
 /// A record of a tablet or of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Record {
+pub enum TabletRecord {
     /// The record of a fingerprint.
-    Of(Fingerprint, Entry),
+    Of(Fingerprint, TabletEntry),
     /// A retired container.
     Retires(ContainerId),
     /// A container that is back after its retirement.
     Returns(ContainerId),
 }
 
-impl Record {
+impl TabletRecord {
     /// Appends the 41 bytes of the record.
     pub fn write(&self, out: &mut Vec<u8>) {
         let (key, container, kind) = match self {
-            Record::Of(key, entry) => {
+            TabletRecord::Of(key, entry) => {
                 let kind = if entry.said.is_none() { REMOVED } else { 0 }
                     | if entry.has_older { HAS_OLDER } else { 0 };
                 let container = entry.said.map_or(0, |container| container.0);
                 (key.0, container, kind)
             }
-            Record::Retires(container) => ([0; 32], container.0, RETIRES),
-            Record::Returns(container) => ([0; 32], container.0, RETIRES | REMOVED),
+            TabletRecord::Retires(container) => ([0; 32], container.0, RETIRES),
+            TabletRecord::Returns(container) => ([0; 32], container.0, RETIRES | REMOVED),
         };
         out.extend_from_slice(&key);
         out.extend_from_slice(&container.to_le_bytes());
@@ -69,21 +69,21 @@ impl Record {
     }
 
     /// Decodes a record of 41 bytes.
-    pub fn read(bytes: &[u8]) -> Record {
+    pub fn read(bytes: &[u8]) -> TabletRecord {
         let container = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
         let (container, kind) = (ContainerId(container), bytes[40]);
         if kind & RETIRES != 0 {
             return match kind & REMOVED {
-                0 => Record::Retires(container),
-                _ => Record::Returns(container),
+                0 => TabletRecord::Retires(container),
+                _ => TabletRecord::Returns(container),
             };
         }
         let key = Fingerprint(bytes[..32].try_into().expect("32 bytes"));
-        let entry = Entry {
+        let entry = TabletEntry {
             said: (kind & REMOVED == 0).then_some(container),
             has_older: kind & HAS_OLDER != 0,
         };
-        Record::Of(key, entry)
+        TabletRecord::Of(key, entry)
     }
 }
 
@@ -108,7 +108,7 @@ pub struct Tablet {
 }
 
 /// The pages of a tablet with these records, which must be in the order of their fingerprints.
-pub fn pages_of(records: &[(Fingerprint, Entry)]) -> Vec<u8> {
+pub fn pages_of(records: &[(Fingerprint, TabletEntry)]) -> Vec<u8> {
     let mut pages = Vec::with_capacity(records.len().div_ceil(PAGE_RECORDS) * PAGE_BYTES);
     for (page, records) in (0..).zip(records.chunks(PAGE_RECORDS)) {
         let start = pages.len();
@@ -116,7 +116,7 @@ pub fn pages_of(records: &[(Fingerprint, Entry)]) -> Vec<u8> {
         pages.extend_from_slice(&(records.len() as u16).to_le_bytes());
         pages.resize(start + HEADER_BYTES, 0);
         for (key, entry) in records {
-            Record::Of(*key, *entry).write(&mut pages);
+            TabletRecord::Of(*key, *entry).write(&mut pages);
         }
         pages.resize(start + PAGE_BYTES, 0);
         seal_page(&mut pages[start..], page);
@@ -211,9 +211,9 @@ impl Tablet {
             }
         }
         Ok((low < count)
-            .then(|| Record::read(record(bytes, low)))
+            .then(|| TabletRecord::read(record(bytes, low)))
             .and_then(|record| match record {
-                Record::Of(found, entry) if found == *key => Some(entry.said),
+                TabletRecord::Of(found, entry) if found == *key => Some(entry.said),
                 _ => None,
             }))
     }
@@ -235,7 +235,7 @@ impl Tablet {
     }
 
     /// Reads all records.
-    pub fn all(&self) -> Result<Vec<(Fingerprint, Entry)>> {
+    pub fn all(&self) -> Result<Vec<(Fingerprint, TabletEntry)>> {
         let pages = self.read_all()?;
         Ok(pages.chunks_exact(PAGE_BYTES).flat_map(records).collect())
     }
@@ -293,9 +293,9 @@ fn fence(page: &[u8]) -> [u8; 32] {
     record(page, 0)[..32].try_into().expect("32 bytes")
 }
 
-fn records(page: &[u8]) -> impl Iterator<Item = (Fingerprint, Entry)> {
-    (0..count(page)).filter_map(|i| match Record::read(record(page, i)) {
-        Record::Of(key, entry) => Some((key, entry)),
-        Record::Retires(_) | Record::Returns(_) => None,
+fn records(page: &[u8]) -> impl Iterator<Item = (Fingerprint, TabletEntry)> {
+    (0..count(page)).filter_map(|i| match TabletRecord::read(record(page, i)) {
+        TabletRecord::Of(key, entry) => Some((key, entry)),
+        TabletRecord::Retires(_) | TabletRecord::Returns(_) => None,
     })
 }

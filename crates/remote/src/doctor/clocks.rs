@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use onefold_store::Result;
 use onefold_store::objects::ObjectStore;
 
-use super::{RunningTrials, Verdict};
+use super::{RunningTrials, TrialOutcome};
 
 /// Requests whose median is the round trip.
 const ROUND_TRIPS: usize = 9;
@@ -22,7 +22,11 @@ pub(super) fn clock(trials: &mut RunningTrials<'_>) {
     let [one, _] = trials.connections;
     let now = Timestamp::now().as_second();
     let Some(skew) = one.traffic.date_unix_s().map(|date| date - now) else {
-        trials.tell(TRIAL, Verdict::Note, "the store's answers have no date");
+        trials.tell(
+            TRIAL,
+            TrialOutcome::Note,
+            "the store's answers have no date",
+        );
         return;
     };
     let words = match skew {
@@ -32,9 +36,9 @@ pub(super) fn clock(trials: &mut RunningTrials<'_>) {
     };
     let remedy = "set this machine's clock: signatures whose time is 15 minutes off are refused";
     match skew.abs() {
-        SKEW_S_MAX.. => trials.tell_with(TRIAL, Verdict::Bad, words, Some(remedy)),
-        SKEW_S_WORD.. => trials.tell_with(TRIAL, Verdict::Note, words, Some(remedy)),
-        _ => trials.tell(TRIAL, Verdict::Good, words),
+        SKEW_S_MAX.. => trials.tell_with(TRIAL, TrialOutcome::Bad, words, Some(remedy)),
+        SKEW_S_WORD.. => trials.tell_with(TRIAL, TrialOutcome::Note, words, Some(remedy)),
+        _ => trials.tell(TRIAL, TrialOutcome::Good, words),
     }
 }
 
@@ -66,6 +70,6 @@ pub(super) fn speed(trials: &mut RunningTrials<'_>) -> Result<()> {
         rate(up),
         rate(down)
     );
-    trials.tell("speed", Verdict::Good, seen);
+    trials.tell("speed", TrialOutcome::Good, seen);
     Ok(())
 }

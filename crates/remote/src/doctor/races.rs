@@ -8,7 +8,7 @@ use onefold_store::objects::ObjectStore;
 use onefold_store::registry::registers::Registers;
 use onefold_store::{Error, Result};
 
-use super::{RunningTrials, Verdict};
+use super::{RunningTrials, TrialOutcome};
 use crate::answer::{self, Failure};
 use crate::client::Client;
 
@@ -62,10 +62,10 @@ pub(super) fn conditions(trials: &mut RunningTrials<'_>) -> Result<()> {
         }
     };
     match outcome() {
-        Ok(None) => trials.tell(TRIAL, Verdict::Good, "kept"),
-        Ok(Some(wrong)) => trials.tell_with(TRIAL, Verdict::Unshared, wrong, Some(SHARED)),
+        Ok(None) => trials.tell(TRIAL, TrialOutcome::Good, "kept"),
+        Ok(Some(wrong)) => trials.tell_with(TRIAL, TrialOutcome::Unshared, wrong, Some(SHARED)),
         Err(Error::Option(words)) => {
-            trials.tell_with(TRIAL, Verdict::Unshared, words, Some(SHARED));
+            trials.tell_with(TRIAL, TrialOutcome::Unshared, words, Some(SHARED));
         }
         Err(error) => return Err(error),
     }
@@ -108,14 +108,14 @@ pub(super) fn versions(trials: &mut RunningTrials<'_>) -> Result<()> {
     match read.iter().filter(|found| is_torn(found)).count() {
         0 => {
             let seen = format!("{} readings beside {SWAPS} writes fit", read.len());
-            trials.tell(TRIAL, Verdict::Good, seen);
+            trials.tell(TRIAL, TrialOutcome::Good, seen);
         }
         torn => {
             let seen = format!(
                 "{torn} of {} readings gave a version with the bytes before it",
                 read.len()
             );
-            trials.tell_with(TRIAL, Verdict::Unshared, seen, Some(TORN));
+            trials.tell_with(TRIAL, TrialOutcome::Unshared, seen, Some(TORN));
         }
     }
     Ok(())
@@ -181,7 +181,7 @@ fn race(
             Ok(RaceOutcome::One) => {}
             Ok(RaceOutcome::Undecided) => undecided += 1,
             Ok(RaceOutcome::Wrong(what)) => {
-                trials.tell_with(trial, Verdict::Unshared, what, Some(SHARED));
+                trials.tell_with(trial, TrialOutcome::Unshared, what, Some(SHARED));
                 return Ok(());
             }
             // Told by the trial of conditions.
@@ -193,7 +193,7 @@ fn race(
         0 => format!("{ROUNDS} races of {RACERS}: one won each"),
         some => format!("{ROUNDS} races of {RACERS}: one won each, {some} without an answer"),
     };
-    trials.tell(trial, Verdict::Good, seen);
+    trials.tell(trial, TrialOutcome::Good, seen);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use onefold_io::ReadAt;
 use onefold_store::Result;
 use onefold_store::objects::ObjectStore;
 
-use super::{RunningTrials, Verdict};
+use super::{RunningTrials, TrialOutcome};
 use crate::client::Client;
 
 /// Times that each reading is tried.
@@ -38,10 +38,14 @@ pub(super) fn objects(trials: &mut RunningTrials<'_>) -> Result<()> {
             (.., false) => "an object that was removed is there",
             _ => continue,
         };
-        trials.tell_with(TRIAL, Verdict::Unshared, wrong, Some(WEAK));
+        trials.tell_with(TRIAL, TrialOutcome::Unshared, wrong, Some(WEAK));
         return Ok(());
     }
-    trials.tell(TRIAL, Verdict::Good, format!("{TIMES} times as it must be"));
+    trials.tell(
+        TRIAL,
+        TrialOutcome::Good,
+        format!("{TIMES} times as it must be"),
+    );
     Ok(())
 }
 
@@ -70,15 +74,17 @@ pub(super) fn ranges(trials: &mut RunningTrials<'_>) -> Result<()> {
         (Ok(()), Ok((tail, 100_000))) if is_right && tail == bytes[99_000..] => {
             trials.tell(
                 TRIAL,
-                Verdict::Good,
+                TrialOutcome::Good,
                 "ranges and ends are what was asked for",
             );
         }
         (Err(error), _) | (_, Err(error)) if error.is_unavailable() => return Err(error),
-        (Err(error), _) | (_, Err(error)) => trials.tell(TRIAL, Verdict::Bad, error.to_string()),
+        (Err(error), _) | (_, Err(error)) => {
+            trials.tell(TRIAL, TrialOutcome::Bad, error.to_string())
+        }
         _ => trials.tell(
             TRIAL,
-            Verdict::Bad,
+            TrialOutcome::Bad,
             "other bytes than those that were asked for",
         ),
     }
@@ -96,7 +102,7 @@ pub(super) fn lists(trials: &mut RunningTrials<'_>) -> Result<()> {
         let listed = Client::list(other, &folder)?;
         if listed.len() != time + 1 {
             let what = "an object that was put is not listed";
-            trials.tell_with(TRIAL, Verdict::Unshared, what, Some(WEAK));
+            trials.tell_with(TRIAL, TrialOutcome::Unshared, what, Some(WEAK));
             return Ok(());
         }
     }
@@ -104,13 +110,13 @@ pub(super) fn lists(trials: &mut RunningTrials<'_>) -> Result<()> {
         ObjectStore::delete(one, &name(time))?;
         if Client::list(other, &folder)?.len() != TIMES - time - 1 {
             let what = "an object that was removed is listed";
-            trials.tell_with(TRIAL, Verdict::Unshared, what, Some(WEAK));
+            trials.tell_with(TRIAL, TrialOutcome::Unshared, what, Some(WEAK));
             return Ok(());
         }
     }
     trials.tell(
         TRIAL,
-        Verdict::Good,
+        TrialOutcome::Good,
         format!("{} times as it must be", 2 * TIMES),
     );
     Ok(())
@@ -139,10 +145,14 @@ pub(super) fn pages(trials: &mut RunningTrials<'_>) -> Result<()> {
         .into_iter()
         .map(|(name, _)| name);
     match listed.eq(names.iter().cloned()) {
-        true => trials.tell(TRIAL, Verdict::Good, format!("{MANY} names, each once")),
+        true => trials.tell(
+            TRIAL,
+            TrialOutcome::Good,
+            format!("{MANY} names, each once"),
+        ),
         false => trials.tell(
             TRIAL,
-            Verdict::Bad,
+            TrialOutcome::Bad,
             format!("not the {MANY} names that were put"),
         ),
     }
@@ -151,7 +161,7 @@ pub(super) fn pages(trials: &mut RunningTrials<'_>) -> Result<()> {
         true => Ok(()),
         false => {
             let what = "objects that were removed together are listed";
-            trials.tell(TRIAL, Verdict::Bad, what);
+            trials.tell(TRIAL, TrialOutcome::Bad, what);
             Ok(())
         }
     }

@@ -27,7 +27,7 @@ pub(crate) struct Traffic {
 
 /// Sums of what went over the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct WireCounts {
     /// Requests that read: GET and HEAD, lists among them.
     pub reads: u64,
     /// Requests that change something.
@@ -53,8 +53,8 @@ impl Traffic {
         }
     }
 
-    pub fn counts(&self) -> Counts {
-        Counts {
+    pub fn counts(&self) -> WireCounts {
+        WireCounts {
             reads: self.reads.load(Relaxed),
             writes: self.writes.load(Relaxed),
             sent_bytes: self.sent.load(Relaxed),

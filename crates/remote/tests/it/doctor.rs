@@ -1,21 +1,23 @@
 //! Findings of the doctor in stores that do as they must, and in those that do not.
 
-use onefold_remote::doctor::{self, Extent, Finding, Verdict};
+use onefold_remote::doctor::{self, TrialExtent, TrialOutcome, TrialResult};
 
 use crate::fake::{Dialect, Fake};
 use crate::fixture::{location, options};
 
-fn examined(fake: &Fake) -> Vec<Finding> {
+fn examined(fake: &Fake) -> Vec<TrialResult> {
     let location = location(&fake.endpoint(), "p");
     let mut told = 0;
-    let found = doctor::examine(&location, &options(1), Extent::Full, &mut |_| told += 1);
+    let found = doctor::examine(&location, &options(1), TrialExtent::Full, &mut |_| {
+        told += 1
+    });
     let found = found.expect("it can be reached");
     assert_eq!(told, found.len());
     assert!(fake.keys().is_empty(), "it leaves nothing behind");
     found
 }
 
-fn of<'a>(found: &'a [Finding], trial: &str) -> &'a Finding {
+fn of<'a>(found: &'a [TrialResult], trial: &str) -> &'a TrialResult {
     found
         .iter()
         .find(|finding| finding.trial == trial)
@@ -27,7 +29,7 @@ fn a_store_that_keeps_conditions_is_good() {
     let fake = Fake::start();
     fake.tell_the_time();
     let found = examined(&fake);
-    assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
+    assert_eq!(doctor::verdict(&found), TrialOutcome::Good, "{found:?}");
     assert_eq!(found.len(), 11);
 }
 
@@ -37,10 +39,10 @@ fn a_store_that_lets_several_win_cannot_be_shared() {
     fake.tell_the_time();
     fake.speak(Dialect::LooksThenWrites);
     let found = examined(&fake);
-    assert_eq!(doctor::verdict(&found), Verdict::Unshared, "{found:?}");
+    assert_eq!(doctor::verdict(&found), TrialOutcome::Unshared, "{found:?}");
     for trial in ["race for a free name", "race for a version"] {
         let finding = of(&found, trial);
-        assert_eq!(finding.verdict, Verdict::Unshared, "{finding:?}");
+        assert_eq!(finding.verdict, TrialOutcome::Unshared, "{finding:?}");
         assert!(
             finding
                 .remedy
@@ -56,7 +58,7 @@ fn a_store_that_ignores_conditions_cannot_be_shared() {
     fake.speak(Dialect::IgnoresConditions);
     let found = examined(&fake);
     let finding = of(&found, "conditional writes");
-    assert_eq!(finding.verdict, Verdict::Unshared);
+    assert_eq!(finding.verdict, TrialOutcome::Unshared);
     assert!(
         finding.seen.contains("a name that was taken"),
         "{finding:?}"
@@ -70,7 +72,7 @@ fn a_store_whose_readings_mix_versions_cannot_be_shared() {
     fake.speak(Dialect::TagsBeforeBytes);
     let found = examined(&fake);
     let finding = of(&found, "version and bytes");
-    assert_eq!(finding.verdict, Verdict::Unshared, "{finding:?}");
+    assert_eq!(finding.verdict, TrialOutcome::Unshared, "{finding:?}");
 }
 
 #[test]
@@ -80,6 +82,6 @@ fn a_clock_that_is_far_off_is_told() {
     fake.advance_s(3600);
     let found = examined(&fake);
     let finding = of(&found, "clock");
-    assert_eq!(finding.verdict, Verdict::Bad);
+    assert_eq!(finding.verdict, TrialOutcome::Bad);
     assert!(finding.seen.contains("ahead"), "{finding:?}");
 }

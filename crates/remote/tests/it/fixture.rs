@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use onefold_io::MemDir;
-use onefold_remote::{Credentials, Location, Options, Remote};
+use onefold_remote::{BucketLocation, Credentials, Options, Remote};
 use onefold_store::{Entropy, Place};
 
 use crate::fake::{BUCKET, Fake};
 use crate::versitygw::{SECRET, USER};
 
-pub fn location(endpoint: &str, prefix: &str) -> Location {
-    let location = Location::parse(&format!("s3:{endpoint}/{BUCKET}/{prefix}"));
+pub fn location(endpoint: &str, prefix: &str) -> BucketLocation {
+    let location = BucketLocation::parse(&format!("s3:{endpoint}/{BUCKET}/{prefix}"));
     location.expect("a location")
 }
 

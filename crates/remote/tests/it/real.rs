@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use onefold_io::MemDir;
-use onefold_remote::doctor::{self, Extent, Verdict};
+use onefold_remote::doctor::{self, TrialExtent, TrialOutcome};
 use onefold_remote::{Options, Remote};
 use onefold_store::conformance;
 
@@ -71,9 +71,9 @@ fn the_doctor_finds_nothing_against_it() {
         return;
     };
     let location = location(&server.endpoint, "p");
-    let found = doctor::examine(&location, &options(1), Extent::Full, &mut |_| {});
+    let found = doctor::examine(&location, &options(1), TrialExtent::Full, &mut |_| {});
     let found = found.expect("it can be reached");
-    assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
+    assert_eq!(doctor::verdict(&found), TrialOutcome::Good, "{found:?}");
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn the_doctor_finds_readings_that_mix_versions() {
         return;
     };
     let location = location(&server.endpoint, "p");
-    let found = doctor::examine(&location, &options(1), Extent::Quick, &mut |_| {});
+    let found = doctor::examine(&location, &options(1), TrialExtent::Quick, &mut |_| {});
     let found = found.expect("it can be reached");
     let finding = found
         .iter()
         .find(|finding| finding.trial == "version and bytes");
     let finding = finding.expect("it was tried");
-    assert_eq!(finding.verdict, Verdict::Unshared, "{finding:?}");
+    assert_eq!(finding.verdict, TrialOutcome::Unshared, "{finding:?}");
     assert!(
         finding
             .remedy

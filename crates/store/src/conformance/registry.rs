@@ -6,7 +6,7 @@ use onefold_io::Random;
 
 use crate::folders::ROOT_FOLDER;
 use crate::objects::ObjectStore;
-use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use crate::registry::{Held, Lock, Pin, PinInfo, PinState, Registry, Revoked, RootPlan};
 use crate::repository::place::Place;
 use crate::root;
 use crate::{Error, RootId, protocol};
@@ -98,7 +98,7 @@ fn a_session_is_seen_while_it_lives((place, other): &(Place, Place)) {
             (PinState::Active, false)
         );
         pin.confirm().unwrap();
-        pin.saw(&[crate::registry::ListId(3)]).unwrap();
+        pin.saw(&[crate::registry::ListNumber(3)]).unwrap();
     }
     drop(pin);
     assert!(other.registry.living().unwrap().is_empty());
@@ -141,14 +141,14 @@ fn a_plan_is_carried_out((place, other): &(Place, Place)) {
     let pin = place.registry.begin(&info("a tag"), &[]).unwrap();
     pin.publish(&first, &bytes).unwrap();
     let held = place.registry.lock(Lock::Snapshots).unwrap();
-    let plan = Plan {
+    let plan = RootPlan {
         pin: Some(&*pin),
         put: vec![(second, more)],
         remove: vec![first],
     };
     // Once more does no harm.
     for _ in 0..2 {
-        let mut steps = protocol::Change::new(protocol::Rules::default());
+        let mut steps = protocol::ChangeMachine::new(protocol::ProtocolRules::default());
         steps.locked();
         steps.chosen();
         held.decide(&plan, &mut steps).unwrap();

@@ -23,7 +23,6 @@ use crate::Result;
 use crate::container::Table;
 use crate::objects::local_cache::{Copied, LocalCache};
 use crate::objects::{ObjectStore, read_twice_at_most};
-use crate::repository::Shared;
 
 /// The frame of a catalog.
 pub const CATALOG: FrameKind = FrameKind {
@@ -42,25 +41,18 @@ const LARGE_BYTES: u32 = 256 << 10;
 /// ones.
 pub(crate) const CONTAINERS_MAX: usize = 256;
 
-/// A catalog of fewer bytes than this is small: 1 MiB.
-const SMALL_BYTES: u64 = 1 << 20;
-/// Number of small catalogs that are merged.
-const SMALL_MAX: usize = 32;
-/// Number of containers in a merged catalog, at most: some megabytes.
-const MERGED_MAX: usize = 4096;
-
 /// Containers that a session stored, as it tells other machines.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Catalog {
     /// Containers whose living chunks a sweep copied into those of `entries`.
     pub sources: Vec<ContainerId>,
     /// The containers, in the order of storing.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<CatalogEntry>,
 }
 
 /// A container in a catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// Its name.
     pub container: ContainerId,
     /// How many chunks it holds.
@@ -69,7 +61,7 @@ pub struct Entry {
     pub hooks: Vec<Fingerprint>,
 }
 
-impl Entry {
+impl CatalogEntry {
     /// The entry of a container.
     pub fn of(container: ContainerId, table: &Table) -> Self {
         let is_small = table.chunks.len() < CHUNKS_MIN;
@@ -133,7 +125,7 @@ pub fn decode(bytes: &[u8], keys: &Keys, object: &str) -> Result<Catalog> {
             return Err(reader.damaged(what).into());
         }
         let (hooks, _) = reader.take(hooks as usize * 32)?.as_chunks::<32>();
-        entries.push(Entry {
+        entries.push(CatalogEntry {
             container: ContainerId(container),
             chunks,
             hooks: hooks.iter().map(|hook| Fingerprint(*hook)).collect(),
@@ -155,53 +147,6 @@ pub(crate) fn put(objects: &dyn ObjectStore, catalog: &Catalog, keys: &Keys, ent
             catalog.entries.len()
         );
     }
-}
-
-/// Puts one catalog in the place of many small ones, without containers that are gone. For a sweep, once it has
-/// deleted.
-///
-/// # Errors
-/// Failures of the store: all catalogs are still there, or some twice.
-pub(crate) fn merge(shared: &Shared) -> Result<()> {
-    let objects = &*shared.objects;
-    let mut small = match objects.lengths_past(CATALOG_FOLDER, &mut Err) {
-        Err(error) if error.is_not_found() => return Ok(()),
-        listed => listed?,
-    };
-    small.retain(|(_, bytes)| *bytes < SMALL_BYTES);
-    if small.len() < SMALL_MAX {
-        return Ok(());
-    }
-    let (mut entries, mut merged) = (Vec::new(), Vec::new());
-    for (object, _) in &small {
-        match decode(&objects.get(object)?, &shared.keys, object) {
-            // A later version's catalog is its own to merge.
-            Err(error) if error.is_other_version() => continue,
-            Err(error) if error.is_loss() => tracing::warn!("{error}"),
-            // The entries of a sweep stay beside their sources.
-            Ok(Catalog { sources, .. }) if !sources.is_empty() => continue,
-            decoded => entries.extend(decoded?.entries),
-        }
-        merged.push(object.clone());
-    }
-    // Listed after the catalogs, which name only what was there before them.
-    let live = shared.containers()?;
-    entries.retain(|entry| live.binary_search(&entry.container).is_ok());
-    let mut seen = HashSet::new();
-    entries.retain(|entry| seen.insert(entry.container));
-    for some in entries.chunks(MERGED_MAX) {
-        let object = format!(
-            "{CATALOG_FOLDER}/{:016x}",
-            shared.options.entropy.try_u64()?
-        );
-        let catalog = Catalog {
-            sources: Vec::new(),
-            entries: some.to_vec(),
-        };
-        let bytes = encode(&catalog, &shared.keys, &shared.options.entropy)?;
-        objects.put_if_absent(&object, &[&bytes])?;
-    }
-    objects.delete_all(&merged)
 }
 
 /// Where the chunks of containers went whose living chunks a sweep copied.

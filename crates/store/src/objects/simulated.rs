@@ -2,8 +2,8 @@
 //! for tests.
 //!
 //! Each handle is a process's connection. A request may be refused, its answer may be lost, it may come late or twice,
-//! and a process may die at any request; what was said is in [`Faults`]. The same seed and the same requests repeat
-//! exactly.
+//! and a process may die at any request; what was said is in [`RequestFaults`]. The same seed and the same requests
+//! repeat exactly.
 
 mod objects;
 mod registers;
@@ -26,7 +26,7 @@ const TAIL_BYTES: usize = 4 << 10;
 
 /// Faults, each as a number of requests in 10,000.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Faults {
+pub struct RequestFaults {
     /// Nothing is done, and no answer comes.
     pub refused: u32,
     /// The request is carried out, and no answer comes.
@@ -76,7 +76,7 @@ impl SimStore {
     }
 
     /// Makes requests fail like this from now on.
-    pub fn inject(&self, faults: Faults) {
+    pub fn inject(&self, faults: RequestFaults) {
         self.world.lock().faults = faults;
     }
 

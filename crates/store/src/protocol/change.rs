@@ -1,7 +1,7 @@
 //! A change of roots by who looks at roots first: `forget` removes some, `tag` and `repair snapshots` put others in the
 //! place of some.
 
-use super::{Rule, Rules, expect};
+use super::{ProtocolRules, Rule, expect};
 
 /// Next step of a change of roots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,14 +24,14 @@ pub enum ChangeStep {
 
 /// A change of roots.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Change {
+pub struct ChangeMachine {
     step: ChangeStep,
-    rules: Rules,
+    rules: ProtocolRules,
 }
 
-impl Change {
+impl ChangeMachine {
     /// A change that has done nothing yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ProtocolRules) -> Self {
         Self {
             step: ChangeStep::LockRoots,
             rules,

@@ -1,6 +1,6 @@
 //! A session: what it may refer to, and how its root comes to count.
 
-use super::{Names, Rule, Rules, expect};
+use super::{Names, ProtocolRules, Rule, expect};
 
 /// Next step of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,17 +27,17 @@ pub enum SessionStep {
 
 /// A session that writes. `C` are names of containers, `L` of lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Session<C, L> {
+pub struct SessionMachine<C, L> {
     step: SessionStep,
-    rules: Rules,
+    rules: ProtocolRules,
     read: L,
     condemned: C,
     live: C,
 }
 
-impl<C: Names, L: Names> Session<C, L> {
+impl<C: Names, L: Names> SessionMachine<C, L> {
     /// A session that is not visible yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ProtocolRules) -> Self {
         Self {
             step: SessionStep::Begin,
             rules,

@@ -1,6 +1,6 @@
 //! A sweep: what it condemns, for whom it waits, and what it deletes.
 
-use super::{Names, Rule, Rules, expect};
+use super::{Names, ProtocolRules, Rule, expect};
 
 /// A sweep lists the roots twice: to judge, and to see what came up while it waited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,7 +38,7 @@ pub enum SweepStep {
     Wait,
     /// Mark from the roots that came up since the first look.
     MarkNew,
-    /// Delete what [`Sweep::going`] says, each container at any time from now on.
+    /// Delete what [`SweepMachine::going`] says, each container at any time from now on.
     Delete,
     /// Free the lock, be visible no longer.
     End,
@@ -56,9 +56,9 @@ pub struct Verdict<C> {
 
 /// A sweep. `C` are names of containers, `R` of roots, `L` of lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Sweep<C, R, L> {
+pub struct SweepMachine<C, R, L> {
     step: SweepStep,
-    rules: Rules,
+    rules: ProtocolRules,
     lists: L,
     inherited: C,
     listed: C,
@@ -68,9 +68,9 @@ pub struct Sweep<C, R, L> {
     going: C,
 }
 
-impl<C: Names, R: Names, L: Names> Sweep<C, R, L> {
+impl<C: Names, R: Names, L: Names> SweepMachine<C, R, L> {
     /// A sweep that has done nothing yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: ProtocolRules) -> Self {
         Self {
             step: SweepStep::TakeLock,
             rules,

@@ -1,9 +1,4 @@
-//! Reads what is left of damaged containers: a restore must not lose 16 MiB to one bad sector, and its user may not be
-//! able to repair.
-//!
-//! The table is taken where footer and seal confirm it, whatever the header is; else the container is searched for
-//! blocks, and their chunks are fingerprinted again. Invariant: a container is searched once, while others who want it
-//! wait; every chunk in a table that was made so was read; RAM is one block and the tables that are kept.
+//! Findings about damaged containers, which all readers of a repository share ([`recover`](super::recover) makes them).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,20 +6,11 @@ use std::sync::Arc;
 use onefold_index::ContainerId;
 use parking_lot::Mutex;
 
-use crate::container::opened::{Opened, check_layout};
-use crate::container::{self, Table};
-use crate::error::chunks_are;
+use crate::container::opened::Opened;
 use crate::reader::cache::Cache;
-use crate::repair::salvage::Salvage;
-use crate::repository::Shared;
-use crate::{Error, Result};
 
 /// Tables of damaged containers that are kept.
 const TABLES_BYTES: usize = 8 << 20;
-/// Chunks of a container whose table is made anew: twice what a container holds, for no table that somebody forged.
-const CHUNKS_MAX: usize = 1 << 17;
-/// Pages that a device may fail to give before the search ends: each can take seconds.
-const LOST_PAGES_MAX: usize = 1024;
 /// Largest number of times that a container that the device did not give whole is opened anew.
 const LOOKS_MAX: u32 = 16;
 
@@ -53,116 +39,47 @@ impl Default for Recovered {
     }
 }
 
-impl Shared {
-    /// A damaged container that was looked at before, whether all of it came or not.
-    pub(crate) fn recovered(&self, id: ContainerId) -> Option<Arc<Opened>> {
-        self.recovered.lock().tables.get(&id)
+impl Recovered {
+    /// The table of a container that was found damaged before.
+    pub fn get(&mut self, id: ContainerId) -> Option<Arc<Opened>> {
+        self.tables.get(&id)
     }
 
-    /// Whether it is worth opening again what was read by half because the device did not give the rest: it may do so
-    /// now. Each look at a bad sector can take seconds, so there are not many.
-    pub(crate) fn is_worth_another_look(&self, opened: &Opened) -> bool {
-        if !matches!(opened.loss(), Some(loss) if loss.is_unreadable()) {
-            return false;
-        }
-        let mut recovered = self.recovered.lock();
-        let looks = recovered.looks.entry(opened.header.id).or_default();
+    /// Keeps what is left of a container.
+    pub fn keep(&mut self, id: ContainerId, opened: Opened) -> Arc<Opened> {
+        let bytes = opened.ram_bytes();
+        self.tables.put(id, opened, bytes)
+    }
+
+    /// Forgets the table of a container that is gone.
+    pub fn forget(&mut self, id: ContainerId) {
+        self.tables.forget(&id);
+    }
+
+    /// Notes that nothing of a container can be read.
+    pub fn give_up(&mut self, id: ContainerId) {
+        self.hopeless.insert(id);
+    }
+
+    /// Whether nothing of a container can be read.
+    pub fn is_hopeless(&self, id: ContainerId) -> bool {
+        self.hopeless.contains(&id)
+    }
+
+    /// Whether no warning has told of the container yet; from now on one has.
+    pub fn is_untold(&mut self, id: ContainerId) -> bool {
+        self.told.insert(id)
+    }
+
+    /// The lock of who looks into a container.
+    pub fn turn(&mut self, id: ContainerId) -> Arc<Mutex<()>> {
+        Arc::clone(self.turns.entry(id).or_default())
+    }
+
+    /// Counts a look at a container that the device did not give whole. Returns false after too many.
+    pub fn may_look_again(&mut self, id: ContainerId) -> bool {
+        let looks = self.looks.entry(id).or_default();
         *looks += 1;
         *looks <= LOOKS_MAX
     }
-
-    /// Returns what is left of the container that cannot be opened because of `why`; `None` where nothing is. The first
-    /// call for a container logs a warning, unless the caller wants none.
-    ///
-    /// # Errors
-    /// Failures of the device as a whole, and what another version made.
-    pub(crate) fn recover(
-        &self,
-        id: ContainerId,
-        why: &Error,
-        warns: bool,
-    ) -> Result<Option<Arc<Opened>>> {
-        if why.is_not_found() {
-            return Ok(None);
-        }
-        let turn = Arc::clone(self.recovered.lock().turns.entry(id).or_default());
-        let _turn = turn.lock();
-        {
-            let mut recovered = self.recovered.lock();
-            if let Some(opened) = recovered.tables.get(&id) {
-                return Ok(Some(opened));
-            }
-            if recovered.hopeless.contains(&id) {
-                return Ok(None);
-            }
-        }
-        let opened = open_what_is_left(self, id, why)?;
-        let mut recovered = self.recovered.lock();
-        let Some(opened) = opened else {
-            recovered.hopeless.insert(id);
-            return Ok(None);
-        };
-        if recovered.told.insert(id) && warns {
-            let chunks_are = chunks_are(opened.table.chunks.len());
-            tracing::warn!(
-                "{why}: {chunks_are} known to be in it all the same, and used where that can be read; run `onefold repair`"
-            );
-        }
-        let bytes = opened.ram_bytes();
-        Ok(Some(recovered.tables.put(id, opened, bytes)))
-    }
-
-    /// Forgets the findings about a container that is gone.
-    pub(crate) fn forget_recovered(&self, id: ContainerId) {
-        self.recovered.lock().tables.forget(&id);
-    }
-}
-
-fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Option<Opened>> {
-    let Some(mut salvage) = Salvage::begin(shared, id)? else {
-        return Ok(None);
-    };
-    if let Some(opened) = with_its_table(shared, &salvage)? {
-        return Ok(Some(opened));
-    }
-    let fingerprinter = shared.keys.fingerprinter();
-    let mut table = Table::default();
-    salvage.blocks(LOST_PAGES_MAX, &mut |block| {
-        let found = fingerprinter.fingerprints(block.chunks());
-        let lines: Vec<_> = found.into_iter().zip(block.lens.iter().copied()).collect();
-        table.push_found_block(block.start, block.number, block.stored_len, &lines);
-        Ok(table.chunks.len() < CHUNKS_MAX)
-    })?;
-    if table.chunks.is_empty() {
-        return Ok(None);
-    }
-    let header = salvage.header().clone();
-    let sealer = shared.keys.container_sealer(&header.salt);
-    Ok(Some(Opened::new(header, table, sealer).partly(why)))
-}
-
-/// The container by its own table, where footer and seal bear that out: of the salts of header and footer the one that
-/// opens it.
-fn with_its_table(shared: &Shared, salvage: &Salvage<'_>) -> Result<Option<Opened>> {
-    let Some(footer) = salvage.footer() else {
-        return Ok(None);
-    };
-    let object = container::object_name(footer.header.id);
-    let mut sealed = vec![0; footer.table_len as usize];
-    match shared
-        .objects
-        .get_range(&object, footer.table_offset, &mut sealed)
-    {
-        Err(error) if error.is_loss() => return Ok(None),
-        other => other?,
-    }
-    for header in salvage.headers() {
-        let sealer = shared.keys.container_sealer(&header.salt);
-        if let Ok(table) = footer.open_table(sealed.clone(), &sealer)
-            && check_layout(&table, footer.table_offset, &object).is_ok()
-        {
-            return Ok(Some(Opened::new(header.clone(), table, sealer)));
-        }
-    }
-    Ok(None)
 }

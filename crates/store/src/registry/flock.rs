@@ -16,7 +16,7 @@ use onefold_io::{
 use onefold_keys::Entropy;
 use parking_lot::Mutex;
 
-use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use super::{Held, ListNumber, Living, Lock, Pin, PinInfo, PinState, Registry, Revoked, RootPlan};
 use crate::objects::ObjectStore;
 use crate::{Error, Result, RootId, protocol, root};
 
@@ -122,7 +122,7 @@ impl Pin for FlockPin {
     }
 
     /// Nobody asks: a sweep of a folder waits for all sessions that were there before its list was.
-    fn saw(&self, _lists: &[ListId]) -> Result<()> {
+    fn saw(&self, _lists: &[ListNumber]) -> Result<()> {
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Held for FlockHeld {
         Ok(())
     }
 
-    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()> {
+    fn decide(&self, plan: &RootPlan<'_>, steps: &mut protocol::ChangeMachine) -> Result<()> {
         decide(&*self.objects, plan, steps)
     }
 }
@@ -163,8 +163,8 @@ impl Held for FlockHeld {
 /// kernel frees its lock, and whoever forgets next sees both.
 pub(crate) fn decide(
     objects: &dyn ObjectStore,
-    plan: &Plan<'_>,
-    steps: &mut protocol::Change,
+    plan: &RootPlan<'_>,
+    steps: &mut protocol::ChangeMachine,
 ) -> Result<()> {
     // Nobody takes a lock over whose process lives.
     steps.decided(true);

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use super::record::{NewRoot, Record, RecordState, RootChange, SessionEntry};
 use super::registers::{Expect, Register, Registers, Version};
-use super::{Held, ListId, Living, Lock, Pin, PinInfo, PinState, Plan, Registry, Revoked};
+use super::{Held, ListNumber, Living, Lock, Pin, PinInfo, PinState, Registry, Revoked, RootPlan};
 use crate::objects::ObjectStore;
 use crate::{Error, Result, RootId, protocol, root, sweep::forgotten};
 use own::Own;
@@ -404,7 +404,7 @@ impl Pin for LeasePin {
         &self.name
     }
 
-    fn saw(&self, lists: &[ListId]) -> Result<()> {
+    fn saw(&self, lists: &[ListNumber]) -> Result<()> {
         let own = &mut *self.own.lock();
         let mut session = own.session();
         session.seen.extend(lists);
@@ -461,7 +461,7 @@ impl Held for LeaseHeld {
         self.change(&mut self.own.lock(), None)
     }
 
-    fn decide(&self, plan: &Plan<'_>, steps: &mut protocol::Change) -> Result<()> {
+    fn decide(&self, plan: &RootPlan<'_>, steps: &mut protocol::ChangeMachine) -> Result<()> {
         let own = &mut *self.own.lock();
         let put = plan.put.iter().map(|(id, stored)| NewRoot {
             id: *id,

@@ -6,7 +6,7 @@
 use onefold_io::frame::{self, FrameKind};
 use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 
-use super::{ListId, PinInfo};
+use super::{ListNumber, PinInfo};
 use crate::{Result, RootId};
 
 /// The frame of a register.
@@ -47,7 +47,7 @@ pub enum RecordState {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SessionEntry {
     /// Lists of the condemned that it has read.
-    pub seen: Vec<ListId>,
+    pub seen: Vec<ListNumber>,
     /// Process, machine and work of the session.
     pub info: PinInfo,
     /// Roots that it reads.
@@ -150,7 +150,7 @@ fn put_session(out: &mut Vec<u8>, session: &SessionEntry) {
 
 fn session(reader: &mut ByteReader<'_>) -> Result<SessionEntry> {
     let count = reader.varint()?;
-    let seen = (0..count).map(|_| Ok(ListId(reader.u64()?)));
+    let seen = (0..count).map(|_| Ok(ListNumber(reader.u64()?)));
     let seen = seen.collect::<Result<_>>()?;
     let process = reader.varint()? as u32;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -203,7 +203,7 @@ mod tests {
         let id = RootId(*blake3::hash(&stored).as_bytes());
         let root = NewRoot { id, stored };
         let session = SessionEntry {
-            seen: vec![ListId(7), ListId(u64::MAX)],
+            seen: vec![ListNumber(7), ListNumber(u64::MAX)],
             info: PinInfo {
                 process: 300,
                 host: "there".into(),

@@ -15,7 +15,7 @@ use crate::container::{self, CONTAINER_FOLDER};
 use crate::objects::ObjectStore;
 use crate::repair::RepairReport;
 use crate::repository::{Repository, Shared, Stored};
-use crate::sweep::{Progress, SweepObserver};
+use crate::sweep::{StageProgress, SweepObserver};
 use crate::{Error, Result};
 
 /// A container that was set aside.
@@ -94,7 +94,7 @@ impl Repository {
         let all = self.shared.aside_past(&mut Err)?;
         let mut zstd = Decompressor::new()?;
         for (aside, done) in all.iter().zip(0..) {
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "reading what was set aside",
                 done,
                 total: all.len() as u64,

@@ -4,7 +4,7 @@ use onefold_index::ContainerId;
 
 use super::Repository;
 use crate::Result;
-use crate::index::catalog::Entry;
+use crate::index::catalog::CatalogEntry;
 use crate::index::hooked::Hooked;
 use crate::protocol::Sorted;
 
@@ -19,7 +19,7 @@ impl Repository {
         ingested: &[ContainerId],
         listed: &[ContainerId],
         condemned: &Sorted<ContainerId>,
-    ) -> Result<(Hooked, Vec<Entry>)> {
+    ) -> Result<(Hooked, Vec<CatalogEntry>)> {
         let shared = &self.shared;
         let is_dear = shared.place.ways.is_dear();
         let hooked = || match is_dear {
@@ -51,7 +51,7 @@ impl Repository {
                 unnamed.clear();
                 shared.tell_durably(index, &left, &mut |id, table| {
                     if is_dear && to_catalog.binary_search(&id).is_ok() {
-                        unnamed.push(Entry::of(id, table));
+                        unnamed.push(CatalogEntry::of(id, table));
                     }
                 })?;
                 match gone.is_empty() {

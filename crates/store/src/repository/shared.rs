@@ -12,12 +12,11 @@ use super::stored::Stored;
 use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER, Table};
 use crate::error::tolerate;
-use crate::index::RepositoryIndex;
 use crate::index::catalog::{Copies, Forwarding};
+use crate::index::{RepositoryIndex, insert_table};
 use crate::reader::recovered::Recovered;
 use crate::repository::config::Config;
 use crate::repository::place::Place;
-use crate::session::insert_table;
 use crate::{Error, Result, sweep::condemned};
 
 /// Largest number of times that an index is rebuilt that is lost again meanwhile: somebody may be deleting its files

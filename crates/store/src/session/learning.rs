@@ -6,8 +6,9 @@
 use onefold_chunk::Fingerprint;
 use onefold_index::{ContainerId, Location};
 
-use super::{SessionState, insert_table};
+use super::SessionState;
 use crate::error::tolerate;
+use crate::index::insert_table;
 use crate::{Result, index::catalog};
 
 /// Number of containers whose living chunks may be on the way into one that is not stored yet.

@@ -37,7 +37,7 @@ const LONG_BLOCKS_KEPT: usize = 2;
 
 /// Buffers whose content was used, kept for the next block and the next container: their pages are touched once.
 #[derive(Clone)]
-pub struct Spares {
+pub struct SpareBuffers {
     blocks: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
     /// For chunks that are blocks alone. Apart, so that a usual block does not come to lie in one of these.
     long_blocks: (Sender<Vec<u8>>, Receiver<Vec<u8>>),
@@ -46,7 +46,7 @@ pub struct Spares {
     container_bytes: usize,
 }
 
-impl Spares {
+impl SpareBuffers {
     fn new(session: &SessionState, stream: StreamKind, threads: usize) -> Self {
         let block_bytes = session.block_bytes(stream) + BLOCK_TAIL_BYTES;
         let puts_at_once = session.ways().puts_at_once;
@@ -127,7 +127,7 @@ pub struct Sealing {
     stream: StreamKind,
     /// Bytes stored so far, and containers.
     pub stored: Arc<Mutex<(u64, u64)>>,
-    pub spares: Spares,
+    pub spares: SpareBuffers,
     failure: Arc<Mutex<SealingFailure>>,
     inline: Option<Compressor>,
     /// For raw bytes of blocks, in units of a usual block.
@@ -156,7 +156,7 @@ impl Sealing {
             stream,
             stored: Arc::default(),
             failure: Arc::default(),
-            spares: Spares::new(session, stream, threads),
+            spares: SpareBuffers::new(session, stream, threads),
             inline: None,
             jobs: None,
             finished: None,
@@ -273,7 +273,7 @@ fn named(name: &str) -> std::thread::Builder {
 }
 
 impl BlockJob {
-    fn seal(self, compressor: &mut Compressor, spares: &Spares) -> Option<Finished> {
+    fn seal(self, compressor: &mut Compressor, spares: &SpareBuffers) -> Option<Finished> {
         let compressor = match self.packing {
             Packing::Compress => Some(compressor),
             Packing::AsIs => None,
@@ -287,7 +287,7 @@ impl BlockJob {
 fn seal_blocks(
     jobs: &Receiver<(BlockJob, GatePass)>,
     finished: &Sender<Finished>,
-    spares: &Spares,
+    spares: &SpareBuffers,
     mut compressor: Compressor,
 ) {
     for (job, taken) in jobs {
@@ -305,7 +305,7 @@ fn seal_blocks(
 fn store_containers(
     finished: &Receiver<Finished>,
     session: &SessionState,
-    spares: &Spares,
+    spares: &SpareBuffers,
     stored: &Mutex<(u64, u64)>,
     failure: &Mutex<SealingFailure>,
 ) {

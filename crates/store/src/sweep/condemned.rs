@@ -46,10 +46,10 @@ impl ListId {
     }
 
     /// Its name in the registry, by which sessions tell that they have read it.
-    pub fn registered(self) -> Option<registry::ListId> {
+    pub fn registered(self) -> Option<registry::ListNumber> {
         match self {
             Self::Before => None,
-            Self::Sweep(number) => Some(registry::ListId(number)),
+            Self::Sweep(number) => Some(registry::ListNumber(number)),
         }
     }
 

@@ -1,14 +1,14 @@
 //! Deletes the containers that a sweep has decided on: the list is put, sessions are waited for, roots are looked at
 //! once more, and then containers go.
 //!
-//! Invariant: the machine ([`protocol::Sweep`](crate::protocol::Sweep)) says which step comes next.
+//! Invariant: the machine ([`protocol::SweepMachine`](crate::protocol::SweepMachine)) says which step comes next.
 
 use std::collections::HashSet;
 
 use onefold_index::ContainerId;
 
 use super::judge::{is_proved, search_unresolved};
-use super::{Progress, Sweep, SweepObserver};
+use super::{StageProgress, Sweep, SweepObserver};
 use crate::protocol::{Names, Sorted, SweepStep, Verdict};
 use crate::registry::{Held, Living, PinState};
 use crate::roots::RootId;
@@ -16,7 +16,8 @@ use crate::session::Session;
 use crate::sweep::condemned::{CONDEMNED_FOLDER, ListId};
 use crate::sweep::marker::Marker;
 use crate::sweep::marks::Marks;
-use crate::{Error, Result, container, index::catalog, sweep::condemned};
+use crate::sweep::{catalogs, condemned};
+use crate::{Error, Result, container};
 
 /// The roots from which a sweep marks.
 pub(super) struct AllRoots {
@@ -142,7 +143,7 @@ impl Sweep<'_> {
             Ok(index.checkpoint()?)
         })?;
         for (i, id) in going.iter().enumerate() {
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "deleting",
                 done: i as u64,
                 total: going.len() as u64,
@@ -159,7 +160,7 @@ impl Sweep<'_> {
         shared.with_index(|index| index.unlist(going))?;
         self.remove_lists_of_the_gone()?;
         if shared.place.ways.is_dear()
-            && let Err(error) = catalog::merge(shared)
+            && let Err(error) = catalogs::merge(shared)
         {
             tracing::info!("{error}: catalogs stay as they are");
         }

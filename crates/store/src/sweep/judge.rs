@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 
-use super::choose::{self, Candidate, Live};
+use super::choose;
 use super::last_copies::last_copies;
-use super::{Progress, Sweep, SweepObserver, SweepOptions, SweepReport};
+use super::plan::{Candidate, Live, SweepPlan};
+use super::{StageProgress, Sweep, SweepObserver, SweepOptions, SweepReport};
 use crate::container::opened::{self, Opened, read_footer};
 use crate::error::tolerate;
 use crate::protocol::Sorted;
@@ -16,14 +17,6 @@ use crate::repository::Repository;
 use crate::sweep::marker::Marker;
 use crate::sweep::marks::{ContainerMarks, MarkOrigin, Marks};
 use crate::{Result, container};
-
-/// Decision about the containers.
-#[derive(Default)]
-pub(super) struct SweepPlan {
-    pub(super) dead: Vec<ContainerId>,
-    pub(super) compact: Vec<Candidate>,
-    pub(super) candidates: Vec<Candidate>,
-}
 
 /// Marks of all chunks that the roots refer to.
 struct Marked {
@@ -119,7 +112,7 @@ impl Sweep<'_> {
         .preferring_others_than(condemned);
         self.marked.clear();
         for (id, done) in all.listed.iter().chain(&all.held).zip(0..) {
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "marking",
                 done,
                 total,
@@ -187,7 +180,7 @@ impl Sweep<'_> {
         marks.for_each(&mut |marks| {
             alive.insert(marks.id);
             judged += 1;
-            observer.progress(Progress {
+            observer.progress(StageProgress {
                 stage: "judging",
                 done: judged,
                 total,

@@ -14,22 +14,15 @@ use onefold_chunk::Fingerprint;
 use onefold_index::filters::BlockedBloom;
 use onefold_index::{ContainerId, Filter};
 
-use super::choose::Live;
-use super::judge::SweepPlan;
-use super::sift::{met, sift};
-use super::{Progress, SweepObserver};
+use super::chunk_filter::{CHUNKS_AT_ONCE, filter_for, key, met};
+use super::plan::{Live, SweepPlan};
+use super::sift::sift;
+use super::{StageProgress, SweepObserver};
 use crate::Result;
 use crate::error::tolerate;
 use crate::reader::ChunkReader;
 use crate::sweep::marks::{ContainerMarks, Marks};
 
-/// Bytes of the filter for each chunk that goes: it errs about once in two thousand. With a fuller filter nearly all
-/// references of a large repository would be looked for, and the tables of containers that go would be read again for
-/// every [`SUSPECTS`] of them.
-const FILTER_BYTES_A_CHUNK: usize = 2;
-const FILTER_BYTES_MAX: usize = 16 << 20;
-/// Chunks of what goes that are in the filter at once.
-const CHUNKS_AT_ONCE: u64 = (FILTER_BYTES_MAX / FILTER_BYTES_A_CHUNK) as u64;
 /// References that are looked for at once in what goes: of 56 bytes.
 const SUSPECTS: usize = 1 << 17;
 
@@ -83,7 +76,7 @@ pub(super) fn last_copies(
     let mut looked = 0;
     let mut look = || {
         looked += 1;
-        observer.progress(Progress {
+        observer.progress(StageProgress {
             stage: "looking for last copies",
             done: looked,
             total: 0,
@@ -158,12 +151,6 @@ fn at_once(counts: &[u64], chunks_at_once: u64) -> (usize, u64) {
     };
     let count = counts.iter().take_while(fits).count();
     (count.max(1), chunks)
-}
-
-/// Makes a filter for this number of chunks.
-pub(super) fn filter_for(chunks: u64) -> Result<BlockedBloom> {
-    let bytes = (chunks as usize * FILTER_BYTES_A_CHUNK).clamp(1 << 10, FILTER_BYTES_MAX);
-    Ok(BlockedBloom::with_bytes(bytes, chunks.max(1))?)
 }
 
 /// Makes a filter of the chunks that go, `chunks` in number.
@@ -280,18 +267,6 @@ fn for_each_chunk(
         }
     }
     Ok(())
-}
-
-/// A prefix as the filter takes keys: little-endian words, of which it goes by the highest bits, where a product has
-/// all bits of its factors.
-pub(super) fn key(prefix: u64) -> Fingerprint {
-    let mut key = [0; 32];
-    // 2⁶⁴ ÷ φ, and an odd number of as many ones as zeros.
-    let words = [1, 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93_u64];
-    for (bytes, factor) in key.chunks_exact_mut(8).zip(words) {
-        bytes.copy_from_slice(&prefix.wrapping_mul(factor).to_le_bytes());
-    }
-    Fingerprint(key)
 }
 
 #[cfg(test)]
@@ -427,20 +402,5 @@ mod tests {
             looked > 2 * once,
             "without room all are looked at for each lot"
         );
-    }
-
-    #[test]
-    fn of_what_does_not_go_the_filter_tells_nearly_all_apart() {
-        for chunks in [100, 4_000, 62_000, 1_000_000] {
-            let mut filter = filter_for(chunks).unwrap();
-            let key = |number: u64| key(Fingerprint::of(&number.to_le_bytes()).prefix());
-            let keys: Vec<_> = (0..chunks).map(key).collect();
-            filter.insert(&keys).unwrap();
-            let absent: Vec<_> = (chunks..chunks + 10_000).map(key).collect();
-            let mut met = vec![false; absent.len()];
-            filter.may_contain(&absent, &mut met).unwrap();
-            let met = met.iter().filter(|met| **met).count();
-            assert!(met < 50, "{met} of 10,000 beside {chunks} chunks");
-        }
     }
 }

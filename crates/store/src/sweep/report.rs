@@ -1,6 +1,6 @@
 //! Options of a sweep, and its report.
 
-use super::choose::Candidate;
+use super::plan::Candidate;
 use crate::registry::PinInfo;
 
 /// Options of a sweep.
@@ -58,7 +58,7 @@ impl Default for SweepOptions {
 
 /// How far something long has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub struct StageProgress {
     /// Current stage, in a word or two.
     pub stage: &'static str,
     /// Items of the stage that are done.
@@ -70,7 +70,7 @@ pub struct Progress {
 /// How its user takes part in the sweep.
 pub trait SweepObserver {
     /// Told from time to time.
-    fn progress(&mut self, progress: Progress);
+    fn progress(&mut self, progress: StageProgress);
 
     /// Called while sessions that began before are still running; returns false to leave the rest to a later sweep.
     /// Sleeps as it likes.

@@ -8,12 +8,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use onefold_chunk::Fingerprint;
-use onefold_index::filters::BlockedBloom;
 use onefold_index::{ContainerId, Filter};
 use onefold_io::mix64;
 
-use super::last_copies::{filter_for, key};
+use super::chunk_filter::{filter_for, key, met};
 use crate::Result;
 use crate::sweep::marks::{ContainerMarks, MarkOrigin, Marks};
 use crate::sweep::spilled::{CHECKSUM_BYTES, Spilled, is_full, seal};
@@ -89,14 +87,6 @@ fn sift_into(
         })?;
     }
     Ok(sifted)
-}
-
-/// Which of `prefixes` are in the filter, perhaps.
-pub(super) fn met(filter: &mut BlockedBloom, prefixes: &[u64]) -> Result<Vec<bool>> {
-    let keys: Vec<Fingerprint> = prefixes.iter().map(|prefix| key(*prefix)).collect();
-    let mut is_there = vec![false; keys.len()];
-    filter.may_contain(&keys, &mut is_there)?;
-    Ok(is_there)
 }
 
 /// Entries of some numbers, by the first of them.

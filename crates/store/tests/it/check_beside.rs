@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use onefold_io::{Dir, ErrorKind, LockKind, MemDir};
-use onefold_store::{CheckDepth, CheckReport, Encryption, Error, KdfCost, Progress, Repository};
+use onefold_store::{
+    CheckDepth, CheckReport, Encryption, Error, KdfCost, Repository, StageProgress,
+};
 
 use crate::fixture::{Lists, back_up, chunks, init, open, secret};
 use crate::guarded::{Failing, Guarded};
@@ -23,7 +25,7 @@ fn check_while(
     happens: &mut dyn FnMut(),
 ) -> (CheckReport, bool) {
     let mut has_happened = false;
-    let mut observer = |progress: Progress| {
+    let mut observer = |progress: StageProgress| {
         if progress.stage == "checking containers" && progress.done >= after && !has_happened {
             has_happened = true;
             happens();

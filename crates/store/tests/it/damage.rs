@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
-use onefold_store::{ChunkRef, Encryption, Hurt, KdfCost, Repository, Result, RootId, Secret};
+use onefold_store::{
+    ChunkRef, Encryption, KdfCost, LostChunks, Repository, Result, RootId, Secret,
+};
 
 use action::{ACTIONS, Action, SOMEBODYS, damage, objects, swaps};
 
@@ -220,7 +222,12 @@ fn assert_sweeps_beside(
 }
 
 /// A root can be restored if and only if none of its references is said to be hurt.
-fn assert_hurt_is_exact(repository: &Repository, stored: &Stored, hurt: &Hurt, context: &str) {
+fn assert_hurt_is_exact(
+    repository: &Repository,
+    stored: &Stored,
+    hurt: &LostChunks,
+    context: &str,
+) {
     for (root, data) in &stored.roots {
         let Ok(bytes) = repository.root(root) else {
             continue;

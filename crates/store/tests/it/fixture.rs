@@ -8,8 +8,8 @@ use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
     CheckDepth, CheckReport, ChunkReader, ChunkRef, ChunkToWrite, Config, Encryption, Entropy,
-    Error, InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Progress, Repository, Result,
-    RootId, Roots, Secret, Seen, SessionKind, StreamKind, SweepObserver, SweepOptions, SweepReport,
+    Error, InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Repository, Result, RootId, Roots,
+    Secret, Seen, SessionKind, StageProgress, StreamKind, SweepObserver, SweepOptions, SweepReport,
     WriteStats, Written,
 };
 
@@ -225,7 +225,7 @@ pub fn restore(repository: &Repository, root: &RootId) -> Result<Vec<Vec<u8>>> {
 pub struct Hasty;
 
 impl SweepObserver for Hasty {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false

@@ -12,7 +12,7 @@ use onefold_chunk::Fingerprint;
 use onefold_index::ContainerId;
 use onefold_io::{Dir, MemDir};
 use onefold_keys::Keys;
-use onefold_store::catalog::{self, Catalog, Entry};
+use onefold_store::catalog::{self, Catalog, CatalogEntry};
 use onefold_store::condemned::{self, ListId};
 use onefold_store::ingested::{self, Ingested};
 use onefold_store::local_cache;
@@ -222,7 +222,7 @@ fn remote() -> BTreeMap<String, Vec<u8>> {
         stored,
     };
     let session = SessionEntry {
-        seen: vec![registry::ListId(0x0102)],
+        seen: vec![registry::ListNumber(0x0102)],
         info: info(),
         holds: Vec::new(),
     };
@@ -261,7 +261,7 @@ const COPY: &str = "00000000000000fe-40";
 const COPIED: [u8; 5] = [1, 2, 3, 4, 5];
 
 fn catalog() -> Catalog {
-    let entry = Entry {
+    let entry = CatalogEntry {
         container: ContainerId(0xfe),
         chunks: 300,
         hooks: vec![Fingerprint([0xab; 32]), Fingerprint([0xcd; 32])],

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use onefold_io::{Dir, MemDir};
 use onefold_store::simulated::SimStore;
 use onefold_store::{
-    Encryption, Entropy, InitOptions, OpenOptions, PinInfo, Progress, Repository, RootId,
-    SessionKind, SweepObserver, SweepOptions,
+    Encryption, Entropy, InitOptions, OpenOptions, PinInfo, Repository, RootId, SessionKind,
+    StageProgress, SweepObserver, SweepOptions,
 };
 
 use crate::fixture::{Lists, assert_sound, back_up, chunks, decode_root, init, open};
@@ -15,7 +15,7 @@ use crate::fixture::{Lists, assert_sound, back_up, chunks, decode_root, init, op
 struct Patient;
 
 impl SweepObserver for Patient {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, sessions: &[PinInfo]) -> bool {
         panic!("a sweep waits for {sessions:?}");
@@ -135,7 +135,7 @@ fn a_root_that_comes_and_is_held_and_forgotten_during_a_sweep_stays() {
     }
 
     impl SweepObserver for Meanwhile<'_> {
-        fn progress(&mut self, _: Progress) {}
+        fn progress(&mut self, _: StageProgress) {}
 
         fn wait_for(&mut self, _: &[PinInfo]) -> bool {
             let session = self.session.take().expect("waited for once");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onefold_io::{Dir, FileDir};
 use onefold_papers::KINDS;
 use onefold_store::{
-    Encryption, PinInfo, Progress, Repository, Result, RootId, SessionKind, StreamKind,
+    Encryption, PinInfo, Repository, Result, RootId, SessionKind, StageProgress, StreamKind,
     SweepObserver, SweepOptions, SweepReport,
 };
 
@@ -60,7 +60,7 @@ impl Deleting {
 }
 
 impl SweepObserver for Deleting {
-    fn progress(&mut self, _: Progress) {
+    fn progress(&mut self, _: StageProgress) {
         self.moment();
     }
 

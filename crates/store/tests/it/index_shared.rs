@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_io::sim::{Faults, SimDir};
 use onefold_io::{Dir, ErrorKind, LockKind, MemDir};
 use onefold_store::{
-    Encryption, PinInfo, Progress, Repository, SessionKind, SweepObserver, SweepOptions,
+    Encryption, PinInfo, Repository, SessionKind, StageProgress, SweepObserver, SweepOptions,
 };
 
 use crate::fixture::{Lists, assert_sound, back_up, chunks, init, open, restore, sweep};
@@ -61,7 +61,7 @@ struct Rebuilding {
 }
 
 impl SweepObserver for Rebuilding {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: StageProgress) {
         // Late: what was told first is no longer in RAM.
         if progress.stage == "compacting" && progress.done + 1 == progress.total {
             self.by.rebuild_index().unwrap();

@@ -9,10 +9,10 @@ use onefold_store::registry::lease::LeaseRegistry;
 use onefold_store::registry::record::{NewRoot, Record, RecordState};
 use onefold_store::registry::registers::{Expect, Register, Registers, Version};
 use onefold_store::registry::{Lock, Registry, Revoked};
-use onefold_store::simulated::{Faults, SimStore};
+use onefold_store::simulated::{RequestFaults, SimStore};
 use onefold_store::{
-    ChunkToWrite, Entropy, Error, InitOptions, OpenOptions, Packing, PinInfo, Progress, Repository,
-    RootId, Session, SessionKind, StreamKind, SweepObserver, SweepOptions, Written,
+    ChunkToWrite, Entropy, Error, InitOptions, OpenOptions, Packing, PinInfo, Repository, RootId,
+    Session, SessionKind, StageProgress, StreamKind, SweepObserver, SweepOptions, Written,
 };
 
 use crate::fixture::{Lists, assert_sound, back_up, check, chunks, encode_root, restore};
@@ -23,7 +23,7 @@ const STALE_MS: u64 = 16 * 60 * 1000;
 struct Waits<'a>(&'a SimStore);
 
 impl SweepObserver for Waits<'_> {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         self.0.advance_ms(STALE_MS);
@@ -126,12 +126,12 @@ fn a_root_of_a_process_that_dies_is_there_whole_or_not_at_all() {
         let ((_, dying), (_, other)) = (open(&store, 1), open(&store, 2));
         let data = chunks(1, 20);
         let (session, root) = stored(&dying, &data);
-        store.inject(Faults {
+        store.inject(RequestFaults {
             dies_at: Some(store.requests() + dies_in),
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         let put = session.put_root(&root);
-        store.inject(Faults::default());
+        store.inject(RequestFaults::default());
         let context = format!("request {dies_in}: {put:?}");
         let decided = decided(&store);
         // The root of a session that has committed is put by others, and the registers of dead processes go.
@@ -180,12 +180,12 @@ fn a_change_of_roots_is_done_whole_or_not_at_all() {
         let refs = dying.root(&old).unwrap();
         // The same references once more: another root.
         let twice = [&refs[..], &refs[..]].concat();
-        store.inject(Faults {
+        store.inject(RequestFaults {
             dies_at: Some(store.requests() + dies_in),
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         let changed = change(&dying, old, &twice);
-        store.inject(Faults::default());
+        store.inject(RequestFaults::default());
         let context = format!("request {dies_in}: {changed:?}");
         outwait(&store, &other);
         let roots = other.roots().unwrap();
@@ -214,13 +214,13 @@ fn a_root_that_is_forgotten_does_not_come_back_with_a_late_request() {
         let store = made();
         let (_, repository) = open(&store, seed);
         let (session, root) = stored(&repository, &chunks(seed, 20));
-        store.inject(Faults {
+        store.inject(RequestFaults {
             doubled: 10_000,
-            ..Faults::default()
+            ..RequestFaults::default()
         });
         let id = session.put_root(&root).unwrap();
         session.finish().unwrap();
-        store.inject(Faults::default());
+        store.inject(RequestFaults::default());
         let lock = repository.lock_roots().unwrap();
         lock.replace(None, &[], &[id]).unwrap();
         drop(lock);

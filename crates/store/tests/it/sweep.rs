@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use onefold_chunk::Fingerprint;
 use onefold_io::{Dir, MemDir};
 use onefold_store::{
-    ChunkRef, Encryption, Error, PinInfo, Progress, Repository, RootId, SessionKind, StreamKind,
-    SweepObserver, SweepOptions,
+    ChunkRef, Encryption, Error, PinInfo, Repository, RootId, SessionKind, StageProgress,
+    StreamKind, SweepObserver, SweepOptions,
 };
 use parking_lot::Mutex;
 
@@ -103,7 +103,7 @@ fn old_references_lead_to_compacted_chunks() {
 struct Meanwhile<F: FnMut(&[PinInfo]) -> bool>(F);
 
 impl<F: FnMut(&[PinInfo]) -> bool> SweepObserver for Meanwhile<F> {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, sessions: &[PinInfo]) -> bool {
         (self.0)(sessions)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    Encryption, PinInfo, Progress, Repository, RootId, SessionKind, SweepObserver, SweepOptions,
-    SweepReport,
+    Encryption, PinInfo, Repository, RootId, SessionKind, StageProgress, SweepObserver,
+    SweepOptions, SweepReport,
 };
 
 use crate::fixture::{
@@ -178,7 +178,7 @@ struct Renaming<'a> {
 }
 
 impl SweepObserver for Renaming<'_> {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: StageProgress) {
         if progress.stage == "marking" && self.times > 0 {
             self.times -= 1;
             if let Some((device, paths)) = self.healed.take() {

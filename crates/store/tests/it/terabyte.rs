@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use onefold_io::{Dir, MemDir, mix64};
 use onefold_keys::Keys;
 use onefold_store::block::BLOCK_HEADER_BYTES;
-use onefold_store::catalog::{self, CATALOG_FOLDER, Catalog, Entry};
+use onefold_store::catalog::{self, CATALOG_FOLDER, Catalog, CatalogEntry};
 use onefold_store::container::{self, Header, Table};
 use onefold_store::footer;
 use onefold_store::objects::ObjectStore;
@@ -96,16 +96,16 @@ fn table(number: u64) -> Table {
 }
 
 /// A catalog's entry of a container. The test proves for one container that its whole table gives the same.
-fn entry(number: u64) -> Entry {
+fn entry(number: u64) -> CatalogEntry {
     if SHARED.contains(&number) {
-        return Entry::of(id(number), &table(number));
+        return CatalogEntry::of(id(number), &table(number));
     }
     // The last byte of a fingerprint is the highest of its last word.
     let is_hook = |chunk: &u64| {
         let last = mix64(seed_of(number, *chunk) ^ (3 << 48)) >> 56;
         *chunk == 0 || last & 0x7f == 0
     };
-    Entry {
+    CatalogEntry {
         container: id(number),
         chunks: CHUNKS as u32,
         hooks: (0..CHUNKS)
@@ -281,7 +281,7 @@ fn repository() -> (Arc<Terabyte>, Place) {
 
 #[test]
 fn a_second_machine_reads_little_of_a_terabyte() {
-    let of_table = Entry::of(id(5), &table(5));
+    let of_table = CatalogEntry::of(id(5), &table(5));
     assert_eq!(entry(5), of_table, "entries are as sessions make them");
     let (objects, place) = repository();
     let shared = SHARED.flat_map(|number| (0..CHUNKS).map(move |chunk| data(number, chunk)));

@@ -7,8 +7,8 @@ use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_papers::KINDS;
 use onefold_store::{
-    ChunkRef, ChunkToWrite, Encryption, Packing, PinInfo, Progress, Repository, RootId, Session,
-    SessionKind, StreamKind, SweepObserver, SweepOptions, Unused, Written,
+    ChunkRef, ChunkToWrite, Encryption, Packing, PinInfo, Repository, RootId, Session, SessionKind,
+    StageProgress, StreamKind, SweepObserver, SweepOptions, Unused, Written,
 };
 
 use crate::fixture::{
@@ -222,7 +222,7 @@ fn a_chunk_is_read_where_any_of_its_copies_is_good() {
 struct Impatient;
 
 impl SweepObserver for Impatient {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         false
@@ -293,7 +293,7 @@ struct Renaming<'a> {
 }
 
 impl SweepObserver for Renaming<'_> {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         if let Some(session) = self.session.take() {

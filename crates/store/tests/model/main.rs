@@ -7,7 +7,7 @@ mod search;
 mod steps;
 mod world;
 
-use onefold_store::protocol::{Rule, Rules};
+use onefold_store::protocol::{ProtocolRules, Rule};
 
 use search::{Outcome, search};
 use world::Cast;
@@ -31,7 +31,7 @@ fn scene(words: &'static str, sessions: usize, sweeps: usize, has: (bool, bool))
             sweeps,
             has_forget: has.0,
             has_tag: has.1,
-            rules: Rules::default(),
+            rules: ProtocolRules::default(),
         },
     }
 }
@@ -88,7 +88,7 @@ fn find_no_loss(scene: &Scene, states_max: usize, is_to_be_all: bool) {
 
 fn find_loss(scene: &Scene, rule: Rule) {
     let cast = Cast {
-        rules: Rules::without(rule),
+        rules: ProtocolRules::without(rule),
         ..scene.cast
     };
     match search(&cast, STATES_MAX) {

@@ -4,7 +4,7 @@
 use onefold_store::protocol::{ChangeStep, Names, SessionStep, SweepStep, Verdict};
 
 use super::world::{
-    CONTAINERS, Cast, Changer, Plan, Record, RootsHolder, Set, TAG_ROOT, World,
+    CONTAINERS, Cast, Changer, Record, RootPlan, RootsHolder, Set, TAG_ROOT, World,
     container_of_session, container_of_sweep, root_of_session,
 };
 
@@ -121,7 +121,7 @@ fn forget(world: &World, visit: &mut dyn FnMut(World, Label)) {
         ChangeStep::Decide => {
             let is_locked = world.roots_lock == holder;
             if is_locked {
-                next.plan = Plan::Forget;
+                next.plan = RootPlan::Forget;
             }
             next.forget.machine.decided(is_locked);
             done(next, "decides, if it has the lock");
@@ -169,7 +169,7 @@ fn tag(world: &World, visit: &mut dyn FnMut(World, Label)) {
         ChangeStep::Decide => {
             let is_locked = world.roots_lock == holder;
             if is_locked {
-                next.plan = Plan::Tag;
+                next.plan = RootPlan::Tag;
             }
             next.tag.machine.decided(is_locked);
             done(next, "decides, if it has the lock");

@@ -1,7 +1,7 @@
 //! The simulated world: objects, registry, and all processes that work on a repository. All containers hold the same
 //! chunk, so that a root is hurt exactly when no container is left.
 
-use onefold_store::protocol::{Change, Names, Rules, Session, Sweep};
+use onefold_store::protocol::{ChangeMachine, Names, ProtocolRules, SessionMachine, SweepMachine};
 
 /// Largest numbers of sessions and of sweeps.
 pub const SESSIONS: usize = 2;
@@ -83,7 +83,7 @@ pub enum Record {
 /// A session and its record in the registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Writer {
-    pub machine: Session<Set, Set>,
+    pub machine: SessionMachine<Set, Set>,
     pub record: Record,
     /// The lists that the session says it has read.
     pub told: Set,
@@ -92,7 +92,7 @@ pub struct Writer {
 /// A sweep and its record in the registry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sweeper {
-    pub machine: Sweep<Set, Set, Set>,
+    pub machine: SweepMachine<Set, Set, Set>,
     pub is_alive: bool,
     /// The roots on the first page of a listing under way.
     pub page: Option<Set>,
@@ -110,7 +110,7 @@ pub enum RootsHolder {
 
 /// The plan that was decided in that lock and may not be carried out yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Plan {
+pub enum RootPlan {
     #[default]
     Nothing,
     Forget,
@@ -120,7 +120,7 @@ pub enum Plan {
 /// A change of roots, and the root that it removes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Changer {
-    pub machine: Change,
+    pub machine: ChangeMachine,
     pub source: u8,
 }
 
@@ -139,7 +139,7 @@ pub struct World {
     pub condemned: [Set; SWEEPS],
     pub sweep_lock: Option<u8>,
     pub roots_lock: RootsHolder,
-    pub plan: Plan,
+    pub plan: RootPlan,
     pub sessions: [Writer; SESSIONS],
     pub sweeps: [Sweeper; SWEEPS],
     pub forget: Changer,
@@ -153,7 +153,7 @@ pub struct Cast {
     pub sweeps: usize,
     pub has_forget: bool,
     pub has_tag: bool,
-    pub rules: Rules,
+    pub rules: ProtocolRules,
 }
 
 impl World {
@@ -169,23 +169,23 @@ impl World {
             condemned: [Set::default(); SWEEPS],
             sweep_lock: None,
             roots_lock: RootsHolder::Nobody,
-            plan: Plan::Nothing,
+            plan: RootPlan::Nothing,
             sessions: [Writer {
-                machine: Session::new(cast.rules),
+                machine: SessionMachine::new(cast.rules),
                 record: Record::Absent,
                 told: Set::default(),
             }; SESSIONS],
             sweeps: [Sweeper {
-                machine: Sweep::new(cast.rules),
+                machine: SweepMachine::new(cast.rules),
                 is_alive: false,
                 page: None,
             }; SWEEPS],
             forget: Changer {
-                machine: Change::new(cast.rules),
+                machine: ChangeMachine::new(cast.rules),
                 source: OLD_ROOT,
             },
             tag: Changer {
-                machine: Change::new(cast.rules),
+                machine: ChangeMachine::new(cast.rules),
                 source: OLD_ROOT,
             },
         };
@@ -229,20 +229,20 @@ impl World {
     /// Takes the lock for changes of roots; the new holder first carries out a plan that was decided in it.
     pub fn take_roots_lock(&mut self, holder: RootsHolder) {
         match self.plan {
-            Plan::Nothing => {}
-            Plan::Forget => self.removed.add(self.forget.source),
-            Plan::Tag => {
+            RootPlan::Nothing => {}
+            RootPlan::Forget => self.removed.add(self.forget.source),
+            RootPlan::Tag => {
                 self.roots.add(TAG_ROOT);
                 self.removed.add(self.tag.source);
             }
         }
-        self.plan = Plan::Nothing;
+        self.plan = RootPlan::Nothing;
         self.roots_lock = holder;
     }
 
     pub fn free_roots_lock(&mut self, holder: RootsHolder) {
         if self.roots_lock == holder {
-            self.plan = Plan::Nothing;
+            self.plan = RootPlan::Nothing;
             self.roots_lock = RootsHolder::Nobody;
         }
     }

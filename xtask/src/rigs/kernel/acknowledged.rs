@@ -11,14 +11,14 @@ const DIGEST_CHARS: usize = 64;
 /// Files by name.
 #[derive(Default)]
 pub struct Acknowledged {
-    files: BTreeMap<String, FileState>,
+    files: BTreeMap<String, FileDigest>,
     /// Number of the files that were synced, counted anew by [`begin`](Self::begin).
     pub synced: usize,
 }
 
 /// A file's content as a digest, or [`REMOVED`].
 #[derive(Default)]
-struct FileState {
+struct FileDigest {
     synced: Option<String>,
     /// The next content, which may have reached the disk before it was synced.
     intended: Option<String>,
@@ -77,7 +77,7 @@ impl Acknowledged {
             .map(|(name, digest)| {
                 let synced = Some(digest.to_owned());
                 let intended = None;
-                (name.to_owned(), FileState { synced, intended })
+                (name.to_owned(), FileDigest { synced, intended })
             })
             .collect();
         match lost.is_empty() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use xtask::cache;
 use xtask::program::step;
 
-use super::running::{Running, Said};
+use super::running::{RunningGuest, Said};
 use crate::ci::install;
 use crate::tidy;
 
@@ -117,8 +117,13 @@ impl Guest {
 
     /// Boots the guest with disks, files or QEMU's names of servers, to run a case: a script and its words, with commas
     /// between. It is killed after `limit`.
-    pub fn boot(&self, case: &str, disks: &[String], limit: Duration) -> Result<Running, String> {
-        Running::start(self.machine(case, disks, RAM)?, limit)
+    pub fn boot(
+        &self,
+        case: &str,
+        disks: &[String],
+        limit: Duration,
+    ) -> Result<RunningGuest, String> {
+        RunningGuest::start(self.machine(case, disks, RAM)?, limit)
     }
 
     /// Boots the guest to run `case`, and saves it to the file `state` once it waits for a word of the host.
@@ -127,7 +132,7 @@ impl Guest {
         let mut machine = self.machine(case, disks, SAVED_RAM)?;
         machine.arg("-monitor");
         machine.arg(format!("unix:{},server=on,wait=off", monitor.display()));
-        let mut running = Running::start(machine, BOOT_MAX)?;
+        let mut running = RunningGuest::start(machine, BOOT_MAX)?;
         loop {
             match running.next() {
                 Some(Said::Word(word, _)) if word == WAITING => break,
@@ -157,11 +162,11 @@ impl Guest {
         disks: &[String],
         state: &Path,
         limit: Duration,
-    ) -> Result<Running, String> {
+    ) -> Result<RunningGuest, String> {
         let mut machine = self.machine(case, disks, SAVED_RAM)?;
         machine.arg("-incoming");
         machine.arg(format!("exec:cat {}", state.display()));
-        Running::start(machine, limit)
+        RunningGuest::start(machine, limit)
     }
 
     fn machine(&self, case: &str, disks: &[String], ram: &str) -> Result<Command, String> {

@@ -20,7 +20,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use self::guest::Guest;
-use super::fuse::FileSystem;
+use super::fuse::RigFileSystem;
 use super::steps::Steps;
 
 /// Ways to the kernel, as `attach --via` names them.
@@ -43,7 +43,7 @@ pub enum KernelPart {
 
 /// Ways and file systems of the rig `kernel`.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Choice {
+pub struct KernelRigs {
     /// Parts of kernel (default: all)
     #[arg(long, value_name = "NAME")]
     part: Vec<KernelPart>,
@@ -52,14 +52,14 @@ pub struct Choice {
     via: Vec<String>,
 }
 
-impl Choice {
+impl KernelRigs {
     fn has(&self, part: KernelPart) -> bool {
         self.part.is_empty() || self.part.contains(&part)
     }
 }
 
 /// Runs the chosen parts: the number of failed steps.
-pub fn run(program: &Path, choice: &Choice, kinds: &[FileSystem]) -> Result<usize, String> {
+pub fn run(program: &Path, choice: &KernelRigs, kinds: &[RigFileSystem]) -> Result<usize, String> {
     let mut steps = Steps::default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::acknowledged::Acknowledged;
 use super::guest::{Guest, WAITING};
-use super::running::{Running, Said};
+use super::running::{RunningGuest, Said};
 use super::{FILE_SYSTEMS, WAYS};
 use crate::rigs::steps::{Steps, within};
 
@@ -143,7 +143,7 @@ impl Rounds<'_> {
         };
         let random = self.folder.join("random.img");
         write_random(&random).map_err(|error| format!("random bytes: {error}"))?;
-        let cache = Cache::start(&disk, self.folder)?;
+        let cache = DiskCache::start(&disk, self.folder)?;
         let disks = [cache.disk(), random.display().to_string()];
         let mut running = self
             .guest
@@ -221,8 +221,8 @@ fn mixed(seed: u32, round: u32) -> u64 {
 
 /// Has the guest begin, and cuts the power some time after the first file was synced.
 fn cut(
-    running: &mut Running,
-    cache: Cache,
+    running: &mut RunningGuest,
+    cache: DiskCache,
     go: &str,
     wait: Duration,
     files: &mut Acknowledged,
@@ -257,12 +257,12 @@ fn cut(
 }
 
 /// A server of the disk that keeps what was not flushed to itself. Dropping it is a power cut.
-struct Cache {
+struct DiskCache {
     pid: i32,
     socket: String,
 }
 
-impl Cache {
+impl DiskCache {
     fn start(disk: &str, folder: &Path) -> Result<Self, String> {
         let place = |name: &str| folder.join(name).display().to_string();
         let (socket, pid_file, own) = (place("disk.sock"), place("disk.pid"), place("cache"));
@@ -311,7 +311,7 @@ impl Cache {
     }
 }
 
-impl Drop for Cache {
+impl Drop for DiskCache {
     fn drop(&mut self) {
         if let Some(pid) = Pid::from_raw(self.pid) {
             let _ = kill_process(pid, Signal::KILL);

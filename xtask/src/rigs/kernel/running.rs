@@ -18,7 +18,7 @@ pub enum Said {
 }
 
 /// A guest that runs. It is killed when it is dropped.
-pub struct Running {
+pub struct RunningGuest {
     qemu: Arc<Mutex<Child>>,
     console: Lines<BufReader<ChildStdout>>,
     keyboard: Option<ChildStdin>,
@@ -27,7 +27,7 @@ pub struct Running {
     limit: Duration,
 }
 
-impl Running {
+impl RunningGuest {
     /// Starts QEMU, which is killed after `limit`.
     pub fn start(mut qemu: Command, limit: Duration) -> Result<Self, String> {
         let mut qemu = qemu
@@ -109,7 +109,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuest {
     fn drop(&mut self) {
         self.kill();
     }
@@ -187,7 +187,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo booting; exec sleep 1000"]);
         let mut steps = Steps::default();
-        let running = Running::start(command, Duration::from_secs(1)).expect("there is sh");
+        let running = RunningGuest::start(command, Duration::from_secs(1)).expect("there is sh");
         assert!(running.tell(&mut steps).is_empty());
         assert_eq!(steps.failed, 1);
     }

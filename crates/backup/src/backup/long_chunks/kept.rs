@@ -5,7 +5,7 @@
 
 use onefold_store::{ChunkReader, Session};
 
-use super::{NewChunk, ParentPart, Part};
+use super::{NewChunk, ParentPart, SamePart};
 use crate::Result;
 
 /// Block of comparison, in bytes: databases and disks change pages of this size.
@@ -22,7 +22,7 @@ pub(super) fn kept(
     former: &[ParentPart],
     session: &Session,
     reader: &mut ChunkReader,
-) -> Result<Option<Vec<Part>>> {
+) -> Result<Option<Vec<SamePart>>> {
     let overlap = |(at, slice): &ParentPart| {
         let end = (at + u64::from(slice.len)).min(new.place.end);
         (*at).max(new.place.start)..end
@@ -45,7 +45,7 @@ pub(super) fn kept(
             let skip = (common.start - at) as usize;
             let len = (common.end - common.start) as usize;
             let same = equal_runs(&new.bytes[start..][..len], &slice.of(&old)[skip..][..len]);
-            parts.extend(same.map(|run| Part {
+            parts.extend(same.map(|run| SamePart {
                 start: start + run.start,
                 slice: slice.part(skip + run.start..skip + run.end),
             }));

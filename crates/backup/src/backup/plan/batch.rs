@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::{Planned, STEP_BYTES};
-use crate::backup::source::{FILES_LIKELY, JOB_BYTES, JOB_FILES, LARGE_BYTES, SmallFiles};
+use crate::backup::buffers::JOB_BYTES;
+use crate::backup::work::{FILES_LIKELY, JOB_FILES, LARGE_BYTES, SmallFiles};
 use crate::meta::Stat;
 use crate::open_files;
-use crate::walk::opened::Opened;
+use crate::walk::opened::OpenedFile;
 
 /// Largest number of entries in one step: small enough that the store need not wait long for a step.
 const STEP_ENTRIES: usize = 64;
@@ -101,7 +102,7 @@ impl Entries {
 
 /// Entries that are collected until they are enough for a step.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct StepBatch {
     entries: Entries,
     wanted: SmallFiles,
     /// Bytes of the files to read.
@@ -110,7 +111,7 @@ pub(super) struct Batch {
     entry_bytes: usize,
 }
 
-impl Batch {
+impl StepBatch {
     pub fn is_empty(&self) -> bool {
         self.entries.entries.is_empty()
     }
@@ -137,7 +138,7 @@ impl Batch {
     pub fn want(
         &mut self,
         dir: &Arc<OwnedFd>,
-        (opened, stat): (Option<Opened>, Stat),
+        (opened, stat): (Option<OpenedFile>, Stat),
         planned: &Planned,
     ) {
         self.file_bytes += stat.size;
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn a_job_of_as_many_folders_as_it_may_have_takes_more_of_the_last_one() {
         let (first, second) = (dir(), dir());
-        let mut batch = Batch::default();
+        let mut batch = StepBatch::default();
         assert!(batch.has_room_for(1, &first, 1));
         batch.wanted.push(&first, b"a", None);
         assert!(batch.has_room_for(1, &first, 1) && !batch.has_room_for(1, &second, 1));
@@ -192,7 +193,7 @@ mod tests {
                 dir: dir_bytes,
                 file,
             };
-            let mut batch = Batch::default();
+            let mut batch = StepBatch::default();
             let mut dirs = 0;
             loop {
                 let dir = dir();

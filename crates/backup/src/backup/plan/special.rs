@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::{Batch, ContentFrom, Entries, Gone, Job, PlanStep, Planned, Planner};
+use super::{ContentFrom, Entries, Job, PlanStep, Planned, Planner, StepBatch, StoreFailed};
 use crate::backup::parts::{ahead_bytes, large_channel};
-use crate::backup::source::Work;
+use crate::backup::work::Work;
 use crate::meta::Stat;
 use crate::{Change, Kind, Progress};
 
@@ -18,12 +18,12 @@ impl Planner<'_> {
         folder: &Arc<[u8]>,
         (name, stat): (Vec<u8>, Stat),
         change: Change,
-        batch: &mut Batch,
-    ) -> Result<(), Gone> {
+        batch: &mut StepBatch,
+    ) -> Result<(), StoreFailed> {
         self.submit(batch)?;
         let budget_bytes = ahead_bytes(u64::MAX, self.buffers);
         if !self.large_budget.take(budget_bytes) {
-            return Err(Gone);
+            return Err(StoreFailed);
         }
         Progress::add(&self.progress.files_total, 1);
         let stat = Stat {
@@ -56,7 +56,7 @@ impl Planner<'_> {
             stat,
             parts,
         };
-        self.work.send(work).map_err(|_| Gone)?;
-        self.steps.send(step).map_err(|_| Gone)
+        self.work.send(work).map_err(|_| StoreFailed)?;
+        self.steps.send(step).map_err(|_| StoreFailed)
     }
 }

@@ -39,7 +39,7 @@ fn one_that_is_longer_than_any_buffer_and_not_there_any_more_is_another() {
     };
     let (done, result) = slot();
     let differs = Arc::new(AtomicBool::new(false));
-    worker.retrace(Stretch {
+    worker.retrace(TraceStretch {
         bytes: Bytes::Mapped(view),
         len,
         proof: Proof::Chunks(Vec::new()),

@@ -4,17 +4,17 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::{
-    FileEnd, JOB_XATTRS_BYTES_MAX, Part, Reader, SmallDone, SmallFile, SmallFiles, pieces,
-};
-use crate::backup::read::{self, Source};
+use super::{JOB_XATTRS_BYTES_MAX, Reader};
+use crate::backup::file_end::FileEnd;
+use crate::backup::read::{self, Source, pieces};
+use crate::backup::work::{SmallDone, SmallFile, SmallFiles, SmallPart};
 use crate::meta::Stat;
-use crate::walk::opened::Opened;
+use crate::walk::opened::OpenedFile;
 
 impl Reader<'_> {
     /// Reads the files up to the first one that does not fit into the reserved room.
     pub(super) fn small(&mut self, wanted: &mut SmallFiles, buffer_bytes: usize) -> SmallDone {
-        let mut room = Room::new(self.buffers.get(buffer_bytes), wanted.len());
+        let mut room = JobRoom::new(self.buffers.get(buffer_bytes), wanted.len());
         let mut files = Vec::with_capacity(wanted.len());
         let mut xattrs_bytes = 0;
         for (dir, name, opened) in wanted.iter() {
@@ -38,10 +38,10 @@ impl Reader<'_> {
                 Err(e) => files.push(Err(e)),
             }
         }
-        let Room { buffer, parts, .. } = room;
+        let JobRoom { buffer, parts, .. } = room;
         let lengths = parts.iter().filter_map(|part| match part {
-            Part::Chunk(len) => Some(*len),
-            Part::Hole(_) => None,
+            SmallPart::Chunk(len) => Some(*len),
+            SmallPart::Hole(_) => None,
         });
         let mut chunks = Vec::with_capacity(parts.len());
         chunks.extend(pieces(&buffer, lengths));
@@ -60,8 +60,8 @@ impl Reader<'_> {
     fn as_found(
         &mut self,
         (dir, name): (&OwnedFd, &[u8]),
-        (file, stat): (Opened, Stat),
-        room: &mut Room,
+        (file, stat): (OpenedFile, Stat),
+        room: &mut JobRoom,
     ) -> Option<Result<SmallFile, Errno>> {
         let before = room.filled();
         let mut source = read::opened(file, stat);
@@ -84,7 +84,7 @@ impl Reader<'_> {
     fn small_file(
         &mut self,
         (name, mut source): (&[u8], Source),
-        room: &mut Room,
+        room: &mut JobRoom,
     ) -> Result<Option<SmallFile>, Errno> {
         let before = room.filled();
         let read = self.small_file_from((name, &mut source), room);
@@ -100,7 +100,7 @@ impl Reader<'_> {
     fn small_file_from(
         &mut self,
         (name, source): (&[u8], &mut Source),
-        room: &mut Room,
+        room: &mut JobRoom,
     ) -> Result<(bool, bool), Errno> {
         let before = room.filled();
         self.begins(name);
@@ -127,7 +127,7 @@ impl Reader<'_> {
     }
 
     /// Reads the whole file into the room; returns `false` where it does not fit.
-    fn small_content(&mut self, source: &Source, room: &mut Room) -> Result<bool, Errno> {
+    fn small_content(&mut self, source: &Source, room: &mut JobRoom) -> Result<bool, Errno> {
         // A file larger than the address space does not fit.
         let size = usize::try_from(source.stat.size).unwrap_or(usize::MAX);
         if !source.may_have_holes() {
@@ -164,7 +164,7 @@ impl Reader<'_> {
     }
 
     /// Cuts the next `bytes` bytes of the room.
-    fn cut(&mut self, bytes: usize, room: &mut Room) {
+    fn cut(&mut self, bytes: usize, room: &mut JobRoom) {
         let data = &room.left()[..bytes];
         self.lengths.clear();
         self.cutter.lock().cut(data, true, &mut self.lengths);
@@ -181,11 +181,11 @@ fn read_to_end(source: &Source, room: &mut [u8]) -> Result<Option<usize>, Errno>
 }
 
 /// Memory that a job's files are read to, one after another.
-struct Room {
+struct JobRoom {
     buffer: Vec<u8>,
     /// Bytes of the buffer that are filled.
     used: usize,
-    parts: Vec<Part>,
+    parts: Vec<SmallPart>,
 }
 
 /// State of a room before a file was read.
@@ -195,7 +195,7 @@ struct Filled {
     parts: usize,
 }
 
-impl Room {
+impl JobRoom {
     fn new(buffer: Vec<u8>, parts: usize) -> Self {
         Self {
             buffer,
@@ -216,14 +216,15 @@ impl Room {
     }
 
     fn chunks(&mut self, bytes: usize, lengths: &[u32]) {
-        self.parts.extend(lengths.iter().copied().map(Part::Chunk));
+        self.parts
+            .extend(lengths.iter().copied().map(SmallPart::Chunk));
         self.used += bytes;
     }
 
     /// Adds a hole, unless its length is 0.
     fn hole(&mut self, len: u64) {
         if len > 0 {
-            self.parts.push(Part::Hole(len));
+            self.parts.push(SmallPart::Hole(len));
         }
     }
 

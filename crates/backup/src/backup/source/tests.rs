@@ -9,7 +9,9 @@ use onefold_io::{Dir, Gate, MemDir};
 use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, Session, SessionKind};
 
 use super::*;
+use crate::backup::buffers::JOB_BYTES;
 use crate::backup::segment::{Worker, slot};
+use crate::backup::work::{JOB_FILES, SmallDone, SmallFiles, SmallPart};
 use crate::walk::opened::OpenFiles;
 
 /// Opens a session of an empty repository, which is not used.
@@ -44,7 +46,7 @@ fn read_wanted(wanted: SmallFiles, buffer_bytes: usize) -> (SmallDone, usize) {
     let buffers = Buffers::new(&*chunker, outlook.clone());
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let reader = Reader {
-        cutter: Arc::new(Mutex::new(Cutter::new(chunker))),
+        cutter: Arc::new(Mutex::new(FileCutter::new(chunker))),
         lengths: Vec::new(),
         fingerprinter: Fingerprinter::default(),
         buffers: &buffers,
@@ -105,8 +107,8 @@ fn files_that_grew_take_no_more_than_was_reserved() {
     write("d", 0);
     let (done, files) = read(&names);
     let bytes = done.parts.iter().map(|part| match part {
-        Part::Chunk(len) => *len as usize,
-        Part::Hole(_) => 0,
+        SmallPart::Chunk(len) => *len as usize,
+        SmallPart::Hole(_) => 0,
     });
     assert_eq!((files, bytes.sum::<usize>()), (4, JOB_BYTES));
 }
@@ -163,7 +165,7 @@ fn a_file_that_was_opened_before_is_read_as_what_it_is_by_now() {
         };
         let start = at;
         for part in parts.by_ref().take(file.parts) {
-            let Part::Chunk(len) = part else {
+            let SmallPart::Chunk(len) = part else {
                 panic!("no file has a hole");
             };
             at += *len as usize;

@@ -15,7 +15,7 @@ const NAME_IS_UTF8: u16 = 1 << 11;
 const STORED: u16 = 0;
 pub(super) const DEFLATED: u16 = 8;
 /// Contents of the two headers of an entry.
-pub(super) struct Header {
+pub(super) struct ZipHeader {
     pub(super) name: Vec<u8>,
     /// Mode and kind, as in `st_mode`.
     mode: u32,
@@ -38,7 +38,7 @@ pub(super) fn short(n: u64, is_elsewhere: bool) -> u32 {
     }
 }
 
-impl Header {
+impl ZipHeader {
     pub(super) fn new(entry: &Entry, mut name: Vec<u8>, offset: u64) -> Self {
         let kind = match entry.kind {
             Kind::Dir => 0o04_0000,
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_32_bits_do_not_hold_stands_in_the_wide_fields() {
-        let mut header = Header::new(
+        let mut header = ZipHeader::new(
             &Entry::new(b"x".to_vec(), Kind::File),
             b"x".to_vec(),
             5 << 32,

@@ -2,7 +2,7 @@
 
 use crate::restore::Options;
 use crate::restore::apply::Meta;
-use crate::restore::chosen::Choice;
+use crate::restore::chosen::PatternDecision;
 use crate::restore::window::FolderFate;
 use crate::restore::window::Window;
 
@@ -19,7 +19,7 @@ pub struct CurrentFolder {
     /// Number in the current window.
     pub number: Option<u32>,
     /// Decision of the patterns.
-    pub choice: Choice,
+    pub choice: PatternDecision,
 }
 
 impl CurrentFolder {
@@ -33,7 +33,7 @@ impl CurrentFolder {
         options: &Options,
     ) -> Self {
         let choice = match above {
-            None => Choice::outermost(path, options),
+            None => PatternDecision::outermost(path, options),
             Some(above) => above.choice.of_folder(path, options),
         };
         Self {

@@ -132,7 +132,7 @@ mod tests {
     use std::os::unix::fs::{chown, lchown};
 
     use super::*;
-    use crate::restore::apply::{Applier, Attributes};
+    use crate::restore::apply::{Applier, AttributeChoice};
 
     /// Another user who owns the folder swaps a thing that root has made there, before root opens it or afterwards.
     #[test]
@@ -158,7 +158,7 @@ mod tests {
                 owners: false,
                 modes: true,
                 names: None,
-                xattrs: &Attributes::default(),
+                xattrs: &AttributeChoice::default(),
             };
             assert_eq!(
                 applier.to_special(made.as_fd(), kind, &Meta::of(&entry)),

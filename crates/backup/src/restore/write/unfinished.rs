@@ -10,7 +10,7 @@ use super::made::reopen;
 use super::{WindowRun, make::WantedEntry};
 use crate::Error;
 use crate::meta::Stat;
-use crate::restore::target::Target;
+use crate::restore::target::TargetFolder;
 use crate::restore::temporary::CurrentName;
 use crate::restore::window::{File, FileState, Made, Use, Window};
 
@@ -103,7 +103,7 @@ impl Begun {
     }
 
     /// Removes the file, which will not go on.
-    pub fn give_up(&self, target: &Target) {
+    pub fn give_up(&self, target: &TargetFolder) {
         if let Some(made) = self.state.made()
             && let Ok(dir) = target.open_folder(&self.folder)
         {

@@ -4,12 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{FolderStep, FolderTask, FolderVisit};
+use super::{FolderStep, FolderTask, FolderVisit, TaskResult};
 use crate::meta::Stat;
 use crate::walk::Select;
+use crate::walk::deferred::Subfolder;
 use crate::walk::key::{FolderPath, WalkKey};
-use crate::walk::put_off::Subfolder;
-use crate::walk::schedule::TaskResult;
 use crate::{Error, Flags, Kind};
 
 /// Number of waiting tasks from which on few are made of a folder's subfolders: each level of a deep tree may have
@@ -42,8 +41,10 @@ impl FolderVisit<'_> {
             Some(named) => Arc::new(Select::and_everything(named)),
             None if is_elsewhere => return,
             None if self.select.children.is_empty() => {
-                let subfolder = (name.to_vec(), flags.has(Flags::UNLISTED));
-                return self.subfolders.push(subfolder);
+                return self.subfolders.push(Subfolder {
+                    name: name.to_vec(),
+                    is_flagged: flags.has(Flags::UNLISTED),
+                });
             }
             None => Arc::new(Select::everything()),
         };
@@ -87,9 +88,9 @@ impl FolderVisit<'_> {
         let are_many = self.shared.waiting.load(Relaxed) > TASKS_WAITING_MAX;
         if are_many && subfolders.len() > 2 * TASKS_MADE {
             let others = subfolders.split_off(TASKS_MADE);
-            self.put_off(folder, dir, &others);
+            self.defer(folder, dir, &others);
         }
-        for (name, is_flagged) in subfolders {
+        for Subfolder { name, is_flagged } in subfolders {
             let key = WalkKey {
                 folder: folder.child(&name),
                 piece: 0,
@@ -105,25 +106,25 @@ impl FolderVisit<'_> {
 
     /// Makes one task for all of them: they are looked at when all names of the folder have been, and there may be
     /// millions of names.
-    pub(super) fn put_off(
+    pub(super) fn defer(
         &mut self,
         folder: &FolderPath,
         dir: &Arc<OwnedFd>,
         subfolders: &[Subfolder],
     ) {
-        let Some((first, _)) = subfolders.first() else {
+        let Some(first) = subfolders.first() else {
             return;
         };
         let key = WalkKey {
-            folder: folder.child(first),
+            folder: folder.child(&first.name),
             piece: 0,
         };
-        let kept = self.shared.put_off.put(subfolders);
+        let kept = self.shared.deferred.put(subfolders);
         let step = FolderStep::Descend(dir.clone(), kept);
         self.next.push((key, self.task(step)));
     }
 
-    /// Makes the tasks of subfolders that were put off.
+    /// Makes the tasks of subfolders that were deferred.
     pub(super) fn descend_later(
         mut self,
         dir: Arc<OwnedFd>,

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use parking_lot::Mutex;
 
 use super::{FolderVisit, read_start};
-use crate::exclude::{Ignore, is_utf16};
+use crate::exclude::{IgnoreFile, is_utf16};
 use crate::{Error, path};
 
 /// Largest number of bytes of an ignore file that are read.
@@ -23,7 +23,7 @@ impl FolderVisit<'_> {
         // Compiling takes more RAM than its result, so only one thread does it at a time.
         let _one_at_a_time = COMPILING.lock();
         for name in &self.options.excludes.ignore_files {
-            let above = Ignore::text_bytes(self.ignore.as_deref());
+            let above = IgnoreFile::text_bytes(self.ignore.as_deref());
             let bytes_max = IGNORE_FILE_BYTES_MAX.min(IGNORE_FILES_BYTES_MAX - above);
             let Some(mut text) = read_start(dir, name, bytes_max + 1) else {
                 continue;
@@ -45,7 +45,7 @@ impl FolderVisit<'_> {
                 };
                 self.piece.warnings.push((file.clone(), Error::Usage(what)));
             }
-            match Ignore::new(self.ignore.clone(), &self.piece.folder, &text) {
+            match IgnoreFile::new(self.ignore.clone(), &self.piece.folder, &text) {
                 Ok((ignore, passed_over)) => {
                     self.piece.ignore_bytes += ignore.heap_bytes();
                     self.ignore = Some(ignore);

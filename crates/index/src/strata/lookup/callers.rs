@@ -14,7 +14,7 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 use super::super::cache::PageCache;
 use super::super::manifest::FileId;
-use super::super::options::Plan;
+use super::super::options::RamPlan;
 use super::super::view::View;
 use super::Lookup;
 use crate::IndexStats;
@@ -146,7 +146,7 @@ impl Lookups {
     }
 
     /// The newest view, to which the cache belongs from now on.
-    pub fn follow(&self, newest: impl Fn() -> Arc<View>, plan: &Plan) -> Arc<View> {
+    pub fn follow(&self, newest: impl Fn() -> Arc<View>, plan: &RamPlan) -> Arc<View> {
         {
             let cached = self.cached.read();
             let view = newest();
@@ -166,7 +166,7 @@ impl Lookups {
     }
 
     /// Shrinks the cache where the filters of the newest view need its RAM, although no lookup has run for long.
-    pub fn give_back(&self, newest: impl Fn() -> Arc<View>, plan: &Plan) {
+    pub fn give_back(&self, newest: impl Fn() -> Arc<View>, plan: &RamPlan) {
         let cache_bytes = newest().cache_bytes(plan);
         if cache_bytes < self.cached.read().cache_bytes {
             self.follow(newest, plan);
@@ -223,7 +223,7 @@ impl CachedView {
     /// Makes the cache belong to `view`: forgets pages of files that `view` does not have, because they were dropped,
     /// joined or compacted. The cache is emptied where `view` is of another index, or where the filters leave it more
     /// or less RAM than before; returns whether it was.
-    fn follow(&mut self, view: &View, plan: &Plan) -> bool {
+    fn follow(&mut self, view: &View, plan: &RamPlan) -> bool {
         let manifest = &view.manifest;
         let is_another = self.born != manifest.born || self.generation > manifest.generation;
         let cache_bytes = view.cache_bytes(plan);

@@ -3,14 +3,14 @@
 use super::super::ribbon::Question;
 use super::super::run::Run;
 use super::super::view::View;
-use super::Asking;
+use super::PendingKey;
 
 /// Number of keys that a filter is asked for together; meanwhile the lines of the next filter are fetched.
 pub(super) const TOGETHER: usize = u32::BITS as usize;
 
 /// Asks the filters of all runs for several keys at once, so that memory is waited for once: while the first columns of
 /// one run's filters are read, those of the next run and the other columns of the run before are being fetched.
-pub(super) fn ask_filters(view: &View, asking: &mut [Asking<'_>]) {
+pub(super) fn ask_filters(view: &View, asking: &mut [PendingKey<'_>]) {
     let mut questions = [Question::default(); TOGETHER];
     // start slots for the run before, this run and the next run
     let mut starts = [[0; TOGETHER]; 3];

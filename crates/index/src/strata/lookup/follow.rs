@@ -4,9 +4,10 @@
 //! read ahead those behind them, so that they are there in time: a device that is busy with the stream itself takes
 //! milliseconds for a page, and the stream waits. Invariant: a page read for nothing costs time, never an answer.
 
+use super::super::log_location::LogLocation;
 use super::super::page::PAGE_BYTES;
 use super::super::view::View;
-use super::{Answer, Asking, Lookup, WINDOW_PAGES, settle_again};
+use super::{Lookup, PendingKey, WINDOW_PAGES, settle_again};
 use crate::Result;
 
 /// Pages behind the position of a stream that are read ahead: 256 KiB, some 64 MiB of the stream.
@@ -20,8 +21,8 @@ impl Lookup<'_> {
     pub(super) fn go_on(
         &mut self,
         mut behind: usize,
-        asking: &mut Vec<Asking<'_>>,
-        found: &mut [Option<Answer>],
+        asking: &mut Vec<PendingKey<'_>>,
+        found: &mut [Option<LogLocation>],
     ) -> Result<()> {
         let view = self.view;
         while asking.last().is_some_and(|asked| asked.place >= behind) {
@@ -56,8 +57,8 @@ impl Lookup<'_> {
 
     /// Keeps in mind the log page of the last key that the cache knows, if `in_a_row` keys in a row are known there,
     /// and returns the position in the batch behind it.
-    pub(super) fn reach(&mut self, asking: &[Asking<'_>], in_a_row: usize) -> Option<usize> {
-        let is_known = |asked: &Asking<'_>| asked.cached.is_some();
+    pub(super) fn reach(&mut self, asking: &[PendingKey<'_>], in_a_row: usize) -> Option<usize> {
+        let is_known = |asked: &PendingKey<'_>| asked.cached.is_some();
         let last = asking.iter().rposition(is_known)?;
         let known = asking[..=last].iter().rev();
         if known.take_while(|asked| is_known(asked)).count() >= in_a_row {

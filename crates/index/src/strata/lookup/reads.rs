@@ -2,10 +2,11 @@
 //! cache.
 
 use super::super::log::Said;
+use super::super::log_location::LogLocation;
+use super::super::open_log::OpenLog;
 use super::super::page::{PAGE_BYTES, read_pages};
-use super::super::run_page::{Asked, proof_of};
-use super::super::view::OpenLog;
-use super::{Answer, Asking, Lookup, Reference};
+use super::super::run_page::{PageAnswer, proof_of};
+use super::{Lookup, PendingKey, Reference};
 use crate::Result;
 use onefold_chunk::Fingerprint;
 
@@ -23,9 +24,9 @@ impl Lookup<'_> {
     /// single log pages where a record does not tell the container. Returns the newest reference of each key.
     pub(super) fn read(
         &mut self,
-        asking: &[Asking<'_>],
+        asking: &[PendingKey<'_>],
         window: u32,
-        found: &mut [Option<Answer>],
+        found: &mut [Option<LogLocation>],
     ) -> Result<Vec<Reference>> {
         let mut references = self.read_runs(asking)?;
         // newest first; a round takes one reference of each key, so that its reads go out together
@@ -67,9 +68,9 @@ impl Lookup<'_> {
     /// Enters the answer of a record to its key; `false` where the record counts for nothing.
     fn answer(
         &mut self,
-        asked: &Asking<'_>,
+        asked: &PendingKey<'_>,
         reference: &Reference,
-        found: &mut [Option<Answer>],
+        found: &mut [Option<LogLocation>],
     ) -> Result<bool> {
         let said = match reference.said {
             None => self.proof(reference.page, asked.key)?,
@@ -78,7 +79,7 @@ impl Lookup<'_> {
         Ok(match said {
             Some(Some(container)) if self.view.retired.contains(&container) => false,
             Some(said) => {
-                found[asked.place] = said.map(|container| Answer {
+                found[asked.place] = said.map(|container| LogLocation {
                     container,
                     page: reference.page,
                 });
@@ -89,7 +90,7 @@ impl Lookup<'_> {
     }
 
     /// Asks every run that may hold a key, all in one batch; a page that overflowed leads to the next page.
-    fn read_runs(&mut self, asking: &[Asking<'_>]) -> Result<Vec<Reference>> {
+    fn read_runs(&mut self, asking: &[PendingKey<'_>]) -> Result<Vec<Reference>> {
         let view = self.view;
         let mut references = Vec::with_capacity(asking.len());
         let mut steps: Vec<PageQuestion> = Vec::new();
@@ -122,7 +123,9 @@ impl Lookup<'_> {
                     .check_page(bytes, step.page)?
                     .ask(asking[step.asking].hash)
                 {
-                    Asked::Found(record) if record.proof == proof_of(asking[step.asking].key) => {
+                    PageAnswer::Found(record)
+                        if record.proof == proof_of(asking[step.asking].key) =>
+                    {
                         let page = view.manifest.runs[step.run]
                             .first_page
                             .saturating_add(record.page);
@@ -134,7 +137,7 @@ impl Lookup<'_> {
                             said: log.said(page, &record),
                         }));
                     }
-                    Asked::Next if step.page < step.last => next.push(PageQuestion {
+                    PageAnswer::Next if step.page < step.last => next.push(PageQuestion {
                         page: step.page + 1,
                         ..*step
                     }),

@@ -1,8 +1,9 @@
 //! A log that fits into the prefetch cache: a stream that has read a part of it reads the rest, and runs need not be
 //! asked for its keys any more.
 
-use super::super::view::OpenLog;
-use super::{Answer, Asking, Lookup, settle_again};
+use super::super::log_location::LogLocation;
+use super::super::open_log::OpenLog;
+use super::{Lookup, PendingKey, settle_again};
 use crate::Result;
 
 /// The whole log is read once one part in this many was read piece by piece.
@@ -13,8 +14,8 @@ impl Lookup<'_> {
     /// stream will probably come to the rest.
     pub(super) fn take_in(
         &mut self,
-        asking: &mut Vec<Asking<'_>>,
-        found: &mut [Option<Answer>],
+        asking: &mut Vec<PendingKey<'_>>,
+        found: &mut [Option<LogLocation>],
     ) -> Result<()> {
         let view = self.view;
         let log_pages = view.log_pages();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use onefold_lab::{Choice, Estimate};
+use onefold_lab::{ChunkerChoice, Estimate};
 use serde_json::{Value, json};
 
 use crate::error::Result;
@@ -11,7 +11,11 @@ use crate::out::Out;
 use crate::progress::Meter;
 
 /// Prints the figures to standard output. Without a `meter` nothing was read now: the number of files is not known.
-pub fn print(estimates: &[(Choice, Estimate)], meter: Option<&Meter>, out: &Out) -> Result<()> {
+pub fn print(
+    estimates: &[(ChunkerChoice, Estimate)],
+    meter: Option<&Meter>,
+    out: &Out,
+) -> Result<()> {
     let files = meter.map(|meter| meter.progress.files_done.load(Relaxed));
     if out.json {
         let all: Vec<Value> = estimates.iter().map(value).collect();
@@ -52,7 +56,7 @@ pub fn print(estimates: &[(Choice, Estimate)], meter: Option<&Meter>, out: &Out)
     out.say(format_args!("\n{all}{read}; ratios before compression"))
 }
 
-fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
+fn row((choice, estimate): &(ChunkerChoice, Estimate)) -> Vec<String> {
     let ratio = if estimate.is_exact {
         format!("{:.3}", estimate.ratio())
     } else {
@@ -79,7 +83,7 @@ fn row((choice, estimate): &(Choice, Estimate)) -> Vec<String> {
     ]
 }
 
-fn value((choice, estimate): &(Choice, Estimate)) -> Value {
+fn value((choice, estimate): &(ChunkerChoice, Estimate)) -> Value {
     json!({
         "chunker": choice.chunker,
         "size": choice.mean,
@@ -99,7 +103,7 @@ fn value((choice, estimate): &(Choice, Estimate)) -> Value {
 }
 
 /// Returns the fields of the JSON as CSV, a line for each choice.
-pub fn csv(estimates: &[(Choice, Estimate)]) -> String {
+pub fn csv(estimates: &[(ChunkerChoice, Estimate)]) -> String {
     const FIELDS: [&str; 14] = [
         "chunker",
         "size",

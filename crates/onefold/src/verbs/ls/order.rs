@@ -5,7 +5,7 @@ use onefold_backup::{Entry, Time, path};
 
 /// Order of lines.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Order {
+pub enum LineOrder {
     /// As the snapshot has them: folder by folder, by name
     #[default]
     Name,
@@ -22,17 +22,17 @@ pub enum Order {
     Extension,
 }
 
-impl Order {
+impl LineOrder {
     /// Returns the sort key of the line for the entry `at` this path; keys are compared byte by byte.
     pub fn key(self, at: &[u8], entry: &Entry) -> Vec<u8> {
         let oldest = |time: Time| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
         let number = match self {
-            Order::Name => return Vec::new(),
-            Order::Extension => return extension(path::split(at).1).to_vec(),
-            Order::Size => i128::from(entry.size),
-            Order::Time => oldest(entry.mtime),
-            Order::Atime => oldest(entry.atime.unwrap_or(entry.mtime)),
-            Order::Ctime => oldest(entry.ctime),
+            LineOrder::Name => return Vec::new(),
+            LineOrder::Extension => return extension(path::split(at).1).to_vec(),
+            LineOrder::Size => i128::from(entry.size),
+            LineOrder::Time => oldest(entry.mtime),
+            LineOrder::Atime => oldest(entry.atime.unwrap_or(entry.mtime)),
+            LineOrder::Ctime => oldest(entry.ctime),
         };
         // Negative numbers come before others.
         (number ^ i128::MIN).to_be_bytes().to_vec()
@@ -57,7 +57,7 @@ mod tests {
         let key = |secs: i64, nanos: u32| {
             let mut entry = Entry::new(b"f".to_vec(), Kind::File);
             entry.mtime = Time { secs, nanos };
-            Order::Time.key(b"/f", &entry)
+            LineOrder::Time.key(b"/f", &entry)
         };
         let times = [
             (i64::MIN, 0),

@@ -24,7 +24,7 @@ const WRITE_BYTES: usize = 256 << 10;
 const LENGTHS_BYTES: usize = 8;
 
 /// Lines to be sorted.
-pub struct Sorted {
+pub struct SortedLines {
     is_reverse: bool,
     ram_bytes: usize,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct LineSpan {
     end: u32,
 }
 
-impl Sorted {
+impl SortedLines {
     /// Makes an empty list. In reverse, lines with the same key are reversed, too.
     pub fn new(is_reverse: bool) -> Self {
         Self::within(RAM_BYTES, is_reverse)
@@ -272,7 +272,7 @@ mod tests {
         ram_bytes: usize,
         is_reverse: bool,
     ) -> (Vec<Vec<u8>>, usize) {
-        let mut sorted = Sorted::within(ram_bytes, is_reverse);
+        let mut sorted = SortedLines::within(ram_bytes, is_reverse);
         for (key, line) in lines {
             sorted.push(key, line).expect("room");
             let held = sorted.bytes.len() + sorted.records.len() * size_of::<LineSpan>();

@@ -2,7 +2,7 @@
 
 use onefold_backup::repair::{Repaired, Storing, repair_as};
 use onefold_backup::roots::SnapshotRoots;
-use onefold_backup::snapshots::{self, Filter};
+use onefold_backup::snapshots::{self, SnapshotFilter};
 use onefold_store::{CheckDepth, CheckReport, Repository, RootId, RootsLock};
 use serde_json::json;
 
@@ -113,7 +113,7 @@ fn what_is_lost(repository: &Repository, args: &Args) -> Result<CheckReport> {
 fn readable(
     repository: &Repository,
     args: &Args,
-    filter: &Filter,
+    filter: &SnapshotFilter,
     out: &Out,
 ) -> Result<Vec<RootId>> {
     if args.snapshots.is_empty() {
@@ -127,7 +127,11 @@ fn readable(
 
 /// Returns the chosen snapshots that are damaged so that nothing of them can be read. With a filter there are none,
 /// since their properties are not known.
-fn unreadable(repository: &Repository, args: &Args, filter: &Filter) -> Result<Vec<RootId>> {
+fn unreadable(
+    repository: &Repository,
+    args: &Args,
+    filter: &SnapshotFilter,
+) -> Result<Vec<RootId>> {
     let mut ids = match args.snapshots.is_empty() {
         true if !filter.is_empty() => return Ok(Vec::new()),
         true => repository.roots()?,

@@ -8,7 +8,7 @@ use onefold_volume::front::WhenFull;
 use serde_json::{Value, json};
 
 use super::requests;
-use super::source::{Source, open_depot};
+use super::source::{VolumeSource, open_depot};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -86,7 +86,7 @@ pub fn ask(folder: &Path, what: &str, request: Value) -> Result<Value> {
     if let Some(answer) = control::ask(&folder.join("control"), what, request.clone())? {
         return Ok(answer);
     }
-    let source = Source::depot(open_depot(folder, None, WhenFull::Fail)?);
+    let source = VolumeSource::depot(open_depot(folder, None, WhenFull::Fail)?);
     let unknown = || Err(Error::Failed(format!("there is no \"{what}\"")));
     let answer = requests::handle(&source, what, &request).unwrap_or_else(unknown);
     source.close()?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::ask::ask;
 use super::changes::ChangedVolume;
-pub use super::changes::Reading;
+pub use super::changes::ReadingBeside;
 use super::head_name::HeadName;
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ const PREFIX: &[u8] = b"volume:";
 ///
 /// # Errors
 /// There is no such depot or snapshot.
-pub fn input(source: &OsStr) -> Result<Option<(Input, Reading)>> {
+pub fn input(source: &OsStr) -> Result<Option<(Input, ReadingBeside)>> {
     let Some(name) = source.as_bytes().strip_prefix(PREFIX) else {
         return Ok(None);
     };
@@ -40,7 +40,7 @@ pub fn input(source: &OsStr) -> Result<Option<(Input, Reading)>> {
         .canonicalize()
         .map_err(|error| Error::io(format!("open {}", name.depot.display()), error))?;
     let path = depot.join(volume).as_os_str().as_bytes().to_vec();
-    let reading = Reading::default();
+    let reading = ReadingBeside::default();
     let device = ChangedVolume {
         depot,
         request,

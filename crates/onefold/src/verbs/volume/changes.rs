@@ -9,7 +9,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use onefold_backup::Xattrs;
-use onefold_backup::backup::{ChangedDevice, DeviceStream, Stretch};
+use onefold_backup::backup::{ChangedDevice, DeviceStream, DeviceStretch};
 use onefold_export::control;
 use onefold_volume::depot::{CheckProgress, Head, Piece};
 use onefold_volume::front::WhenFull;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::requested_head;
-use super::source::{Source, open_depot};
+use super::source::{VolumeSource, open_depot};
 use crate::error::{Error, Result};
 
 /// The attribute that says which snapshot a backup holds.
@@ -54,7 +54,7 @@ pub fn describe(depot: &Depot, request: &Value) -> onefold_volume::Result<Value>
 ///
 /// # Errors
 /// The depot is closed or damaged, or nobody takes the bytes.
-pub fn send(source: &Source, request: &Value, out: &mut dyn Write) -> Result<()> {
+pub fn send(source: &VolumeSource, request: &Value, out: &mut dyn Write) -> Result<()> {
     source.with_depot(|depot, progress| {
         let head = requested_head::named(depot, request)?;
         let base = base(depot, &head, request);
@@ -131,14 +131,14 @@ pub struct ChangedVolume {
     /// Names the snapshot, as requests do.
     pub request: Value,
     /// Takes the outcome of reading.
-    pub outcome: Reading,
+    pub outcome: ReadingBeside,
 }
 
 /// Reading that goes on beside the backup.
 #[derive(Clone, Default, Debug)]
-pub struct Reading(Arc<Mutex<Option<JoinHandle<io::Result<()>>>>>);
+pub struct ReadingBeside(Arc<Mutex<Option<JoinHandle<io::Result<()>>>>>);
 
-impl Reading {
+impl ReadingBeside {
     /// Waits until all is read, where anything was.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ fn open(folder: &std::path::Path, request: &Value) -> Result<(Value, BufReader<U
     if let Some(answered) = asked {
         return Ok(answered);
     }
-    let source = Source::depot(open_depot(folder, None, WhenFull::Fail)?);
+    let source = VolumeSource::depot(open_depot(folder, None, WhenFull::Fail)?);
     let answer = source.with_depot(|depot, _| describe(depot, request))?;
     let failed = |error| Error::io("open a stream", error);
     let (near, mut far) = UnixStream::pair().map_err(failed)?;
@@ -209,7 +209,7 @@ fn open(folder: &std::path::Path, request: &Value) -> Result<(Value, BufReader<U
 fn receive(
     mut stream: BufReader<UnixStream>,
     mut pipe: io::PipeWriter,
-    stretches: &SyncSender<Stretch>,
+    stretches: &SyncSender<DeviceStretch>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; COPIED_BYTES];
     loop {
@@ -219,9 +219,9 @@ fn receive(
         let bytes = u64::from_le_bytes(bytes);
         let stretch = match kind {
             END => return Ok(()),
-            SAME => Stretch::Same(bytes),
-            HOLE => Stretch::Hole(bytes),
-            DATA => Stretch::Data(bytes),
+            SAME => DeviceStretch::Same(bytes),
+            HOLE => DeviceStretch::Hole(bytes),
+            DATA => DeviceStretch::Data(bytes),
             other => return Err(io::Error::other(format!("a stretch of kind {other}"))),
         };
         if stretches.send(stretch).is_err() {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::ask::ask;
 use super::requests;
-use super::source::{Source, open_depot};
+use super::source::{VolumeSource, open_depot};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -69,7 +69,7 @@ fn checked(args: &Args, out: &Out) -> Result<Value> {
         let progress = || control::ask(&control, "check_progress", json!({})).ok()?;
         return telling(&progress, out, || ask(&args.depot, "check", request));
     }
-    let source = Source::depot(open_depot(&args.depot, None, WhenFull::Fail)?);
+    let source = VolumeSource::depot(open_depot(&args.depot, None, WhenFull::Fail)?);
     let unknown = || Error::Failed("a depot can be checked".into());
     let handle = |what: &str, request: &Value| requests::handle(&source, what, request);
     let progress = || handle("check_progress", &json!({}))?.ok();

@@ -31,7 +31,7 @@ pub struct Copying<'a> {
 }
 
 /// Bytes that were copied, and since when.
-pub struct Copied {
+pub struct CopyProgress {
     pub bytes: u64,
     started: Instant,
     is_interrupted: bool,
@@ -47,8 +47,8 @@ impl Copying<'_> {
         &self,
         read: &mut dyn FnMut(&mut [u8], u64) -> io::Result<usize>,
         target: &mut HintedFile,
-    ) -> Result<Copied> {
-        let mut copied = Copied {
+    ) -> Result<CopyProgress> {
+        let mut copied = CopyProgress {
             bytes: 0,
             started: Instant::now(),
             is_interrupted: false,
@@ -79,7 +79,7 @@ impl Copying<'_> {
         Ok(copied)
     }
 
-    fn show(&self, copied: &Copied, is_asked: bool) {
+    fn show(&self, copied: &CopyProgress, is_asked: bool) {
         let of = match self.bytes_expected {
             Some(bytes) => format!(" of {}", human::bytes(bytes)),
             None => String::new(),
@@ -96,7 +96,7 @@ impl Copying<'_> {
     ///
     /// # Errors
     /// Standard output fails.
-    pub fn tell(&self, copied: &Copied) -> Result<Exit> {
+    pub fn tell(&self, copied: &CopyProgress) -> Result<Exit> {
         let seconds = copied.started.elapsed().as_secs_f64();
         if self.out.json {
             self.out.json(&json!({
@@ -119,7 +119,7 @@ impl Copying<'_> {
     }
 }
 
-impl Copied {
+impl CopyProgress {
     fn bytes_a_second(&self) -> u64 {
         (self.bytes as f64 / self.started.elapsed().as_secs_f64().max(0.001)) as u64
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use onefold_export::attach::{AttachFolder, Attached, Transport, Via};
-use onefold_export::control::{self, Answer, Control, Handler};
-use onefold_export::nbd::Catalog;
+use onefold_export::attach::{AttachFolder, AttachedDevice, Transport, Via};
+use onefold_export::control::{self, Answer, ControlServer, Handler};
+use onefold_export::nbd::DeviceList;
 use onefold_export::{Listener, process};
 use onefold_volume::BlockDevice;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use super::attach::Args;
 use super::changes;
 use super::filling::SpaceWatch;
 use super::requests;
-use super::source::{NamedVolume, Source};
+use super::source::{NamedVolume, VolumeSource};
 use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -89,12 +89,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     tell_systemd();
     wait(&attached, &watch, out);
     let closed = source.close();
-    control.iter().for_each(Control::end);
+    control.iter().for_each(ControlServer::end);
     closed.map(|()| Exit::Ok)
 }
 
 /// The device that is to be attached: a volume or snapshot by name, or the first one.
-fn chosen(source: &Source, args: &Args) -> Result<Arc<dyn BlockDevice>> {
+fn chosen(source: &VolumeSource, args: &Args) -> Result<Arc<dyn BlockDevice>> {
     let names = source.names();
     let first = || names.first().cloned().unwrap_or_default();
     let named = match (&args.named.depot, &args.volume) {
@@ -116,10 +116,10 @@ fn chosen(source: &Source, args: &Args) -> Result<Arc<dyn BlockDevice>> {
 /// Another process listens there.
 pub fn listen(
     named: &NamedVolume,
-    source: &Arc<Source>,
+    source: &Arc<VolumeSource>,
     watch: &Arc<SpaceWatch>,
     attached: Option<Arc<Shared>>,
-) -> Result<Option<Control>> {
+) -> Result<Option<ControlServer>> {
     if named.depot.is_none() && attached.is_none() {
         return Ok(None);
     }
@@ -180,8 +180,8 @@ pub struct Shared {
     transport: Transport,
     served: Arc<dyn BlockDevice>,
     /// The attached device; `None` once it is detached.
-    attached: Mutex<Option<Attached>>,
-    source: Arc<Source>,
+    attached: Mutex<Option<AttachedDevice>>,
+    source: Arc<VolumeSource>,
     has_gone: AtomicBool,
 }
 
@@ -211,7 +211,7 @@ impl Shared {
 
 struct Daemon {
     listener: Arc<Listener>,
-    source: Arc<Source>,
+    source: Arc<VolumeSource>,
     watch: Arc<SpaceWatch>,
     shown: String,
     attached: Option<Arc<Shared>>,

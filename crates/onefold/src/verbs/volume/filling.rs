@@ -11,7 +11,7 @@ use onefold_volume::fullness::{Filling, Fullness};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::source::{NamedVolume, Source};
+use super::source::{NamedVolume, VolumeSource};
 use crate::human;
 use crate::out::Out;
 use crate::when;
@@ -77,7 +77,7 @@ impl SpaceWatch {
 
     /// Looks at the space once a second, and tells what is new. A depot that is busy with something long is looked at
     /// later.
-    pub fn look(&self, source: &Source, out: &Out) {
+    pub fn look(&self, source: &VolumeSource, out: &Out) {
         let mut state = self.state.lock();
         if state
             .looked
@@ -115,7 +115,7 @@ impl SpaceWatch {
     }
 
     /// Adds to statistics when the depot is full at the last hour's rate, where that can be told.
-    pub fn add_to(&self, stats: &mut Value, source: &Source) {
+    pub fn add_to(&self, stats: &mut Value, source: &VolumeSource) {
         let state = self.state.lock();
         if let Some(space) = source.space() {
             stats["space"]["seconds_until_full"] = json!(state.fullness.seconds_until_full(&space));

@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::heads;
 use super::hint_requests;
-use super::source::Source;
+use super::source::VolumeSource;
 use crate::error::Result;
 
 /// Carries one out; `None`: there is no such request.
-pub fn handle(source: &Source, what: &str, request: &Value) -> Option<Result<Value>> {
+pub fn handle(source: &VolumeSource, what: &str, request: &Value) -> Option<Result<Value>> {
     Some(match what {
         "stats" => source.with_depot(|depot, _| Ok(stats(&depot.stats()?))),
         "collect" => source.with_depot(|depot, _| {

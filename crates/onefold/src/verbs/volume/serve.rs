@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onefold_export::Listener;
-use onefold_export::control::Control;
-use onefold_export::nbd::{Exports, Limits, Server, tls};
+use onefold_export::control::ControlServer;
+use onefold_export::nbd::{Exports, Server, ServerLimits, tls};
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
@@ -123,10 +123,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         args.ram,
         args.when_filling.when_full.0,
     )?);
-    let limits = Limits {
+    let limits = ServerLimits {
         connections_max: served_at_once(args.connections, out),
         stall_max: args.client_timeout,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let server = Server::new(Exports::of(source.clone()), tls, limits);
     let mut listeners = Vec::new();
@@ -152,7 +152,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     listeners.iter().for_each(|listener| listener.close());
     server.stop();
     let closed = source.close();
-    control.iter().for_each(Control::end);
+    control.iter().for_each(ControlServer::end);
     closed?;
     out.say("all clients have left, and everything is on the disk")?;
     Ok(Exit::Ok)

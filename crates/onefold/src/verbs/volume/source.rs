@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onefold_export::nbd::Catalog;
+use onefold_export::nbd::DeviceList;
 use onefold_export::{RawDevice, attach};
 use onefold_io::FileDir;
 use onefold_volume::depot::{CheckProgress, Head, OpenOptions};
@@ -87,11 +87,11 @@ impl NamedVolume {
         is_writable: bool,
         ram_bytes: Option<u64>,
         when_full: WhenFull,
-    ) -> Result<Source> {
+    ) -> Result<VolumeSource> {
         match self.folder() {
             Some(folder) => {
                 let depot = open_depot(folder, ram_bytes, when_full)?;
-                Ok(Source::Depot(OpenDepot {
+                Ok(VolumeSource::Depot(OpenDepot {
                     folder: Some(folder.to_owned()),
                     ..OpenDepot::new(depot)
                 }))
@@ -101,7 +101,7 @@ impl NamedVolume {
                     attach::confirm_unused(self.path(), "try again")?;
                 }
                 let device = RawDevice::open(self.path(), name, is_writable)?;
-                Ok(Source::Raw(Arc::new(device)))
+                Ok(VolumeSource::Raw(Arc::new(device)))
             }
         }
     }
@@ -157,7 +157,7 @@ pub fn no_depot(folder: &Path) -> Error {
 }
 
 /// An open depot or raw file.
-pub enum Source {
+pub enum VolumeSource {
     /// A raw file.
     Raw(Arc<RawDevice>),
     /// A depot.
@@ -200,7 +200,7 @@ impl OpenDepot {
 }
 
 /// Volumes and snapshots as they are when somebody asks: the first volume first.
-impl Catalog for Source {
+impl DeviceList for VolumeSource {
     fn names(&self) -> Vec<String> {
         match self {
             Self::Raw(device) => vec![device.geometry().name],
@@ -228,7 +228,7 @@ impl Catalog for Source {
     }
 }
 
-impl Source {
+impl VolumeSource {
     /// An open depot.
     pub fn depot(depot: Depot) -> Self {
         Self::Depot(OpenDepot::new(depot))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use onefold_index::Filter;
 use onefold_io::{Dir, Disk, FlashDir, FlashModel, MemDir};
 use onefold_papers::filters::{
-    Accounting, Asked, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full, PageShape,
-    SingleLayer, Traverse,
+    Accounting, BufferOptions, Buffering, Chain, Forest, ForestOptions, Full, PageShape,
+    ReadCounts, SingleLayer, Traverse,
 };
 use onefold_papers::workload::{Workload, key_of};
 
@@ -58,7 +58,7 @@ pub struct Cost {
     /// Time of the device, in microseconds.
     pub device_us: f64,
     /// Queries of a forest by the number of pages that they read.
-    pub asked: Asked,
+    pub asked: ReadCounts,
 }
 
 impl Cost {
@@ -217,7 +217,7 @@ impl Lab {
             reads: whole(counts.page_reads as f64),
             flushes: counts.page_writes as f64 / f64::from(self.group()),
             device_us: whole(counts.modelled_us),
-            asked: Asked::default(),
+            asked: ReadCounts::default(),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onefold_io::{ErrorKind, Random};
 
-use super::Faults;
+use super::RequestFaults;
 use crate::registry::registers::{Expect, Version};
 use crate::{Error, Result};
 
@@ -48,7 +48,7 @@ pub(super) struct World {
     /// Bytes and version of each.
     pub registers: BTreeMap<String, (Vec<u8>, u64)>,
     versions: u64,
-    pub faults: Faults,
+    pub faults: RequestFaults,
     pub requests: u64,
     random: Random,
     processes: u64,
@@ -66,7 +66,7 @@ impl World {
             folders: BTreeSet::new(),
             registers: BTreeMap::new(),
             versions: 0,
-            faults: Faults::default(),
+            faults: RequestFaults::default(),
             requests: 0,
             random: Random(seed),
             processes: 0,

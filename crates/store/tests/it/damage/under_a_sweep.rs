@@ -8,8 +8,8 @@ use onefold_chunk::Fingerprint;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    ChunkReader, ChunkRef, Encryption, Error, PinInfo, Progress, Result, RootId, Roots, Seen,
-    SessionKind, SweepObserver, SweepOptions,
+    ChunkReader, ChunkRef, Encryption, Error, PinInfo, Result, RootId, Roots, Seen, SessionKind,
+    StageProgress, SweepObserver, SweepOptions,
 };
 
 use super::action::{ACTIONS, Action, bytes, damage};
@@ -22,7 +22,7 @@ use crate::fixture::{
 struct WhenItWaits<F>(Option<F>);
 
 impl<F: FnOnce()> SweepObserver for WhenItWaits<F> {
-    fn progress(&mut self, _: Progress) {}
+    fn progress(&mut self, _: StageProgress) {}
 
     fn wait_for(&mut self, _: &[PinInfo]) -> bool {
         if let Some(happens) = self.0.take() {

@@ -6,14 +6,19 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
 use crossbeam_channel::{never, unbounded};
-use onefold_chunk::by_name;
+use onefold_chunk::{Chunker, by_name};
+use onefold_io::Gate;
 use onefold_io::os::cached_bytes;
+use onefold_store::Fingerprinter;
+use onefold_store::digest::Digester;
 use rustix::fs::Advice;
 
 use super::super::ahead::LargeFileQueue;
 use super::super::parts::{FILE_BYTES_AHEAD, large_channel};
 use super::*;
 use crate::Progress;
+use crate::backup::read::{cut, pieces};
+use crate::backup::segment::Worker;
 use crate::meta::Stat;
 
 /// Reads a range of a file: returns its chunks, how many segments were mapped, and where it ended.
@@ -26,7 +31,7 @@ fn read(
     let outlook = Arc::new(Outlook::default());
     outlook.tell(u64::MAX / 2, !is_known);
     let buffers = Buffers::new(&*chunker, outlook.clone());
-    let cutter = Arc::new(Mutex::new(Cutter::new(chunker)));
+    let cutter = Arc::new(Mutex::new(FileCutter::new(chunker)));
     let ((cold, cold_tasks), (cached, cached_tasks)) = (unbounded(), unbounded());
     let queues = Queues { cold, cached };
     let (parts, received) = large_channel(&LargeFileQueue::new(FILE_BYTES_AHEAD));
@@ -65,7 +70,7 @@ fn read(
             }
             (chunks, mapped)
         });
-        let segments = Segments {
+        let segments = SegmentSender {
             is_digested: false,
             cutter: &cutter,
             buffers: &buffers,
@@ -174,11 +179,7 @@ fn behind_the_end_nothing_is_digested() {
         buffers: &buffers,
     };
     let (first, mut before) = slot();
-    let baton = Baton {
-        cutter: Arc::new(Mutex::new(Cutter::new(chunker()))),
-        carried: None,
-        end: None,
-    };
+    let baton = Baton::new(&Arc::new(Mutex::new(FileCutter::new(chunker()))));
     first.send(baton).unwrap_or_else(|_| panic!("nobody waits"));
     let want = SEGMENT_BYTES;
     let found = [want, want - 5, want]
@@ -187,7 +188,7 @@ fn behind_the_end_nothing_is_digested() {
         .map(|(filled, nth)| {
             let (buffer, fresh) = buffers.for_segment(want);
             let ((done, segment), (after, next)) = (slot(), slot());
-            worker.cut(Cut {
+            worker.cut(UncutSegment {
                 bytes: Bytes::Here(buffer, fresh, filled),
                 range: nth * want as u64..(nth + 1) * want as u64,
                 is_last: false,

@@ -10,15 +10,20 @@ use parking_lot::Mutex;
 /// Largest number of bytes of names that stay in RAM.
 const RAM_BYTES_MAX: usize = 4 << 20;
 
-/// A subfolder's name, and whether its own entry says that it cannot be listed.
-pub(super) type Subfolder = (Vec<u8>, bool);
+/// A subfolder that is to be listed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Subfolder {
+    pub name: Vec<u8>,
+    /// Whether its own entry says already that it cannot be listed.
+    pub is_flagged: bool,
+}
 
-/// Store of names that were put off, in RAM or in a file.
+/// Store of names that were deferred, in RAM or in a file.
 #[derive(Default)]
-pub(super) struct PutOff(Mutex<PutOffSpace>);
+pub(super) struct Deferred(Mutex<DeferredSpace>);
 
 #[derive(Default)]
-struct PutOffSpace {
+struct DeferredSpace {
     ram_bytes: usize,
     file: Option<Scratch>,
     /// Bytes of the file that are in use.
@@ -27,15 +32,15 @@ struct PutOffSpace {
     pieces: usize,
 }
 
-/// Names that were put off, or their place in the file.
-pub(super) enum PutOffNames {
+/// Names that were deferred, or their place in the file.
+pub(super) enum DeferredNames {
     Ram(Vec<u8>),
     File { start: u64, bytes: usize },
 }
 
-impl PutOff {
+impl Deferred {
     /// Keeps `names` for later.
-    pub fn put(&self, names: &[Subfolder]) -> PutOffNames {
+    pub fn put(&self, names: &[Subfolder]) -> DeferredNames {
         let bytes = encode(names);
         let mut state = self.0.lock();
         if state.ram_bytes + bytes.len() > RAM_BYTES_MAX
@@ -44,26 +49,26 @@ impl PutOff {
             return kept;
         }
         state.ram_bytes += bytes.len();
-        PutOffNames::Ram(bytes)
+        DeferredNames::Ram(bytes)
     }
 
     /// Gives names back. Errors: the temporary file cannot be read.
-    pub fn take(&self, kept: PutOffNames) -> onefold_io::Result<Vec<Subfolder>> {
+    pub fn take(&self, kept: DeferredNames) -> onefold_io::Result<Vec<Subfolder>> {
         let mut state = self.0.lock();
         let bytes = match kept {
-            PutOffNames::Ram(bytes) => {
+            DeferredNames::Ram(bytes) => {
                 state.ram_bytes -= bytes.len();
                 bytes
             }
-            PutOffNames::File { start, bytes } => state.read(start, bytes)?,
+            DeferredNames::File { start, bytes } => state.read(start, bytes)?,
         };
         Ok(decode(&bytes))
     }
 }
 
-impl PutOffSpace {
+impl DeferredSpace {
     /// Writes to the file; `None` where there is no room for it.
-    fn write(&mut self, bytes: &[u8]) -> Option<PutOffNames> {
+    fn write(&mut self, bytes: &[u8]) -> Option<DeferredNames> {
         if self.file.is_none() {
             self.file = Some(Scratch::create().ok()?);
         }
@@ -71,7 +76,7 @@ impl PutOffSpace {
         self.file.as_ref()?.write_at(bytes, start).ok()?;
         self.end += bytes.len() as u64;
         self.pieces += 1;
-        Some(PutOffNames::File {
+        Some(DeferredNames::File {
             start,
             bytes: bytes.len(),
         })
@@ -96,8 +101,8 @@ impl PutOffSpace {
 
 /// Encodes names: a flag, the name, and a zero byte, which no name has.
 fn encode(names: &[Subfolder]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(names.iter().map(|(name, _)| name.len() + 2).sum());
-    for (name, is_flagged) in names {
+    let mut bytes = Vec::with_capacity(names.iter().map(|one| one.name.len() + 2).sum());
+    for Subfolder { name, is_flagged } in names {
         bytes.push(u8::from(*is_flagged));
         bytes.extend_from_slice(name);
         bytes.push(0);
@@ -109,7 +114,10 @@ fn decode(mut bytes: &[u8]) -> Vec<Subfolder> {
     let mut names = Vec::new();
     while let Some((&flag, rest)) = bytes.split_first() {
         let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
-        names.push((rest[..end].to_vec(), flag != 0));
+        names.push(Subfolder {
+            name: rest[..end].to_vec(),
+            is_flagged: flag != 0,
+        });
         bytes = rest.get(end + 1..).unwrap_or_default();
     }
     names
@@ -121,40 +129,41 @@ mod tests {
 
     #[test]
     fn names_come_back_from_ram_and_from_the_file() {
-        let put_off = PutOff::default();
+        let deferred = Deferred::default();
         let names = |piece: usize| -> Vec<Subfolder> {
-            let name = |n: usize| {
-                (
-                    format!("{piece}-{n}\n\u{1}").into_bytes(),
-                    n.is_multiple_of(3),
-                )
+            let name = |n: usize| Subfolder {
+                name: format!("{piece}-{n}\n\u{1}").into_bytes(),
+                is_flagged: n.is_multiple_of(3),
             };
             (0..50_000).map(name).collect()
         };
         // The second round shows that names which were taken back make room.
         for _ in 0..2 {
-            let kept: Vec<_> = (0..20).map(|piece| put_off.put(&names(piece))).collect();
-            let in_ram = |kept: &&PutOffNames| matches!(kept, PutOffNames::Ram(_));
+            let kept: Vec<_> = (0..20).map(|piece| deferred.put(&names(piece))).collect();
+            let in_ram = |kept: &&DeferredNames| matches!(kept, DeferredNames::Ram(_));
             assert!((1..20).contains(&kept.iter().filter(in_ram).count()));
             for (piece, kept) in kept.into_iter().enumerate() {
-                assert_eq!(put_off.take(kept).unwrap(), names(piece));
+                assert_eq!(deferred.take(kept).unwrap(), names(piece));
             }
-            let state = put_off.0.lock();
+            let state = deferred.0.lock();
             assert_eq!((state.ram_bytes, state.end), (0, 0));
         }
     }
 
     #[test]
     fn what_is_taken_back_first_makes_room_for_the_next() {
-        let put_off = PutOff::default();
-        let names = [(vec![b'a'; RAM_BYTES_MAX / 2], false)];
-        let kept: Vec<_> = (0..3).map(|_| put_off.put(&names)).collect();
-        let end = put_off.0.lock().end;
+        let deferred = Deferred::default();
+        let names = [Subfolder {
+            name: vec![b'a'; RAM_BYTES_MAX / 2],
+            is_flagged: false,
+        }];
+        let kept: Vec<_> = (0..3).map(|_| deferred.put(&names)).collect();
+        let end = deferred.0.lock().end;
         for _ in 0..5 {
-            let last = put_off.put(&names);
-            assert_eq!(put_off.take(last).unwrap(), names);
-            assert_eq!(put_off.0.lock().end, end);
+            let last = deferred.put(&names);
+            assert_eq!(deferred.take(last).unwrap(), names);
+            assert_eq!(deferred.0.lock().end, end);
         }
-        kept.into_iter().for_each(|kept| drop(put_off.take(kept)));
+        kept.into_iter().for_each(|kept| drop(deferred.take(kept)));
     }
 }
