@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types::Fd};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 use super::wire::{
     Answer, COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH, UblkRequest, data_offset, descriptors,
@@ -58,6 +59,47 @@ impl UblkData {
     /// The kernel has given the request up.
     pub fn write(&self, queue: u16, tag: u16, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(data, data_offset(queue, tag))
+    }
+}
+
+/// Time after which a ring is tried again for which the system had no memory.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// What became of a call of the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RingCall {
+    /// The kernel did what was asked.
+    Done,
+    /// It has to be asked again, after this time: what it did not take is still there.
+    Again(Duration),
+}
+
+impl RingCall {
+    /// A signal, or want of memory, passes; with any other error the ring is lost.
+    fn of(result: io::Result<usize>) -> io::Result<Self> {
+        let error = match result {
+            Ok(_) => return Ok(Self::Done),
+            Err(error) => error,
+        };
+        match Errno::from_io_error(&error) {
+            Some(Errno::INTR) => Ok(Self::Again(Duration::ZERO)),
+            Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => Ok(Self::Again(AGAIN_AFTER)),
+            _ => {
+                let what = format!("its ring (io_uring) takes no more calls: {error}");
+                Err(io::Error::new(error.kind(), what))
+            }
+        }
+    }
+
+    /// Waits where it has to be asked again; returns whether that is so.
+    fn pauses(self) -> bool {
+        match self {
+            Self::Done => false,
+            Self::Again(time) => {
+                std::thread::sleep(time);
+                true
+            }
+        }
     }
 }
 
@@ -132,16 +174,15 @@ impl Queue {
         self.push(&entry)
     }
 
-    /// Passes answers on, and waits until there are requests, which it adds to `requests`, or until the bell rings.
-    /// Returns `false` once the device is gone, and no request will come any more.
+    /// Passes answers on, and waits until there are requests, which it adds to `requests`, or until the bell rings, or
+    /// for a short time where the system has no memory for more now. Returns `false` once the device is gone, and no
+    /// request will come any more.
     ///
     /// # Errors
     /// The ring has failed: the queue must not be used again.
     pub fn wait(&mut self, requests: &mut Vec<UblkRequest>) -> io::Result<bool> {
-        match self.ring.submit_and_wait(1) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
+        // Completions are there, or room for more calls is made by taking them.
+        RingCall::of(self.ring.submit_and_wait(1))?.pauses();
         let mut has_rung = false;
         while let Some(done) = self.completed() {
             match done {
@@ -194,8 +235,30 @@ impl Queue {
         if pushed.is_ok() {
             return Ok(());
         }
-        self.ring.submit()?;
+        while RingCall::of(self.ring.submit())?.pauses() {}
         // SAFETY: as above.
         unsafe { self.ring.submission().push(entry) }.map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue ends for good with an error of its ring: only with one that does not pass.
+    #[test]
+    fn a_signal_and_want_of_memory_do_not_end_a_queue() {
+        let call = |errno: Errno| RingCall::of(Err(errno.into()));
+        assert_eq!(RingCall::of(Ok(3)).ok(), Some(RingCall::Done));
+        let at_once = RingCall::Again(Duration::ZERO);
+        assert_eq!(call(Errno::INTR).ok(), Some(at_once));
+        for errno in [Errno::AGAIN, Errno::BUSY, Errno::NOMEM] {
+            let later = call(errno).ok();
+            assert_eq!(later, Some(RingCall::Again(AGAIN_AFTER)), "{errno}");
+        }
+        for errno in [Errno::BADF, Errno::INVAL, Errno::FAULT] {
+            let said = call(errno).expect_err("the ring is lost").to_string();
+            assert!(said.starts_with("its ring"), "{said}");
+        }
     }
 }
