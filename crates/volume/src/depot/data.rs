@@ -137,11 +137,12 @@ fn is_blank(disk: &dyn Disk) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a device back: all that a depot had of it is discarded where it can be, and either end is blank again.
-pub(super) fn give_back(disk: &dyn Disk, config: &Config) -> Result<()> {
+/// Gives a device back, of which a depot had `bytes` behind the head: they are discarded where that can be, and either
+/// end is blank again.
+pub(super) fn give_back(disk: &dyn Disk, bytes: u64) -> Result<()> {
     // A device that cannot discard keeps bytes that nobody can find any more.
-    let _ = disk.discard(HEAD_BYTES, config.capacity_bytes);
-    blank(disk, HEAD_BYTES + config.capacity_bytes)
+    let _ = disk.discard(HEAD_BYTES, bytes);
+    blank(disk, HEAD_BYTES.saturating_add(bytes))
 }
 
 /// Makes the first and the last MiB of a device zeros, as far as they lie before `end`.

@@ -3,9 +3,9 @@
 
 use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, remove_if_there};
 
-use super::config::Config;
+use super::config::{Config, EngineKind};
 use super::{
-    CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, metadata_device, read_config,
+    CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, log, metadata_device, read_config,
 };
 use crate::{Error, Result};
 
@@ -129,7 +129,11 @@ fn take_data(
     match data::open(folder, devices, config) {
         Ok(data) if config.data_path.is_empty() => Ok(data.claim),
         Ok(data) => {
-            data::give_back(&*data.disk, config)?;
+            let bytes = match config.engine {
+                EngineKind::Log => log::bytes_used(folder, config, &data.disk)?,
+                EngineKind::Dmdedup(_) => config.capacity_bytes,
+            };
+            data::give_back(&*data.disk, bytes)?;
             Ok(None)
         }
         // The device is another depot's by now, was overwritten, or is gone.

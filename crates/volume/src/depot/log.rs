@@ -89,6 +89,16 @@ fn options(
 ) -> Result<LogOptions> {
     let key = config.hash_key;
     let layout = match LogEngine::layout_in(&**folder, &seals)? {
+/// Bytes of the data device behind its head that are the depot's: more than its first capacity where it has grown.
+///
+/// # Errors
+/// The device failed.
+pub fn bytes_used(folder: &dyn Dir, config: &Config, disk: &Arc<dyn Disk>) -> Result<u64> {
+    let zones = zones(config, Arc::clone(disk));
+    let used = LogEngine::bytes_used(folder, &*zones, config.depot, config.zone_bytes)?;
+    Ok(used.clamp(config.capacity_bytes, zones.len()?))
+}
+
         Some(layout) => layout,
         None => Layout::new(config.capacity_bytes, config.chunk_bytes)?,
     };

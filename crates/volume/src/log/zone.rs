@@ -123,6 +123,18 @@ impl ZoneHeader {
     }
 }
 
+/// The depot to which the zone belongs that begins with `page`, sealed or not; `None` where no zone does. Its seal is
+/// not looked at.
+pub fn owner(page: &[u8]) -> Option<[u8; 16]> {
+    let versions = [1, 2].map(|version| FrameKind {
+        version,
+        ..HEADER_KIND
+    });
+    let mut frames = versions.iter().map(|kind| decode_frame(*kind, page, "", 0));
+    let frame = frames.find_map(Result::ok)?;
+    frame.payload.first_chunk().copied()
+}
+
 /// The kind as it is in a depot with these keys.
 pub fn kind_of(plain: FrameKind, seals: &Seals) -> FrameKind {
     FrameKind {

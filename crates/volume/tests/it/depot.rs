@@ -150,6 +150,57 @@ fn a_device_is_blank_where_neither_end_holds_anything() {
     }
 }
 
+/// A depot that has grown gives back all that it has had of its device, and nothing else.
+#[test]
+fn a_depot_that_has_grown_leaves_nothing_behind() {
+    const MIB: u64 = 1 << 20;
+    let head = 64 << 10;
+    for encryption in [None, Some(crate::encrypted::new_password())] {
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        disk.set_len(head + 16 * MIB).expect("RAM");
+        let folder = folder();
+        let password = encryption.as_ref().map(|new| new.password.clone());
+        let options = CreateOptions {
+            engine: EngineKind::Log,
+            data_path: Some("/dev/disk".into()),
+            devices: devices(&disk),
+            encryption,
+            entropy: onefold_keys::Entropy::seeded(1),
+            ..CreateOptions::new(28 * MIB, [1; 16], [2; 32])
+        };
+        Depot::create(&folder, &options).expect("a depot");
+        disk.set_len(head + 48 * MIB).expect("RAM");
+        let others = head + 40 * MIB;
+        disk.write_at(&[9; 4096], others).expect("RAM");
+        let opened = OpenOptions {
+            devices: devices(&disk),
+            password,
+            ..inline()
+        };
+        let depot = Depot::open(Arc::clone(&folder), opened).expect("a depot");
+        let grown = depot.grow_capacity(32 * MIB).expect("the device is longer");
+        assert_eq!(grown, 32 * MIB);
+        let caller = volume(&depot);
+        for mib in 0..24 {
+            let bytes = onefold_io::Random(mib).bytes(MIB as usize);
+            caller.write(mib * MIB, &bytes).expect("room");
+        }
+        depot.close().expect("it can be closed");
+        let end = |disk: &dyn Disk| {
+            let mut bytes = vec![0; (head + 48 * MIB) as usize];
+            disk.read_at(&mut bytes, 0).expect("RAM");
+            let last = bytes[..others as usize]
+                .iter()
+                .rposition(|byte| *byte != 0);
+            assert!(bytes[others as usize..][..4096].iter().all(|it| *it == 9));
+            last
+        };
+        assert!(end(&*disk).expect("data") as u64 > head + 20 * MIB);
+        Depot::delete(&*folder, &devices(&disk)).expect("it goes");
+        assert_eq!(end(&*disk), None, "a byte is left");
+    }
+}
+
 #[test]
 fn a_foreign_device_is_refused() {
     let disk = MemDisk::new();
