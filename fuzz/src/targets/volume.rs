@@ -61,7 +61,7 @@ fn depot() -> Vec<Target> {
         .mended(mend::frame),
         Target::new(
             "volume/openings",
-            vec![golden("depot-openings-1")],
+            vec![golden("depot-openings-1"), golden("depot-openings-2")],
             |bytes| Reach::of(&Openings::decode(bytes, "fuzz")),
         )
         .mended(mend::frame),

@@ -104,7 +104,7 @@ pub(super) fn metadata(
 ) -> Result<Option<Arc<dyn Disk>>> {
     match config.metadata_path.is_empty() {
         true => Ok(None),
-        false => metadata_device::open(folder, devices, config).map(Some),
+        false => metadata_device::open(folder, devices, config, opening_tag).map(Some),
     }
 }
 
@@ -115,6 +115,7 @@ pub(super) fn metadata(
 pub(super) fn dump(
     folder: &dyn Dir,
     devices: &OpenDevice,
+    opening_tag: [u8; 8],
     config: &Config,
     backend: Backend,
 ) -> Result<Dump> {

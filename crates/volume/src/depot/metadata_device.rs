@@ -107,7 +107,7 @@ pub(super) fn open(
     let disk = devices(path, Access::Alone)?;
     check_owner(&*disk, config)?;
     openings::METADATA.compare(folder, &*disk, path)?;
-    openings::METADATA.count(folder, &*disk)?;
+    openings::METADATA.count(folder, &*disk, opening_tag)?;
     pages(disk, path)
 }
 
@@ -129,6 +129,7 @@ pub(super) fn give_back(devices: &OpenDevice, config: &Config) -> Result<()> {
     let disk = match devices(&config.metadata_path, Access::Alone) {
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
         disk => disk?,
+    opening_tag: [u8; 8],
     };
     match check_owner(&*disk, config) {
         Ok(()) => data::blank(&*disk, disk.len()?),

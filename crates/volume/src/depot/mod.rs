@@ -240,7 +240,8 @@ impl Depot {
         let lock = lock(&*folder)?;
         let data = data::open(&*folder, &options.devices, &config)?;
         if !config.data_path.is_empty() {
-            openings::DATA.count(&*folder, &*data.disk)?;
+            let tag = options.entropy.try_bytes()?;
+            openings::DATA.count(&*folder, &*data.disk, tag)?;
         }
         let lost_unsaved = if_there(folder.open(UNSAVED))?.is_some();
         let engine = open_engine(&folder, &config, data.disk, &options, seals)?;
@@ -367,7 +368,7 @@ pub struct OpenOptions {
     pub ram_bytes: Option<u64>,
     /// The password of an encrypted depot.
     pub password: Option<Secret>,
-    /// Where salts come from.
+    /// Where salts and tags of openings come from.
     pub entropy: Entropy,
     /// How devices are opened.
     pub devices: OpenDevice,
@@ -441,7 +442,8 @@ fn open_engine(
         EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes, seals),
         EngineKind::Dmdedup(backend) => {
             let devices = &options.devices;
-            let metadata = backends::metadata(&**folder, devices, config)?;
+            let tag = options.entropy.try_bytes()?;
+            let metadata = backends::metadata(&**folder, devices, config, tag)?;
             backends::open(
                 folder,
                 config,

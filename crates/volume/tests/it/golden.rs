@@ -12,7 +12,7 @@ use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::metadata_device::{decode_head, encode_head};
-use onefold_volume::depot::openings::Openings;
+use onefold_volume::depot::openings::{Opening, Openings};
 use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
@@ -72,11 +72,23 @@ fn golden_config() {
 
 #[test]
 fn golden_openings() {
-    let openings = Openings { before: 6, last: 7 };
+    let opening = |number, tag| Opening {
+        number,
+        tag: [tag; 8],
+    };
+    let openings = Openings {
+        before: opening(6, 0x6A),
+        last: opening(7, 0x7A),
+    };
     let bytes = openings.encode();
-    compare("depot-openings-1", &bytes);
+    compare("depot-openings-2", &bytes);
     let decoded = Openings::decode(&bytes, "openings");
     assert_eq!(decoded.expect("our own"), openings);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/depot-openings-1");
+    let untagged = std::fs::read(path).expect("it is there for ever");
+    let untagged = Openings::decode(&untagged, "openings").expect("it is read for ever");
+    let (before, last) = (opening(6, 0), opening(7, 0));
+    assert_eq!(untagged, Openings { before, last });
 }
 
 #[test]
