@@ -92,6 +92,15 @@ pub trait MetadataBackend: Send {
     /// The metadata device failed: the depot takes no writes from then on.
     fn flush(&mut self) -> Result<Durability>;
 
+    /// Number of inserts, deletions, raised and lowered counts that are sure to find room before the next flush. Not of
+    /// the report's twelve: a backend that keeps pages until a flush frees them has fewer than it has pages.
+    ///
+    /// # Errors
+    /// The metadata device failed.
+    fn changes_left(&mut self) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// Makes durable what can be, whatever it costs, and frees all blocks that were freed before. Not of the report's
     /// twelve: `inram` writes its file here (report §3.6.1, "at any time"), for others it is a flush.
     ///

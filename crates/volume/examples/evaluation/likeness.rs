@@ -159,6 +159,10 @@ impl MetadataBackend for WideKeys {
         self.0.flush()
     }
 
+    fn changes_left(&mut self) -> Result<u64> {
+        self.0.changes_left()
+    }
+
     fn stats(&self) -> BackendStats {
         self.0.stats()
     }

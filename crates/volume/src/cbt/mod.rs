@@ -233,6 +233,14 @@ impl Cbt {
         changed
     }
 
+    /// Pages that a change takes at most: each node of the way is copied and split, a page of counts is copied, and trees
+    /// become higher.
+    fn pages_of_change_max(&self) -> u64 {
+        let trees = self.stores.iter().map(|store| &store.tree);
+        let level = trees.chain([&self.counts.tree]).map(|tree| tree.level).max();
+        2 * (u64::from(level.unwrap_or(0)) + 3)
+    }
+
     fn superblock(&self) -> Superblock {
         Superblock {
             transaction: self.pager.transaction(),
@@ -408,6 +416,10 @@ impl MetadataBackend for Cbt {
         }
         self.states.release();
         Ok(Durability::Durable)
+    }
+
+    fn changes_left(&mut self) -> Result<u64> {
+        Ok(self.pager.pages_left()? / self.pages_of_change_max())
     }
 
     fn check(&mut self) -> Result<Vec<Finding>> {

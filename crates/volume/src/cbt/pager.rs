@@ -10,7 +10,7 @@ use super::space::Space;
 use crate::page_cache::{PAGE_BYTES, PageCache, PageFormat};
 use crate::{Error, Result};
 
-/// Room on the host's file system is taken for this many pages at once.
+/// Room on the host's file system is taken for this many pages at once, or for fewer where it has less.
 const ROOM_PAGES: u64 = 256;
 
 /// The pages of one device, in the transaction that is under way.
@@ -18,8 +18,10 @@ pub(super) struct Pager {
     cache: PageCache<CbtFormat>,
     space: Space,
     transaction: u64,
-    /// The file system has room for the pages below.
+    /// The device or file system has room for the pages below.
     room_end: u64,
+    /// It had no room for more when it was asked in this transaction.
+    is_full: bool,
     /// Pages of bits and superblocks, which do not go through the cache.
     other_writes: u64,
 }
@@ -33,6 +35,7 @@ impl Pager {
         Self {
             cache: PageCache::new(disk, format, cache_bytes),
             room_end: space.end(),
+            is_full: false,
             space,
             transaction,
             other_writes: 0,
@@ -57,6 +60,17 @@ impl Pager {
 
     pub fn ram_bytes(&self) -> u64 {
         self.cache.ram_bytes() + self.space.ram_bytes()
+    }
+
+    /// Pages that can be made or copied before the next commit: as many as there is room for, if it is short of these.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn pages_left(&mut self) -> Result<u64> {
+        if self.space.left(self.room_end) < ROOM_PAGES {
+            self.take_room()?;
+        }
+        Ok(self.space.left(self.room_end))
     }
 
     /// The page, which has to be like this.
@@ -161,6 +175,7 @@ impl Pager {
         self.cache.disk().sync()?;
         self.transaction += 1;
         self.cache.format_mut().transaction_max = self.transaction;
+        self.is_full = false;
         Ok(())
     }
 
@@ -173,18 +188,34 @@ impl Pager {
     }
 
     fn allocate(&mut self) -> Result<u64> {
-        let number = self.space.allocate()?;
-        if number >= self.room_end {
-            let (start, pages) = (self.room_end, number + ROOM_PAGES - self.room_end);
-            let page_bytes = PAGE_BYTES as u64;
-            let disk = self.cache.disk();
-            if disk.len()? < (start + pages) * page_bytes {
-                disk.set_len((start + pages) * page_bytes)?;
-            }
-            disk.allocate(start * page_bytes, pages * page_bytes)
-                .map_err(Error::from)?;
-            self.room_end = start + pages;
+        while self.space.wants_more_than(self.room_end) && !self.is_full {
+            self.take_room()?;
         }
-        Ok(number)
+        self.space.allocate(self.room_end)
+    }
+
+    /// Takes room for more pages, by halves where there is not enough for all: the last ones are worth it.
+    fn take_room(&mut self) -> Result<()> {
+        let mut pages = if self.is_full { 0 } else { ROOM_PAGES };
+        while pages > 0 {
+            match self.take_room_for(pages) {
+                Err(Error::NoSpace { .. }) => pages /= 2,
+                taken => return taken,
+            }
+        }
+        self.is_full = true;
+        Ok(())
+    }
+
+    fn take_room_for(&mut self, pages: u64) -> Result<()> {
+        let page_bytes = PAGE_BYTES as u64;
+        let (start, end) = (self.room_end, self.room_end + pages);
+        let disk = self.cache.disk();
+        if disk.len()? < end * page_bytes {
+            disk.set_len(end * page_bytes)?;
+        }
+        disk.allocate(start * page_bytes, pages * page_bytes)?;
+        self.room_end = end;
+        Ok(())
     }
 }

@@ -150,17 +150,54 @@ impl Space {
         group.is_some_and(|group| group.words[(at / 64) as usize] >> (at % 64) & 1 == 1)
     }
 
-    /// A page that nothing leads to, neither now nor after a crash.
+    /// Whether the next page comes from the end, where the device has room for pages below `room_end`.
+    pub fn wants_more_than(&self, room_end: u64) -> bool {
+        !self.has_many_free() && self.groups_at_end() <= GROUPS_MAX && self.next_at_end() >= room_end
+    }
+
+    /// Pages that can be allocated before the transaction that is under way is durable.
+    pub fn left(&self, room_end: u64) -> u64 {
+        let room_end = room_end.min(GROUPS_MAX as u64 * GROUP_PAGES);
+        let groups_of = |end: u64| end.div_ceil(GROUP_PAGES);
+        let groups = groups_of(room_end).saturating_sub(groups_of(self.end));
+        let at_end = room_end.saturating_sub(self.end);
+        self.free + at_end.saturating_sub(groups * RESERVED)
+    }
+
+    /// A page below `room_end` that nothing leads to, neither now nor after a crash.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: there are as many pages as a superblock can name.
-    pub fn allocate(&mut self) -> Result<u64> {
-        let page = match self.free > 0 && self.free * FREE_SHARE_MIN >= self.end {
-            true => self.find_free(),
-            false => self.extend()?,
+    /// [`Error::NoSpace`]: all pages below are in use, or as many as a superblock can name. Nothing was changed.
+    pub fn allocate(&mut self, room_end: u64) -> Result<u64> {
+        let has_room = self.next_at_end() < room_end && self.groups_at_end() <= GROUPS_MAX;
+        let page = match (has_room, self.free) {
+            (true, _) if !self.has_many_free() => self.extend(),
+            (_, 1..) => self.find_free(),
+            _ => {
+                return Err(Error::NoSpace {
+                    what: format!("the metadata has all of its {} pages in use", self.end),
+                });
+            }
         };
         self.cursor = page + 1;
         Ok(page)
+    }
+
+    fn has_many_free(&self) -> bool {
+        self.free > 0 && self.free * FREE_SHARE_MIN >= self.end
+    }
+
+    /// The page that comes next where one is added at the end.
+    fn next_at_end(&self) -> u64 {
+        match self.end.is_multiple_of(GROUP_PAGES) {
+            true => self.end + RESERVED,
+            false => self.end,
+        }
+    }
+
+    /// Groups, once a page is added at the end.
+    fn groups_at_end(&self) -> usize {
+        (self.next_at_end() / GROUP_PAGES + 1) as usize
     }
 
     /// The page is free at once: only the transaction that is under way ever led to it.
@@ -200,20 +237,14 @@ impl Space {
         &self.freed
     }
 
-    fn extend(&mut self) -> Result<u64> {
-        if self.end.is_multiple_of(GROUP_PAGES) {
-            if self.groups.len() == GROUPS_MAX {
-                return Err(Error::NoSpace {
-                    what: format!("the metadata has all of its {} pages in use", self.end),
-                });
-            }
+    fn extend(&mut self) -> u64 {
+        let page = self.next_at_end();
+        if self.groups.len() < self.groups_at_end() {
             self.groups.push(Group::new());
-            self.end += RESERVED;
         }
-        let page = self.end;
-        self.end += 1;
+        self.end = page + 1;
         self.set(page, true);
-        Ok(page)
+        page
     }
 
     /// The next free page behind the one that was allocated last. There is one.

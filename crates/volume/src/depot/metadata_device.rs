@@ -23,7 +23,7 @@ pub const METADATA_HEAD: FrameKind = FrameKind {
 /// Bytes of metadata that `cbt` may take for a chunk of the data device (hash and count), and of the volume (LBN), with
 /// nodes half full.
 const CBT_BLOCK_BYTES: u64 = 56;
-const CBT_LBN_BYTES: u64 = 32;
+const CBT_LBN_BYTES: u64 = 33;
 /// Bytes besides, for pages that a transaction copies.
 const CBT_BYTES: u64 = 1 << 20;
 
@@ -217,5 +217,72 @@ impl Disk for PagesDisk {
 
     fn discard(&self, offset: u64, len: u64) -> onefold_io::Result<()> {
         self.disk.discard(HEAD_BYTES.saturating_add(offset), len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::{MemDisk, Random};
+
+    use super::*;
+    use crate::cbt::{Cbt, CbtOptions};
+    use crate::{Key, MetadataBackend, Pbn};
+
+    /// Trees of four entries a node: as many changes as `cbt` promises find room, however few pages are left.
+    #[test]
+    fn cbt_promises_no_more_changes_than_find_room() {
+        const LBNS: u64 = 600;
+        let options = CbtOptions {
+            node_entries_max: 4,
+            ..CbtOptions::new(64 << 10)
+        };
+        let (mut flushes, mut commits_for_room) = (0, 0);
+        for seed in 0..20 {
+            let mut random = Random(seed);
+            let disk = MemDisk::new();
+            let pages_of_disk = 400 + random.below(300);
+            disk.set_len(HEAD_BYTES + pages_of_disk * 4096)
+                .expect("RAM");
+            let disk = pages(Arc::new(disk), "/dev/metadata").expect("RAM");
+            Cbt::create_on(&*disk, LBNS).expect("RAM");
+            let mut cbt = Cbt::open_on(Arc::clone(&disk), LBNS, options).expect("RAM");
+            let lbns = cbt.create_linear(LBNS).expect("RAM");
+            let mut twin = std::collections::BTreeMap::new();
+            for _ in 0..4000 {
+                if cbt.changes_left().expect("RAM") == 0 {
+                    cbt.flush().expect("RAM");
+                    commits_for_room += 1;
+                    assert!(cbt.changes_left().expect("RAM") > 0, "seed {seed}");
+                }
+                let lbn = random.below(LBNS);
+                match random.below(3) {
+                    0 => {
+                        cbt.delete(lbns, Key::Linear(lbn)).expect("room");
+                        twin.remove(&lbn);
+                    }
+                    _ => {
+                        let pbn = Pbn(random.below(LBNS));
+                        cbt.insert(lbns, Key::Linear(lbn), pbn).expect("room");
+                        twin.insert(lbn, pbn);
+                    }
+                }
+                if random.one_in(300) {
+                    cbt.flush().expect("RAM");
+                    flushes += 1;
+                }
+            }
+            Box::new(cbt).close().expect("RAM");
+            let mut cbt = Cbt::open_on(disk, LBNS, options).expect("whole");
+            let lbns = cbt.create_linear(LBNS).expect("it is there");
+            assert_eq!(cbt.check().expect("RAM"), []);
+            for lbn in 0..LBNS {
+                let mut found = [None];
+                cbt.lookup(lbns, &[Key::Linear(lbn)], &mut found)
+                    .expect("whole");
+                assert_eq!(found[0], twin.get(&lbn).copied(), "seed {seed}, {lbn}");
+            }
+        }
+        assert!(flushes > 100, "{flushes} flushes");
+        assert!(commits_for_room > 100, "{commits_for_room} for room");
     }
 }

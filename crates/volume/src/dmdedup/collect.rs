@@ -26,8 +26,13 @@ impl Dmdedup {
         let mut freed = Vec::new();
         loop {
             let victims = self.shared.victims(&mapped, victims_max)?;
-            self.shared.give_up(&victims)?;
             self.is_changed |= !victims.is_empty();
+            let mut rest = &victims[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(self.changeable(rest.len())?);
+                self.shared.give_up(now)?;
+                rest = later;
+            }
             freed.extend(victims.iter().map(|(_, pbn)| pbn.0));
             done.is_more = victims.len() == victims_max;
             if !done.is_more || effort == Effort::Step {

@@ -208,7 +208,12 @@ impl Dmdedup {
                 break None;
             }
         };
-        give_back(&mut self.shared.backend()?, &passed)?;
+        let mut rest = &passed[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.changeable(rest.len())?);
+            give_back(&mut self.shared.backend()?, now)?;
+            rest = later;
+        }
         Ok(found)
     }
 

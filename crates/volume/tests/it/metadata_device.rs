@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, Error as IoError, ErrorKind, MemDir, MemDisk};
+use onefold_io::sim::{Faults, SimDir, When};
+use onefold_io::{Dir, Disk, Error as IoError, ErrorKind, MemDir, MemDisk, Random};
 use onefold_volume::conformance::Caller;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, EngineKind};
@@ -37,15 +38,18 @@ impl Host {
     }
 
     fn create(&self, folder: &Arc<dyn Dir>, backend: Backend, depot: u8) -> Result<()> {
-        let options = CreateOptions {
+        Depot::create(folder, &self.options(backend, depot)).map(drop)
+    }
+
+    fn options(&self, backend: Backend, depot: u8) -> CreateOptions {
+        CreateOptions {
             engine: EngineKind::Dmdedup(backend),
             parameters: Parameters::default(),
             data_path: Some("/dev/data".into()),
             metadata_path: Some("/dev/metadata".into()),
             devices: self.devices(),
             ..CreateOptions::new(4 * MIB, [depot; 16], [2; 32])
-        };
-        Depot::create(folder, &options).map(drop)
+        }
     }
 
     fn open(&self, folder: &Arc<dyn Dir>) -> Result<Depot> {
@@ -186,4 +190,109 @@ fn a_metadata_device_that_is_too_small_or_not_wanted_is_refused() {
     host.0["/dev/metadata"].write_at(&[1], 100).expect("RAM");
     let taken = host.create(&folder(), Backend::Cbt, 1);
     assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
+}
+
+/// Transactions end at flushes alone, so that each would copy all of the metadata if it did not commit for want of room.
+#[test]
+fn the_smallest_metadata_device_takes_every_write() {
+    const CHUNKS: u64 = 16 << 10;
+    const SHORT: u64 = 512;
+    let blocks = 4 * CHUNKS;
+    let smallest = (64 << 10) + blocks * 56 + CHUNKS * 33 + MIB;
+    let data = (64 << 10) + blocks * SHORT;
+    for (bytes, is_enough) in [(smallest - 1, false), (smallest, true)] {
+        let (folder, host) = (
+            folder(),
+            Host::new(&[("/dev/data", data), ("/dev/metadata", bytes)]),
+        );
+        let options = CreateOptions {
+            parameters: Parameters {
+                transaction_writes: 0,
+                ..Parameters::default()
+            },
+            chunk_bytes: SHORT as u32,
+            volume_bytes: CHUNKS * SHORT,
+            ..host.options(Backend::Cbt, 1)
+        };
+        let created = Depot::create(&folder, &options);
+        if !is_enough {
+            assert!(matches!(created, Err(Error::Invalid { .. })), "{created:?}");
+            continue;
+        }
+        created.expect("it has room for all");
+        let mut random = Random(7);
+        let mut expected = vec![0; CHUNKS as usize];
+        for round in 0..3 {
+            let depot = host.open(&folder).expect("a depot");
+            let device = Caller(depot.device(HeadId(0)).expect("the volume"));
+            for at in 0..2 * CHUNKS {
+                let lbn = random.below(CHUNKS);
+                let content = round * 2 * CHUNKS + at + 1;
+                device
+                    .write(lbn * SHORT, &content.to_le_bytes().repeat(64))
+                    .expect("room");
+                expected[lbn as usize] = content;
+            }
+            for (lbn, content) in (0..).zip(&expected) {
+                let found = device.read(lbn * SHORT, 8).expect("a read");
+                assert_eq!(&found[..], content.to_le_bytes(), "chunk {lbn}");
+            }
+            depot.close().expect("all is well");
+        }
+        let depot = host.open(&folder).expect("a depot");
+        assert!(depot.check(true).expect("a check").is_clean());
+        let device = Caller(depot.device(HeadId(0)).expect("the volume"));
+        for (lbn, content) in (0..).zip(&expected) {
+            let found = device.read(lbn * SHORT, 8).expect("a read");
+            assert_eq!(&found[..], content.to_le_bytes(), "chunk {lbn}");
+        }
+    }
+}
+
+/// Whatever a creation is refused for, or fails at in the folder, either device is what it was.
+#[test]
+fn a_creation_that_is_refused_or_fails_changes_no_device() {
+    let contents = |host: &Host| {
+        ["/dev/data", "/dev/metadata"].map(|path| {
+            let disk = &host.0[path];
+            let mut bytes = vec![0; disk.len().expect("RAM") as usize];
+            disk.read_at(&mut bytes, 0).expect("RAM");
+            bytes
+        })
+    };
+    let small = [("/dev/data", 8 * MIB), ("/dev/metadata", 120 << 10)];
+    let roomy = [("/dev/data", 8 * MIB), ("/dev/metadata", 4 * MIB)];
+    let begun = SimDir::new(1);
+    begun.inject(Faults {
+        write_error: When::From(0),
+        ..Faults::default()
+    });
+    let failing: Arc<dyn Dir> = Arc::new(begun);
+    for backend in [Backend::Dtb, Backend::Cbt] {
+        for (devices, used, folder) in [
+            (&small, None, folder()),
+            (&roomy, Some("/dev/data"), folder()),
+            (&roomy, Some("/dev/metadata"), folder()),
+            (&roomy, None, Arc::clone(&failing)),
+        ] {
+            let host = Host::new(devices);
+            if let Some(path) = used {
+                host.0[path].write_at(b"a label", 1024).expect("RAM");
+            }
+            let before = contents(&host);
+            host.create(&folder, backend, 1)
+                .expect_err("it cannot be made");
+            assert!(contents(&host) == before, "{backend:?}, {used:?}");
+        }
+    }
+    let host = Host::new(&roomy);
+    let (before, options) = (contents(&host), host.options(Backend::Cbt, 1));
+    let options = CreateOptions {
+        engine: EngineKind::Log,
+        metadata_path: None,
+        ram_bytes: Some(4096),
+        ..options
+    };
+    Depot::create(&folder(), &options).expect_err("RAM for nothing");
+    assert!(contents(&host) == before, "log with too little RAM");
 }
