@@ -7,7 +7,8 @@ use onefold_io::{Dir, Disk};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
 use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
-use super::{CreateOptions, OpenDevice, is_saved_at_close, metadata_device};
+use super::metadata_device::{self, NewMetadata};
+use super::{CreateOptions, OpenDevice, is_saved_at_close};
 use crate::cbt::{Cbt, CbtOptions};
 use crate::dmdedup::{DataArea, Dmdedup, HASH_KEY_BYTES};
 use crate::dtb::Dtb;
@@ -63,6 +64,20 @@ pub fn parse(text: &str) -> Result<(EngineKind, Parameters)> {
     ))
 }
 
+/// Looks whether the metadata device can be taken, where there is to be one. Nothing is written.
+///
+/// # Errors
+/// Those of a metadata device.
+pub(super) fn confirm_metadata(
+    config: &Config,
+    options: &CreateOptions,
+) -> Result<Option<NewMetadata>> {
+    match config.metadata_path.is_empty() {
+        true => Ok(None),
+        false => metadata_device::confirm(&options.devices, config, options.overwrite).map(Some),
+    }
+}
+
 /// Makes the backend's files, or takes the metadata device.
 ///
 /// # Errors
@@ -71,20 +86,19 @@ pub(super) fn create(
     folder: &dyn Dir,
     config: &Config,
     backend: Backend,
-    options: &CreateOptions,
+    metadata: Option<&NewMetadata>,
 ) -> Result<()> {
     let blocks = config.blocks();
-    let device = || metadata_device::create(&options.devices, config, options.overwrite);
-    match (backend, config.metadata_path.is_empty()) {
+    match (backend, metadata) {
         (Backend::InRam | Backend::InRamSaved, _) => InRam::create_file(folder, blocks),
-        (Backend::Dtb, true) => Dtb::create(folder, blocks),
-        (Backend::Cbt, true) => Cbt::create(folder, blocks),
-        (Backend::Dtb, false) => create_tables(&device()?, config),
-        (Backend::Cbt, false) => Cbt::create_on(&*device()?, blocks),
+        (Backend::Dtb, None) => Dtb::create(folder, blocks),
+        (Backend::Cbt, None) => Cbt::create(folder, blocks),
+        (Backend::Dtb, Some(device)) => create_tables(&device.take(config)?, config),
+        (Backend::Cbt, Some(device)) => Cbt::create_on(&*device.take(config)?, blocks),
     }
 }
 
-/// Lays out all tables at once, so that a device that is too small is refused now.
+/// Lays out all tables at once: there is room for them now.
 fn create_tables(device: &Arc<dyn Disk>, config: &Config) -> Result<()> {
     Dtb::create_on(&**device, config.blocks())?;
     let mut dtb = Dtb::open_on(Arc::clone(device), config.blocks(), CACHE_BYTES_MIN)?;
@@ -101,6 +115,7 @@ pub(super) fn metadata(
     folder: &dyn Dir,
     devices: &OpenDevice,
     config: &Config,
+    opening_tag: [u8; 8],
 ) -> Result<Option<Arc<dyn Disk>>> {
     match config.metadata_path.is_empty() {
         true => Ok(None),
@@ -115,7 +130,6 @@ pub(super) fn metadata(
 pub(super) fn dump(
     folder: &dyn Dir,
     devices: &OpenDevice,
-    opening_tag: [u8; 8],
     config: &Config,
     backend: Backend,
 ) -> Result<Dump> {

@@ -50,7 +50,39 @@ pub(super) struct NewData {
     _claim: Option<Box<dyn LockGuard>>,
 }
 
-/// Takes a device by its path, or makes the file in the folder; `capacity` is what was asked for.
+/// Bytes at the beginning of a device as they were before a depot was created on it.
+pub(super) struct BytesBefore {
+    disk: Arc<dyn Disk>,
+    bytes: Vec<u8>,
+}
+
+impl BytesBefore {
+    /// The first `len` bytes of `disk`, as many as it has.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn read(disk: &Arc<dyn Disk>, len: u64) -> Result<Self> {
+        let mut bytes = vec![0; disk.len()?.min(len) as usize];
+        disk.read_at(&mut bytes, 0)?;
+        Ok(Self {
+            disk: Arc::clone(disk),
+            bytes,
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes them again, as far as the device takes them: the creation failed already.
+    pub fn put_back(&self) {
+        let _ = self.disk.write_at(&self.bytes, 0);
+        let _ = self.disk.sync();
+    }
+}
+
+/// Opens a device by its path, or makes the file in the folder; `capacity` is what was asked for. Nothing is written to
+/// a device.
 pub(super) fn create(
     folder: &dyn Dir,
     open: &OpenDevice,

@@ -32,6 +32,15 @@ pub fn zone_bytes(config: &Config) -> Result<u64> {
     Ok(Layout::new(config.capacity_bytes, config.chunk_bytes)?.zone_bytes())
 }
 
+/// Looks whether the engine can be created so. Nothing is written.
+///
+/// # Errors
+/// [`Error::Invalid`] where `ram_bytes` are too few.
+pub fn confirm(config: &Config, ram_bytes: Option<u64>) -> Result<()> {
+    let layout = Layout::new(config.capacity_bytes, config.chunk_bytes)?;
+    ram_bytes.map_or(Ok(()), |bytes| Budget::divide(bytes, &layout).map(drop))
+}
+
 /// Makes the engine's files.
 ///
 /// # Errors
@@ -80,15 +89,6 @@ pub fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(DiskPart::new(disk, HEAD_BYTES, bytes))
 }
 
-fn options(
-    folder: &Arc<dyn Dir>,
-    config: &Config,
-    is_inline: bool,
-    ram_bytes: Option<u64>,
-    seals: Seals,
-) -> Result<LogOptions> {
-    let key = config.hash_key;
-    let layout = match LogEngine::layout_in(&**folder, &seals)? {
 /// Bytes of the data device behind its head that are the depot's: more than its first capacity where it has grown.
 ///
 /// # Errors
@@ -99,6 +99,15 @@ pub fn bytes_used(folder: &dyn Dir, config: &Config, disk: &Arc<dyn Disk>) -> Re
     Ok(used.clamp(config.capacity_bytes, zones.len()?))
 }
 
+fn options(
+    folder: &Arc<dyn Dir>,
+    config: &Config,
+    is_inline: bool,
+    ram_bytes: Option<u64>,
+    seals: Seals,
+) -> Result<LogOptions> {
+    let key = config.hash_key;
+    let layout = match LogEngine::layout_in(&**folder, &seals)? {
         Some(layout) => layout,
         None => Layout::new(config.capacity_bytes, config.chunk_bytes)?,
     };

@@ -9,8 +9,10 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::{Dir, Disk, Error as IoError, ErrorKind, ReadAt, WriteAt};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use super::data::{self, Access, OpenDevice};
+use super::data::{self, Access, BytesBefore, OpenDevice};
 use super::openings;
+use crate::dmdedup::HASH_KEY_BYTES;
+use crate::dtb::Dtb;
 use crate::dump::hex;
 use crate::{Error, Result};
 
@@ -51,28 +53,26 @@ pub fn decode_head(bytes: &[u8], path: &str) -> Result<[u8; 16]> {
     })
 }
 
-/// Takes a device for a depot that is being created.
+/// The metadata device of a depot that is being created.
+pub(super) struct NewMetadata {
+    disk: Arc<dyn Disk>,
+    before: BytesBefore,
+}
+
+/// Looks whether a device can be taken for a depot that is being created. Nothing is written.
 ///
 /// # Errors
 /// [`Error::Exists`] where it holds something, unless `overwrite` is given; [`Error::Held`]; [`Error::Invalid`] where it
-/// is too small for all that `cbt` may need; the device failed.
-pub(super) fn create(
+/// is too small for all that may be needed; the device failed.
+pub(super) fn confirm(
     devices: &OpenDevice,
     config: &Config,
     overwrite: bool,
-) -> Result<Arc<dyn Disk>> {
+) -> Result<NewMetadata> {
     let path = &config.metadata_path;
     let disk = devices(path, Access::Alone)?;
     let room = disk.len()?.saturating_sub(HEAD_BYTES);
-    let needed = match config.engine {
-        EngineKind::Dmdedup(Backend::Cbt) => {
-            let blocks = config.blocks().saturating_mul(CBT_BLOCK_BYTES);
-            let lbns = config.lbns().saturating_mul(CBT_LBN_BYTES);
-            blocks.saturating_add(lbns).saturating_add(CBT_BYTES)
-        }
-        // Its tables are laid out at once, and tell themselves.
-        _ => 1,
-    };
+    let needed = bytes_needed(config);
     if room < needed {
         return Err(Error::Invalid {
             what: format!(
@@ -84,13 +84,40 @@ pub(super) fn create(
     if !overwrite {
         data::confirm_blank(&*disk, path)?;
     }
-    // Superblocks of a depot that was there before must not count.
-    let mut head = vec![0; (HEAD_BYTES + CBT_BYTES.min(room)) as usize];
-    let encoded = encode_head(config.depot);
-    head[..encoded.len()].copy_from_slice(&encoded);
-    disk.write_at(&head, 0)?;
-    disk.sync()?;
-    pages(disk, path)
+    let before = BytesBefore::read(&disk, HEAD_BYTES + CBT_BYTES.min(room))?;
+    Ok(NewMetadata { disk, before })
+}
+
+fn bytes_needed(config: &Config) -> u64 {
+    let (blocks, lbns) = (config.blocks(), config.lbns());
+    match config.engine {
+        EngineKind::Dmdedup(Backend::Cbt) => blocks
+            .saturating_mul(CBT_BLOCK_BYTES)
+            .saturating_add(lbns.saturating_mul(CBT_LBN_BYTES))
+            .saturating_add(CBT_BYTES),
+        _ => Dtb::bytes_of(blocks, lbns, HASH_KEY_BYTES, blocks),
+    }
+}
+
+impl NewMetadata {
+    /// Takes the device; returns what its pages lie on.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn take(&self, config: &Config) -> Result<Arc<dyn Disk>> {
+        // Superblocks of a depot that was there before must not count.
+        let mut head = vec![0; self.before.len()];
+        let encoded = encode_head(config.depot);
+        head[..encoded.len()].copy_from_slice(&encoded);
+        self.disk.write_at(&head, 0)?;
+        self.disk.sync()?;
+        pages(Arc::clone(&self.disk), &config.metadata_path)
+    }
+
+    /// Gives the device back after a creation that failed.
+    pub fn put_back(&self) {
+        self.before.put_back();
+    }
 }
 
 /// Opens the device for its owner alone.
@@ -102,6 +129,7 @@ pub(super) fn open(
     folder: &dyn Dir,
     devices: &OpenDevice,
     config: &Config,
+    opening_tag: [u8; 8],
 ) -> Result<Arc<dyn Disk>> {
     let path = &config.metadata_path;
     let disk = devices(path, Access::Alone)?;
@@ -129,7 +157,6 @@ pub(super) fn give_back(devices: &OpenDevice, config: &Config) -> Result<()> {
     let disk = match devices(&config.metadata_path, Access::Alone) {
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
         disk => disk?,
-    opening_tag: [u8; 8],
     };
     match check_owner(&*disk, config) {
         Ok(()) => data::blank(&*disk, disk.len()?),

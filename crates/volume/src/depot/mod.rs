@@ -38,6 +38,7 @@ use parking_lot::RwLock;
 pub use self::changes::Piece;
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
+use self::data::BytesBefore;
 pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
 use self::parameters::Parameters;
@@ -214,16 +215,34 @@ impl Depot {
         let (new, entropy) = (options.encryption.as_ref(), &options.entropy);
         let (config, seals) = unlock::lock_up(config, new, entropy)?;
         config.check()?;
-        data::write_head(&*data.disk, &config)?;
-        match config.engine {
-            EngineKind::Log => log::create(folder, &config, data.disk, options.ram_bytes, seals)?,
-            EngineKind::Dmdedup(backend) => backends::create(&**folder, &config, backend, options)?,
+        if config.engine == EngineKind::Log {
+            log::confirm(&config, options.ram_bytes)?;
         }
-        let encoded = config.encode();
-        // The copy first: where `config` is, all else is there.
-        replace_file(&**folder, TEMPORARY, CONFIG_COPY, &encoded)?;
-        replace_file(&**folder, TEMPORARY, CONFIG, &encoded)?;
-        Ok(config)
+        let metadata = backends::confirm_metadata(&config, options)?;
+        let before = BytesBefore::read(&data.disk, HEAD_BYTES)?;
+        // Whatever can be refused was, before anything of a device is written.
+        let write_all = || {
+            let disk = Arc::clone(&data.disk);
+            data::write_head(&*disk, &config)?;
+            match config.engine {
+                EngineKind::Log => log::create(folder, &config, disk, options.ram_bytes, seals)?,
+                EngineKind::Dmdedup(backend) => {
+                    backends::create(&**folder, &config, backend, metadata.as_ref())?;
+                }
+            }
+            let encoded = config.encode();
+            // The copy first: where `config` is, all else is there.
+            replace_file(&**folder, TEMPORARY, CONFIG_COPY, &encoded)?;
+            Ok(replace_file(&**folder, TEMPORARY, CONFIG, &encoded)?)
+        };
+        let written: Result<()> = write_all();
+        if written.is_err() && matches!(read_config(&**folder), Err(Error::NoDepot { .. })) {
+            before.put_back();
+            if let Some(metadata) = &metadata {
+                metadata.put_back();
+            }
+        }
+        written.map(|()| config)
     }
 
     /// Opens the depot in `folder`, alone.

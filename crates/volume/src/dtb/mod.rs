@@ -123,6 +123,13 @@ impl Dtb {
         Ok(folder.sync()?)
     }
 
+    /// Bytes of the metadata of `blocks` blocks with these stores.
+    pub fn bytes_of(blocks: u64, linear_keys: u64, key_bytes: usize, keys_max: u64) -> u64 {
+        let linear = DiskLinear::new(1 + count_pages(blocks), linear_keys);
+        let sparse = DiskHashTable::new(linear.end_page(), key_bytes, keys_max);
+        sparse.end_page().saturating_mul(PAGE_BYTES as u64)
+    }
+
     /// Makes the metadata on a disk.
     ///
     /// # Errors
