@@ -65,7 +65,7 @@ impl UblkData {
 /// Time after which a ring is tried again for which the system had no memory.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// What became of a call of the ring.
+/// Outcome of a call of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RingCall {
     /// The kernel did what was asked.

@@ -233,11 +233,14 @@ impl Cbt {
         changed
     }
 
-    /// Pages that a change takes at most: each node of the way is copied and split, a page of counts is copied, and trees
-    /// become higher.
+    /// Pages that a change takes at most: each node of the way is copied and split, a page of counts is copied, and
+    /// trees become higher.
     fn pages_of_change_max(&self) -> u64 {
         let trees = self.stores.iter().map(|store| &store.tree);
-        let level = trees.chain([&self.counts.tree]).map(|tree| tree.level).max();
+        let level = trees
+            .chain([&self.counts.tree])
+            .map(|tree| tree.level)
+            .max();
         2 * (u64::from(level.unwrap_or(0)) + 3)
     }
 

@@ -152,7 +152,9 @@ impl Space {
 
     /// Whether the next page comes from the end, where the device has room for pages below `room_end`.
     pub fn wants_more_than(&self, room_end: u64) -> bool {
-        !self.has_many_free() && self.groups_at_end() <= GROUPS_MAX && self.next_at_end() >= room_end
+        !self.has_many_free()
+            && self.groups_at_end() <= GROUPS_MAX
+            && self.next_at_end() >= room_end
     }
 
     /// Pages that can be allocated before the transaction that is under way is durable.

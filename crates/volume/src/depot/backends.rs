@@ -6,8 +6,8 @@ use onefold_chunk::knobs::{Knob, Knobs, Values, split};
 use onefold_io::{Dir, Disk};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
 use super::metadata_device::{self, NewMetadata};
+use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
 use super::{CreateOptions, OpenDevice, is_saved_at_close};
 use crate::cbt::{Cbt, CbtOptions};
 use crate::dmdedup::{DataArea, Dmdedup, HASH_KEY_BYTES};

@@ -8,7 +8,9 @@ use onefold_io::{Dir, Disk};
 
 use super::config::{Config, HEAD_BYTES};
 use crate::front::Options;
-use crate::log::{Budget, DEVICE_HEAD_BYTES, DiskPart, Layout, LogEngine, LogOptions, Seals};
+use crate::log::{
+    Budget, DEVICE_HEAD_BYTES, DiskPart, Layout, LogEngine, LogOptions, Seals, end_of_zones,
+};
 use crate::{Engine, Error, HeadInfo, Result};
 
 /// Messages of the engine count the depot's head.
@@ -89,13 +91,17 @@ pub fn zones(config: &Config, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
     Arc::new(DiskPart::new(disk, HEAD_BYTES, bytes))
 }
 
-/// Bytes of the data device behind its head that are the depot's: more than its first capacity where it has grown.
+/// Bytes of the data device behind its head that are the depot's: more than its first capacity where it has grown, by
+/// the manifest, or, where that is sealed or damaged, by the zones that are there.
 ///
 /// # Errors
 /// The device failed.
 pub fn bytes_used(folder: &dyn Dir, config: &Config, disk: &Arc<dyn Disk>) -> Result<u64> {
     let zones = zones(config, Arc::clone(disk));
-    let used = LogEngine::bytes_used(folder, &*zones, config.depot, config.zone_bytes)?;
+    let used = match LogEngine::layout_in(folder, &Seals::none()) {
+        Ok(Some(layout)) => u64::from(layout.zones) * layout.zone_bytes(),
+        _ => end_of_zones(&*zones, config.depot, config.zone_bytes)?,
+    };
     Ok(used.clamp(config.capacity_bytes, zones.len()?))
 }
 

@@ -117,8 +117,8 @@ impl Counter {
         })
     }
 
-    /// Gives the opening that begins its number and this random tag, on both sides. Without room in the folder all stays
-    /// as it is.
+    /// Gives the opening that begins its number and this random tag, on both sides. Without room in the folder all
+    /// stays as it is.
     ///
     /// # Errors
     /// A device failed.

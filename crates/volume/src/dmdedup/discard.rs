@@ -13,7 +13,9 @@ impl Dmdedup {
         let shared = Arc::clone(&self.shared);
         let mut at = lbns.start;
         while at < lbns.end {
-            let end = lbns.end.min(at + self.changeable(LOOKUPS_MAX as usize)? as u64);
+            let end = lbns
+                .end
+                .min(at + self.changeable(LOOKUPS_MAX as usize)? as u64);
             let keys: Vec<_> = (at..end).map(Key::Linear).collect();
             let mut pbns = vec![None; keys.len()];
             let mut backend = shared.backend()?;

@@ -87,6 +87,7 @@ use reader::LogReader;
 pub use seals::Seals;
 pub use sizes::LogSizes;
 pub use writer::LogEngine;
+pub use zone::end_of_zones;
 
 /// Names chunks: the depot's hash with the depot's key.
 pub type Fingerprinter = Arc<dyn Fn(&[&[u8]]) -> Vec<Fingerprint> + Send + Sync>;
@@ -139,31 +140,6 @@ impl LogEngine {
             None => Ok(None),
             Some(_) => Ok(Some(manifest::Manifest::read(dir, seals)?.layout)),
         }
-    }
-
-    /// Bytes of `data` that may hold zones of the depot: as the manifest in `dir` says, or, where that cannot be read,
-    /// by the zones that begin there; `zone_bytes` is the length of each.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn bytes_used(
-        dir: &dyn Dir,
-        data: &dyn Disk,
-        depot: [u8; 16],
-        zone_bytes: u64,
-    ) -> Result<u64> {
-        if let Ok(Some(layout)) = Self::layout_in(dir, &Seals::none()) {
-            return Ok(u64::from(layout.zones) * layout.zone_bytes());
-        }
-        let mut page = vec![0; layout::PAGE_BYTES];
-        for zone in (0..data.len()? / zone_bytes.max(1)).rev() {
-            // A page that the device does not give names nobody.
-            let is_read = data.read_at(&mut page, zone * zone_bytes).is_ok();
-            if is_read && zone::owner(&page) == Some(depot) {
-                return Ok((zone + 1) * zone_bytes);
-            }
-        }
-        Ok(0)
     }
 
     /// The engine as the last commit left it, and whatever reached the device after that.

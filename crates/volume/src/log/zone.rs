@@ -10,9 +10,9 @@
 //! zone's groups and pages, and `tag` proves the header.
 
 use onefold_chunk::Fingerprint;
-use onefold_io::ErrorKind;
 use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
+use onefold_io::{Disk, ErrorKind};
 
 use super::layout::{PAGE_BYTES, ZoneId, ZoneNo};
 use super::seals::{Salt, Seals};
@@ -123,9 +123,25 @@ impl ZoneHeader {
     }
 }
 
+/// Where the last zone of a depot ends on a device, by the headers that are there; 0: none is. Pages that the device does
+/// not give name nobody.
+///
+/// # Errors
+/// The device has no length.
+pub fn end_of_zones(data: &dyn Disk, depot: [u8; 16], zone_bytes: u64) -> Result<u64> {
+    let mut page = vec![0; PAGE_BYTES];
+    let zones = data.len()?.checked_div(zone_bytes).unwrap_or(0);
+    let mut is_ours = |zone: &u64| {
+        let is_read = data.read_at(&mut page, zone * zone_bytes).is_ok();
+        is_read && owner(&page) == Some(depot)
+    };
+    let last = (0..zones).rev().find(&mut is_ours);
+    Ok(last.map_or(0, |zone| (zone + 1) * zone_bytes))
+}
+
 /// The depot to which the zone belongs that begins with `page`, sealed or not; `None` where no zone does. Its seal is
 /// not looked at.
-pub fn owner(page: &[u8]) -> Option<[u8; 16]> {
+fn owner(page: &[u8]) -> Option<[u8; 16]> {
     let versions = [1, 2].map(|version| FrameKind {
         version,
         ..HEADER_KIND

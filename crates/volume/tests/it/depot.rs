@@ -189,9 +189,7 @@ fn a_depot_that_has_grown_leaves_nothing_behind() {
         let end = |disk: &dyn Disk| {
             let mut bytes = vec![0; (head + 48 * MIB) as usize];
             disk.read_at(&mut bytes, 0).expect("RAM");
-            let last = bytes[..others as usize]
-                .iter()
-                .rposition(|byte| *byte != 0);
+            let last = bytes[..others as usize].iter().rposition(|byte| *byte != 0);
             assert!(bytes[others as usize..][..4096].iter().all(|it| *it == 9));
             last
         };

@@ -192,7 +192,8 @@ fn a_metadata_device_that_is_too_small_or_not_wanted_is_refused() {
     assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
 }
 
-/// Transactions end at flushes alone, so that each would copy all of the metadata if it did not commit for want of room.
+/// Transactions end at flushes alone, so that each would copy all of the metadata if it did not commit for want of
+/// room.
 #[test]
 fn the_smallest_metadata_device_takes_every_write() {
     const CHUNKS: u64 = 16 << 10;
