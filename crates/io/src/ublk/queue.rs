@@ -70,7 +70,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(10);
 enum RingCall {
     /// The kernel did what was asked.
     Done,
-    /// It has to be asked again, after this time: what it did not take is still there.
+    /// The kernel has to be asked again, after this time: what it did not take is still there.
     Again(Duration),
 }
 

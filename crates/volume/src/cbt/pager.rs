@@ -20,7 +20,7 @@ pub(super) struct Pager {
     transaction: u64,
     /// The device or file system has room for the pages below.
     room_end: u64,
-    /// It had no room for more when it was asked in this transaction.
+    /// Whether there was no room for more when this transaction asked.
     is_full: bool,
     /// Pages of bits and superblocks, which do not go through the cache.
     other_writes: u64,

@@ -36,7 +36,7 @@ const BYTES: u64 = 4096;
 
 /// One opening of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Opening {
+pub struct DeviceOpening {
     /// How many there were, with this one.
     pub number: u64,
     /// Random; zeros before the first opening, and of an opening that has none.
@@ -47,9 +47,9 @@ pub struct Opening {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Openings {
     /// The one that it had when the last opening began; once that opening has reached the device, that opening.
-    pub before: Opening,
+    pub before: DeviceOpening,
     /// The opening that was begun last.
-    pub last: Opening,
+    pub last: DeviceOpening,
 }
 
 impl Openings {
@@ -72,8 +72,8 @@ impl Openings {
         let kind = if is_tagged { OPENINGS } else { UNTAGGED };
         let payload = frame::decode_frame(kind, bytes, path, 0)?.payload;
         let mut reader = ByteReader::new(payload, path, frame::HEADER_BYTES as u64);
-        let mut opening = || -> Result<Opening> {
-            Ok(Opening {
+        let mut opening = || -> Result<DeviceOpening> {
+            Ok(DeviceOpening {
                 number: u64::from_le_bytes(reader.array()?),
                 tag: match is_tagged {
                     true => reader.array()?,
@@ -125,7 +125,7 @@ impl Counter {
     pub fn count(self, folder: &dyn Dir, device: &dyn Disk, tag: [u8; 8]) -> Result<()> {
         let before = on_device(device)?.unwrap_or_default().last;
         let number = before.number.wrapping_add(1);
-        let last = Opening { number, tag };
+        let last = DeviceOpening { number, tag };
         if !self.has_written(folder, Openings { before, last })? {
             return Ok(());
         }

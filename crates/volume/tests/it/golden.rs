@@ -12,7 +12,7 @@ use onefold_volume::depot::CreateOptions;
 use onefold_volume::depot::backends::Parameters;
 use onefold_volume::depot::config::{Backend, Config, EngineKind};
 use onefold_volume::depot::metadata_device::{decode_head, encode_head};
-use onefold_volume::depot::openings::{Opening, Openings};
+use onefold_volume::depot::openings::{DeviceOpening, Openings};
 use onefold_volume::dtb::{Dtb, verify_header};
 use onefold_volume::inram::{InRam, Limits, SaveAt, verify_saved};
 use onefold_volume::log::formats::{self, Format};
@@ -72,7 +72,7 @@ fn golden_config() {
 
 #[test]
 fn golden_openings() {
-    let opening = |number, tag| Opening {
+    let opening = |number, tag| DeviceOpening {
         number,
         tag: [tag; 8],
     };
