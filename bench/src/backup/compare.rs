@@ -25,7 +25,7 @@ pub fn restored_root(source: &Path, target: &Path) -> PathBuf {
 /// Fails with one of the differences. Several folders are read at once: a cold tree of small files is read as fast as
 /// the disk can.
 pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
-    let shared = Mutex::new(Shared {
+    let shared = Mutex::new(TreeComparison {
         folders: vec![PathBuf::new()],
         busy: 0,
         found: Ok(()),
@@ -38,14 +38,14 @@ pub fn same_trees(one: &Path, other: &Path) -> Result<(), String> {
     shared.into_inner().expect("no thread panics").found
 }
 
-struct Shared {
+struct TreeComparison {
     folders: Vec<PathBuf>,
     /// Number of threads that may still find folders.
     busy: usize,
     found: Result<(), String>,
 }
 
-fn work(one: &Path, other: &Path, shared: &Mutex<Shared>) {
+fn work(one: &Path, other: &Path, shared: &Mutex<TreeComparison>) {
     let mut buffers = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     loop {
         let mut held = shared.lock().expect("no thread panics");

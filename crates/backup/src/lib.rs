@@ -39,4 +39,4 @@ mod wire;
 
 pub use entry::{Content, Entry, Flags, Item, Kind, Owner, SharedXattrs, Slice, Time, Xattrs};
 pub use error::{Error, Result};
-pub use progress::{Change, Events, Progress, Silent};
+pub use progress::{Change, Events, NoEvents, Progress};

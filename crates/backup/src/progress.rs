@@ -135,8 +135,8 @@ pub trait Events: Sync {
 }
 
 /// Drops all events.
-pub struct Silent;
+pub struct NoEvents;
 
-impl Events for Silent {
+impl Events for NoEvents {
     fn error(&self, _: &[u8], _: &Error) {}
 }

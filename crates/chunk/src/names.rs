@@ -12,7 +12,7 @@ use crate::{
 #[cfg(feature = "std")]
 use crate::{
     context::Context,
-    fbc::{Params, Shared},
+    fbc::{Params, SharedFbc},
 };
 
 /// The longest chunk of `whole-file`, in bytes; longer files are cut at this size. A caller holds some chunks in RAM:
@@ -125,10 +125,10 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
 
 /// The chunker `fbc`: in one pass without parameters, otherwise in the dissertation's two stages.
 #[cfg(feature = "std")]
-fn shared_fbc(knobs: &Knobs, mean: usize) -> Shared {
+fn shared_fbc(knobs: &Knobs, mean: usize) -> SharedFbc {
     match knobs.is_empty() {
-        true => Shared::one_pass(mean),
-        false => Shared::counting(Params::of(knobs, mean)),
+        true => SharedFbc::one_pass(mean),
+        false => SharedFbc::counting(Params::of(knobs, mean)),
     }
 }
 
@@ -147,7 +147,7 @@ fn shared_fbc(knobs: &Knobs, mean: usize) -> Shared {
 /// # Errors
 /// [`UnknownChunker`]: a parameter is not in its range.
 #[cfg(feature = "std")]
-pub fn learning(name: &str, mean: usize) -> Result<Option<Shared>, UnknownChunker> {
+pub fn learning(name: &str, mean: usize) -> Result<Option<SharedFbc>, UnknownChunker> {
     let (name, knobs) = split(name);
     let knobs =
         Knobs::parse(name, knobs, knobs_of(name)).map_err(|error| UnknownChunker(error.0))?;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use onefold_io::{Dir, ErrorKind, FileDir, GroupAccess, RemadeDir};
 use onefold_store::config::{CONFIG_COPY_OBJECT, CONFIG_OBJECT};
 use onefold_store::{
-    CONTAINER_FOLDER, Config, Entropy, Error as StoreError, INDEX_FOLDER, Place, Repository,
+    CONTAINER_FOLDER, Entropy, Error as StoreError, INDEX_FOLDER, Place, Repository,
+    RepositoryConfig,
 };
 use rustix::fs::{Mode, OFlags};
 
@@ -115,7 +116,7 @@ impl Site {
         &self,
         place: Place,
         global: &Global,
-        config: &Config,
+        config: &RepositoryConfig,
     ) -> onefold_store::Result<Place> {
         let Some(folder) = self.own_parent(global)? else {
             return Ok(place);

@@ -24,9 +24,9 @@ const MADE: &str = "/.made";
 const OWN_BYTES: usize = 1024;
 
 /// Bytes that a request sends, and their owner takes back.
-struct Shared(Arc<Vec<u8>>);
+struct LentBytes(Arc<Vec<u8>>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for LentBytes {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -136,7 +136,7 @@ impl ObjectStore for Client {
 
     fn put_long_if_absent(&self, name: &str, long: Vec<u8>, tail: &[u8]) -> (Vec<u8>, Result<()>) {
         let long = Arc::new(long);
-        let shared = Bytes::from_owner(Shared(Arc::clone(&long)));
+        let shared = Bytes::from_owner(LentBytes(Arc::clone(&long)));
         let parts = [shared, Bytes::copy_from_slice(tail)];
         let done = self.put_once(name, &parts.into_iter().collect());
         // An attempt that was given up may still hold it.

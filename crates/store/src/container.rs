@@ -148,7 +148,7 @@ pub struct BlockDescriptor {
 
 /// A container's descriptors: its blocks, and its chunks in stream order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Table {
+pub struct ContainerTable {
     /// In order of offset.
     pub blocks: Vec<BlockDescriptor>,
     /// Fingerprint and length in bytes, in stream order.
@@ -158,7 +158,7 @@ pub struct Table {
 /// Three bytes of its own, and a chunk: a byte for the length, and its fingerprint.
 const BLOCK_DESCRIPTOR_BYTES_MIN: usize = 36;
 
-impl Table {
+impl ContainerTable {
     /// The block that holds chunk number `chunk`.
     pub fn block_of(&self, chunk: u32) -> usize {
         self.blocks
@@ -287,9 +287,9 @@ mod tests {
     #[test]
     fn a_block_that_is_stored_in_more_than_any_is_damage() {
         let table = |stored_len: usize| {
-            let mut table = Table::default();
+            let mut table = ContainerTable::default();
             table.push_block(64, stored_len as u32, &[(Fingerprint([7; 32]), 5)]);
-            Table::decode(&table.encode(), "one", 64)
+            ContainerTable::decode(&table.encode(), "one", 64)
         };
         assert!(table(BLOCK_STORED_BYTES_MAX).is_ok());
         assert!(table(BLOCK_STORED_BYTES_MAX + 1).is_err_and(|error| error.is_damage()));
@@ -299,9 +299,9 @@ mod tests {
     #[test]
     fn blocks_and_chunks_of_nothing_are_damage() {
         let table = |stored_len, chunks: &[(Fingerprint, u32)]| {
-            let mut table = Table::default();
+            let mut table = ContainerTable::default();
             table.push_block(64, stored_len, chunks);
-            Table::decode(&table.encode(), "one", 64)
+            ContainerTable::decode(&table.encode(), "one", 64)
         };
         let (one, empty) = ((Fingerprint([7; 32]), 5), (Fingerprint([8; 32]), 0));
         assert!(table(9, &[one]).is_ok());
@@ -311,7 +311,9 @@ mod tests {
         let mut many = Vec::new();
         put_varint(&mut many, 1 << 20);
         many.resize((3 << 20) + 3, 1);
-        let told = Table::decode(&many, "one", 64).unwrap_err().to_string();
+        let told = ContainerTable::decode(&many, "one", 64)
+            .unwrap_err()
+            .to_string();
         assert!(told.contains("a count of 1048576"), "{told}");
     }
 }

@@ -6,7 +6,7 @@ use onefold_keys::{Entropy, Keys, SALT_BYTES, Sealer};
 use crate::container::block;
 use crate::container::compression::Decompressor;
 use crate::container::footer::Footer;
-use crate::container::{Header, Table, object_name};
+use crate::container::{ContainerTable, Header, object_name};
 use crate::index::catalog::{self, Catalog};
 use crate::{Result, container::opened};
 
@@ -18,7 +18,7 @@ pub fn decode_block(header: &Header, number: u32, stored: &[u8]) -> Result<Vec<u
 }
 
 /// The table from its stored bytes, if its blocks lie one behind the other up to where `footer` says that it begins.
-pub fn open_table(footer: &Footer, stored: Vec<u8>) -> Result<Table> {
+pub fn open_table(footer: &Footer, stored: Vec<u8>) -> Result<ContainerTable> {
     let sealer = unsealed(&footer.header.salt);
     let table = footer.open_table(stored, &sealer)?;
     let object = object_name(footer.header.id);

@@ -24,7 +24,7 @@ use onefold_index::{
 };
 use onefold_io::{Dir, ErrorKind, LockGuard, LockKind, MemDir, if_there};
 
-use crate::container::Table;
+use crate::container::ContainerTable;
 use crate::index::ingested::Ingested;
 use crate::repository::OpenOptions;
 use crate::{Error, Result};
@@ -363,7 +363,7 @@ fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
 pub(crate) fn insert_table(
     index: &mut dyn ChunkIndex,
     id: ContainerId,
-    table: &Table,
+    table: &ContainerTable,
 ) -> Result<()> {
     let location = Location { container: id };
     let mut entries = Vec::with_capacity(table.chunks.len().min(4096));

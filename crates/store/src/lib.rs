@@ -46,7 +46,7 @@ pub use registry::hold::Hold;
 pub use registry::still::HeldStill;
 pub use repair::RepairReport;
 pub use repair::aside::Aside;
-pub use repository::config::{Config, Encryption};
+pub use repository::config::{Encryption, RepositoryConfig};
 pub use repository::place::{IntoPlace, Place, Ways};
 pub use repository::secrets::KeyInfo;
 pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};

@@ -23,7 +23,7 @@ use crate::container::opened::{CopyTables, Opened, read_footer};
 use crate::objects::local_cache::Copied;
 use crate::reader::cache::Cache;
 use crate::reader::elsewhere::Elsewhere;
-use crate::repository::Shared;
+use crate::repository::RepositoryState;
 use crate::{ChunkRef, Error, Result};
 
 /// A chunk's bytes, inside the block that was read for it.
@@ -43,7 +43,7 @@ impl Deref for ChunkData {
 
 /// Reads chunks, with caches of blocks and tables that are bounded in bytes. One a thread.
 pub struct ChunkReader {
-    shared: Arc<Shared>,
+    shared: Arc<RepositoryState>,
     zstd: Decompressor,
     tables: Cache<ContainerId, Opened>,
     /// Raw bytes of blocks, by container and the block's offset: of a damaged container, more of the table may come
@@ -84,7 +84,7 @@ const MOVES_MAX: usize = 3;
 impl ChunkReader {
     /// Makes a reader that keeps `cache_bytes` of blocks.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<RepositoryState>,
         elsewhere: Arc<Mutex<Elsewhere>>,
         found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
         cache_bytes: usize,

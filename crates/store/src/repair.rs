@@ -21,7 +21,9 @@ use crate::registry::{Held, Lock};
 use crate::repair::aside::{Aside, read_through};
 use crate::repair::salvage::Salvage;
 use crate::repository::Repository;
-use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
+use crate::repository::config::{
+    self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, RepositoryConfig,
+};
 use crate::repository::slots::{self, Slot};
 use crate::roots::{ROOT_FOLDER, Roots};
 use crate::session::{Session, SessionKind};
@@ -108,7 +110,7 @@ impl Repository {
             let read = objects.get(name);
             refuse(read.and_then(|stored| {
                 let twice = config::decode_twice(CONFIG, &stored, name)?;
-                Config::decode(twice.payload, name, twice.offset)
+                RepositoryConfig::decode(twice.payload, name, twice.offset)
             }))?;
         }
         for list in condemned::ids(objects)? {

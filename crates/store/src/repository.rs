@@ -8,8 +8,8 @@ pub(crate) mod place;
 pub mod replica;
 pub(crate) mod replica_mark;
 pub(crate) mod secrets;
-mod shared;
 pub mod slots;
+mod state;
 mod stored;
 mod unlock;
 
@@ -30,7 +30,9 @@ use crate::objects::ObjectStore;
 use crate::objects::local_cache::LocalCache;
 use crate::protocol;
 use crate::registry::{Held, Lock};
-use crate::repository::config::{CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config, Encryption};
+use crate::repository::config::{
+    CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Encryption, RepositoryConfig,
+};
 use crate::repository::place::{IntoPlace, Place, Ways};
 use crate::roots::ROOT_FOLDER;
 use crate::session::{Granted, Session, SessionKind, SessionState};
@@ -38,15 +40,15 @@ use crate::sweep::condemned;
 use crate::{Error, Result};
 
 pub use options::{InitOptions, OpenOptions};
-pub use shared::Shared;
-pub(crate) use shared::warn_of_loss;
+pub use state::RepositoryState;
+pub(crate) use state::warn_of_loss;
 pub use stored::Stored;
 use unlock::read_config;
 pub(crate) use unlock::{Unlocked, read_slot, unlock};
 
 /// An opened repository.
 pub struct Repository {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RepositoryState>,
     pub(crate) unlocked: Option<Unlocked>,
 }
 
@@ -93,7 +95,7 @@ impl Repository {
         master: Option<&Zeroizing<[u8; 32]>>,
     ) -> Result<()> {
         let place = place.into_place(&options.entropy);
-        let config = Config {
+        let config = RepositoryConfig {
             repository: options.entropy.try_bytes()?,
             encryption: options.encryption,
             chunker: options.chunker.clone(),
@@ -153,7 +155,7 @@ impl Repository {
     /// Those of [`open`](Self::open).
     pub fn open_agreed(
         place: impl IntoPlace,
-        config: Config,
+        config: RepositoryConfig,
         options: OpenOptions,
         secret: Option<&Secret>,
     ) -> Result<Self> {
@@ -189,7 +191,7 @@ impl Repository {
             tail_bytes: place.ways.tail_bytes,
             local_cache: LocalCache::new(&place.own, local_cache_bytes, &options.entropy),
         };
-        let shared = Shared {
+        let shared = RepositoryState {
             place,
             stored,
             config,
@@ -207,7 +209,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::NoRepository`], [`Error::Damaged`].
-    pub fn config_at(place: impl IntoPlace) -> Result<Config> {
+    pub fn config_at(place: impl IntoPlace) -> Result<RepositoryConfig> {
         read_config(&*objects_in(place))
     }
 
@@ -216,7 +218,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::WrongPassword`]; [`Error::Damaged`] where a slot that opens is not this repository's.
-    pub fn config_in_slots(place: impl IntoPlace, secret: &Secret) -> Result<Config> {
+    pub fn config_in_slots(place: impl IntoPlace, secret: &Secret) -> Result<RepositoryConfig> {
         lost_config::from_slots(&*objects_in(place), secret)
     }
 
@@ -229,7 +231,7 @@ impl Repository {
     }
 
     /// Returns the configuration, which never changes after `init`.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &RepositoryConfig {
         &self.shared.config
     }
 

@@ -12,7 +12,7 @@ use crate::objects::local_cache::Copied;
 use crate::protocol::{ChangeMachine, ProtocolRules};
 use crate::reader::ChunkReader;
 use crate::registry::{Held, Lock, RootPlan, flock};
-use crate::repository::{Repository, Shared};
+use crate::repository::{Repository, RepositoryState};
 use crate::root::{ROOT, ids, open, read, read_as, read_forgotten};
 use crate::session::Session;
 use crate::{ChunkRef, Error, Result, sweep::forgotten};
@@ -28,7 +28,7 @@ const ROOT_BYTES_MAX: usize = OBJECT_BYTES_MAX as usize - (4 << 10);
 pub struct RootsLock {
     /// None where there is no room for it.
     held: Option<Box<dyn Held>>,
-    shared: Arc<Shared>,
+    shared: Arc<RepositoryState>,
 }
 
 impl RootsLock {
@@ -126,7 +126,7 @@ impl Session {
     }
 }
 
-impl Shared {
+impl RepositoryState {
     /// A root as it is stored, and its name.
     fn sealed_root(&self, root: &[u8]) -> Result<(RootId, Vec<u8>)> {
         if root.len() > ROOT_BYTES_MAX {

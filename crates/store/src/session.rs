@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::container::building::Building;
 use crate::container::opened::Opened;
-use crate::container::{self, StreamKind, Table};
+use crate::container::{self, ContainerTable, StreamKind};
 use crate::error::tolerate;
 use crate::index::catalog::{self, Catalog, CatalogEntry, Forwarding};
 use crate::index::hooked::Hooked;
@@ -32,7 +32,7 @@ use crate::reader::elsewhere::Elsewhere;
 use crate::reader::{self, ChunkReader};
 use crate::registry::Pin;
 use crate::repository::place::Ways;
-use crate::repository::{OpenOptions, Shared};
+use crate::repository::{OpenOptions, RepositoryState};
 use crate::session::writer::ChunkWriter;
 use crate::sweep::condemned::ListId;
 use crate::{ChunkRef, Error, Result};
@@ -178,7 +178,7 @@ impl Session {
         self.state.checkpoint()
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &RepositoryState {
         &self.state.shared
     }
 
@@ -202,7 +202,7 @@ pub(crate) type Granted = protocol::SessionMachine<Sorted<ContainerId>, Sorted<L
 
 /// State that a session's writers and threads share.
 pub struct SessionState {
-    shared: Arc<Shared>,
+    shared: Arc<RepositoryState>,
     /// Containers that the session may refer to: those that were listed after it became visible, less the condemned.
     granted: Granted,
     /// Containers that came up since, in the index or from this session, and exist.
@@ -236,7 +236,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn new(shared: Arc<Shared>, granted: Granted, pin: Option<Box<dyn Pin>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<RepositoryState>,
+        granted: Granted,
+        pin: Option<Box<dyn Pin>>,
+    ) -> Self {
         let times_forgotten = shared.index.read().times_forgotten();
         Self {
             shared,
@@ -363,7 +367,7 @@ impl SessionState {
     }
 
     /// Takes note of a container that would be stored now.
-    pub(crate) fn imagine(&self, table: &Table) -> Result<()> {
+    pub(crate) fn imagine(&self, table: &ContainerTable) -> Result<()> {
         let (mut imagined, mut pending) = (self.imagined.lock(), self.pending.lock());
         for (fingerprint, _) in &table.chunks {
             imagined.insert(fingerprint)?;
@@ -405,7 +409,7 @@ impl SessionState {
     }
 
     /// Tells the index of a container that is durable now.
-    pub(crate) fn tell_index(&self, id: ContainerId, table: &Table) -> Result<()> {
+    pub(crate) fn tell_index(&self, id: ContainerId, table: &ContainerTable) -> Result<()> {
         self.newer.lock().insert(id);
         self.shared
             .with_index(|index| insert_table(&mut **index, id, table))?;

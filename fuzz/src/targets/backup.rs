@@ -11,7 +11,7 @@ use onefold_backup::leaf::{self, recipe};
 use onefold_backup::meta::Owners;
 use onefold_backup::snapshot::{Snapshot, decode_table, encode_table};
 use onefold_backup::tree::{Tree, read_leaf};
-use onefold_backup::{Error, Item, Progress, Silent, Time, forget, snapshots};
+use onefold_backup::{Error, Item, NoEvents, Progress, Time, forget, snapshots};
 use onefold_io::MemDir;
 use onefold_store::{Encryption, Entropy, InitOptions, OpenOptions, Repository, SessionKind};
 
@@ -132,7 +132,13 @@ impl Scene {
             ..backup::Options::default()
         };
         let input = Input::Paths(vec![source.path().as_os_str().as_bytes().to_vec()]);
-        let outcome = backup::run(&repository, input, &options, &Progress::default(), &Silent)?;
+        let outcome = backup::run(
+            &repository,
+            input,
+            &options,
+            &Progress::default(),
+            &NoEvents,
+        )?;
         repository.put_sketch(b"what a chunker learnt")?;
         let id = outcome.id.expect("a snapshot");
         let named = snapshots::load(&repository, id)?;

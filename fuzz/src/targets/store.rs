@@ -3,15 +3,15 @@
 use onefold_io::frame::{self, FrameKind, decode_frame};
 use onefold_store::block::{self, BlockHeader, append_chunk_lengths};
 use onefold_store::catalog::{Catalog, CatalogEntry};
-use onefold_store::container::{self, Header, StreamKind, Table};
+use onefold_store::container::{self, ContainerTable, Header, StreamKind};
 use onefold_store::footer::{FOOTER_BYTES, Footer};
 use onefold_store::ingested::INGESTED;
 use onefold_store::registry::record::{Record, RecordState, RootChange, SessionEntry};
 use onefold_store::registry::{ListNumber, PIN};
 use onefold_store::slots::{SLOT, Slot};
 use onefold_store::{
-    Config, ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, Secret, condemned,
-    config, forgotten, fuzzing, ingested, local_cache,
+    ContainerId, Fingerprint, InitOptions, KdfCost, PinInfo, Repository, RepositoryConfig, Secret,
+    condemned, config, forgotten, fuzzing, ingested, local_cache,
 };
 
 use super::backup::scene;
@@ -42,7 +42,7 @@ fn objects(image: &Image) -> Vec<Target> {
     let bare = bare.payload.to_vec();
     vec![
         Target::new("store/config", vec![bare], |bytes| {
-            let _ = Config::decode(bytes, "fuzz", 0);
+            let _ = RepositoryConfig::decode(bytes, "fuzz", 0);
         }),
         Target::new("store/config-twice", configs, |bytes| {
             let _ = config::decode_twice(config::CONFIG, bytes, "fuzz");
@@ -114,7 +114,7 @@ fn ends(containers: &[Vec<u8>]) -> Vec<Target> {
         .mended(mend::frame),
         Target::new("store/footer", feet, |bytes| Reach::of(&footer(bytes))).mended(mend::frame),
         Target::new("store/table", tables, |bytes| {
-            let _ = Table::decode(bytes, "fuzz", 0);
+            let _ = ContainerTable::decode(bytes, "fuzz", 0);
         }),
         Target::new("store/tail", tails, |bytes| {
             let (table, last) = bytes.split_at(bytes.len().saturating_sub(FOOTER_BYTES));

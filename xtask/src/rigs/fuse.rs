@@ -88,7 +88,7 @@ pub fn run(program: &Path, file_systems: &[RigFileSystem], is_long: bool) -> Res
     };
     for file_system in wanted {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let run = Run {
+        let run = FuseRun {
             rig: Attached::new(program, folder.path()),
             program,
             file_system: *file_system,
@@ -123,13 +123,13 @@ fn fsx() -> Result<PathBuf, String> {
 }
 
 /// One file system on a depot of its own.
-struct Run<'a> {
+struct FuseRun<'a> {
     rig: Attached,
     program: &'a Path,
     file_system: RigFileSystem,
 }
 
-impl Run<'_> {
+impl FuseRun<'_> {
     fn all(&self, steps: &mut Steps, fsx: &Path, loads: &Loads) {
         let (onefold, make) = (self.program.display(), self.file_system.commands().1);
         let create = format!("{onefold} volume create depot --size 2G; attach");

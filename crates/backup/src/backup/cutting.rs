@@ -5,7 +5,7 @@
 //! deduplication only.
 
 use onefold_chunk::Chunker;
-use onefold_chunk::fbc::Shared;
+use onefold_chunk::fbc::SharedFbc;
 use onefold_chunk::tar::Tar;
 use onefold_store::Repository;
 
@@ -21,7 +21,7 @@ pub struct Cutting<'a> {
 }
 
 struct Learning {
-    table: Shared,
+    table: SharedFbc,
     /// Whether the repository holds the sketch that the table began with.
     is_kept: bool,
 }
@@ -85,7 +85,7 @@ impl<'a> Cutting<'a> {
 }
 
 /// Fills the empty `table` from the repository's sketch; where that is not possible, the table stays empty.
-fn learning(repository: &Repository, table: Shared, events: &dyn Events) -> Result<Learning> {
+fn learning(repository: &Repository, table: SharedFbc, events: &dyn Events) -> Result<Learning> {
     let why = match repository.sketch() {
         Ok(Some(sketch)) => match table.clone().knowing(&sketch) {
             Ok(table) => {

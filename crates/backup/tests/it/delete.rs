@@ -6,7 +6,7 @@ use std::path::Path;
 
 use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite, RestoreSummary};
-use onefold_backup::{Error, Progress, Result, Silent, path, restore, snapshots};
+use onefold_backup::{Error, NoEvents, Progress, Result, path, restore, snapshots};
 use onefold_store::SessionKind;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
@@ -87,7 +87,7 @@ fn delete_with_a_part_or_a_single_file_is_refused() {
             &bytes(&scene.target),
             &options,
             &Progress::default(),
-            &Silent,
+            &NoEvents,
         );
         assert!(matches!(result, Err(Error::Usage(_))));
         assert!(scene.target.join("precious").exists());

@@ -6,7 +6,7 @@ use std::path::Path;
 use onefold_backup::backup::{self, Input, Outcome};
 use onefold_backup::repair::{Repaired, repair};
 use onefold_backup::roots::SnapshotRoots;
-use onefold_backup::{Progress, Silent, snapshots};
+use onefold_backup::{NoEvents, Progress, snapshots};
 use onefold_io::sim::SimDir;
 use onefold_store::{CheckDepth, Repository, container};
 
@@ -108,7 +108,7 @@ fn after_a_repair_files_that_are_read_again_and_are_the_same_are_unchanged() {
         };
         let sources = Input::Paths(vec![bytes(source)]);
         let progress = Progress::default();
-        let second = backup::run(&repository, sources, &options, &progress, &Silent);
+        let second = backup::run(&repository, sources, &options, &progress, &NoEvents);
         let [new, changed, unchanged] = counts(&second.expect("backup"));
         assert_eq!((new, changed + unchanged), (0, FILES + 2), "{file}");
         assert!(changed <= 1, "{file}: {changed} changed");

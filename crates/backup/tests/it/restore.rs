@@ -11,7 +11,7 @@ use onefold_backup::exclude::Patterns;
 use onefold_backup::restore::{Options, Overwrite};
 use onefold_backup::roots::SnapshotRoots;
 use onefold_backup::snapshots::SnapshotFilter;
-use onefold_backup::{Change, Error, Events, Progress, Silent, path, restore, snapshots};
+use onefold_backup::{Change, Error, Events, NoEvents, Progress, path, restore, snapshots};
 use onefold_store::{PinInfo, Repository, SessionKind, SweepObserver, SweepOptions};
 
 use crate::scene::{self, back_up, bytes, restore_with};
@@ -325,7 +325,7 @@ fn what_was_chosen_in_a_session_can_be_restored_whatever_is_forgotten() {
         &bytes(&scene.target),
         &options(&scene),
         &Progress::default(),
-        &Silent,
+        &NoEvents,
     )
     .expect("restore");
     assert_eq!((summary.files, summary.errors), (3, 0));
@@ -353,7 +353,7 @@ fn progress_ends_where_the_totals_are() {
         let named = snapshots::load(&scene.repository, id).expect("load");
         let (snapshot, target) = (&named.snapshot, bytes(&scene.target));
         let progress = Progress::default();
-        let summary = restore::run(&session, snapshot, &target, &options, &progress, &Silent);
+        let summary = restore::run(&session, snapshot, &target, &options, &progress, &NoEvents);
         let summary = summary.expect("restored");
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         assert!(progress.totals_known.load(Relaxed));
@@ -390,7 +390,7 @@ fn each_file_is_completed_once() {
             &target,
             &options,
             &progress,
-            &Silent,
+            &NoEvents,
         )
         .expect("restored");
         progress.files_done.load(Relaxed)

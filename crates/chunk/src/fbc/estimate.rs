@@ -5,7 +5,7 @@ use super::Params;
 use super::coarse::{self, Coarse};
 use super::counts::SignatureCounts;
 use super::filter::{ParallelFilter, SplitMix, bias};
-use super::segments::{Segment, Segments};
+use super::segments::{SegmentFacts, Segments};
 use super::window::{RabinWindow, passes};
 
 /// Takes a stream in pieces and estimates how often its sampled windows occur.
@@ -149,9 +149,9 @@ impl Estimator {
             .map(|(one, count)| (one, estimate(count)));
         let frequent = frequent.filter(|(_, count)| *count > f64::from(params.threshold));
         for (signature, count) in frequent {
-            let segment = Segment {
+            let segment = SegmentFacts {
                 count: count.min(f64::from(u32::MAX)) as u32,
-                ..Segment::default()
+                ..SegmentFacts::default()
             };
             found.entries.insert(signature, segment);
         }

@@ -6,7 +6,7 @@
 
 use super::Params;
 use super::filter::{ParallelFilter, SplitMix, bias};
-use super::segments::{Segment, Segments};
+use super::segments::{SegmentFacts, Segments};
 
 /// Counts candidates that pass the parallel filter.
 pub struct Frequency {
@@ -42,10 +42,10 @@ impl Frequency {
             segment.count = segment.count.saturating_add(1);
             segment.epoch = epoch;
         } else if self.filter.passes(signature) {
-            let first = Segment {
+            let first = SegmentFacts {
                 count: 1,
                 epoch,
-                ..Segment::default()
+                ..SegmentFacts::default()
             };
             segments.entries.insert(signature, first);
         }

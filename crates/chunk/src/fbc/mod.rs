@@ -23,7 +23,7 @@
 //! With the user's own parameters, [`Fbc::counting`] does the dissertation's two stages in one pass: algorithm 1 counts
 //! while coarse chunks are cut, and they are split at the segments that are frequent by then.
 //!
-//! In a repository all threads share one table ([`Shared`]), and its sketch is kept for the next backup.
+//! In a repository all threads share one table ([`SharedFbc`]), and its sketch is kept for the next backup.
 //!
 //! Cuts depend on the chunks before: the same bytes can be cut otherwise later. This costs deduplication at most one
 //! more copy.
@@ -56,8 +56,8 @@ pub use estimate::Estimator;
 pub use filter::bias;
 pub(crate) use params::KNOBS;
 pub use params::Params;
-pub use segments::{Segment, Segments, SketchError};
-pub use shared::Shared;
+pub use segments::{SegmentFacts, Segments, SketchError};
+pub use shared::SharedFbc;
 
 use crate::{ChunkLimits, Chunker, StreamHints};
 use coarse::Coarse;
@@ -298,7 +298,7 @@ impl Fbc {
     }
 
     /// In one pass: whether the chunk differs from the last one that this segment ended.
-    fn is_other(&self, known: &Segment, chunk: &[u8]) -> bool {
+    fn is_other(&self, known: &SegmentFacts, chunk: &[u8]) -> bool {
         matches!(self.stage, Stage::Fresh { .. })
             && known.content != 0
             && known.content != hash_of(chunk)

@@ -12,12 +12,12 @@ use super::window::{RabinWindow, passes};
 /// The facts known of a segment.
 ///
 /// ```
-/// use onefold_chunk::fbc::Segment;
+/// use onefold_chunk::fbc::SegmentFacts;
 ///
-/// assert_eq!((Segment::default().count, Segment::default().chunk_bytes), (0, 0));
+/// assert_eq!((SegmentFacts::default().count, SegmentFacts::default().chunk_bytes), (0, 0));
 /// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Segment {
+pub struct SegmentFacts {
     /// Number of occurrences, seen or estimated.
     pub count: u32,
     /// Length in bytes of the chunk that was cut to end with the segment; 0 if none was yet.
@@ -45,11 +45,11 @@ pub struct Segments {
     pub(super) window_bytes: u32,
     pub(super) modulo: u32,
     entries_max: usize,
-    pub(super) entries: HashMap<u64, Segment, BuildHasherDefault<Spread>>,
+    pub(super) entries: HashMap<u64, SegmentFacts, BuildHasherDefault<Spread>>,
 }
 
 /// Bytes of the table for each entry, at the load that it grows to.
-const ENTRY_BYTES: usize = size_of::<(u64, Segment)>() + 1;
+const ENTRY_BYTES: usize = size_of::<(u64, SegmentFacts)>() + 1;
 /// Version of the sketch.
 pub const VERSION: u8 = 2;
 /// The first version, whose entries have no hash of their chunk.
@@ -76,7 +76,7 @@ impl Segments {
 
     /// The facts known of the segment with this signature.
     #[inline]
-    pub fn get(&self, signature: u64) -> Option<&Segment> {
+    pub fn get(&self, signature: u64) -> Option<&SegmentFacts> {
         self.entries.get(&signature)
     }
 
@@ -129,7 +129,7 @@ impl Segments {
         if self.entries.len() <= self.entries_max {
             return;
         }
-        let rank = |segment: &Segment| (segment.count, segment.epoch);
+        let rank = |segment: &SegmentFacts| (segment.count, segment.epoch);
         let mut ranks: Vec<_> = self.entries.values().map(rank).collect();
         let half = ranks.len() / 2;
         let (_, border, _) = ranks.select_nth_unstable(half);
@@ -202,11 +202,11 @@ impl Segments {
                 return Err(SketchError("a sketch with an impossible entry"));
             }
             before = Some(signature);
-            let segment = Segment {
+            let segment = SegmentFacts {
                 count,
                 chunk_bytes,
                 content,
-                ..Segment::default()
+                ..SegmentFacts::default()
             };
             segments.entries.insert(signature, segment);
         }

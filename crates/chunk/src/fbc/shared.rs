@@ -13,24 +13,24 @@ use crate::{ChunkLimits, Chunker, StreamHints};
 /// A one-pass [`Fbc`] that all clones of it share.
 ///
 /// ```
-/// use onefold_chunk::{Chunks, fbc::Shared};
+/// use onefold_chunk::{Chunks, fbc::SharedFbc};
 ///
 /// let data: Vec<u8> = (0..200_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
-/// let shared = Shared::one_pass(4096);
+/// let shared = SharedFbc::one_pass(4096);
 /// assert!(Chunks::new(shared.clone(), &data).count() > 10);
 /// // A later run starts from what this one learnt.
-/// let later = Shared::informed(4096, &shared.sketch()).unwrap();
+/// let later = SharedFbc::informed(4096, &shared.sketch()).unwrap();
 /// assert_eq!(later.sketch(), shared.sketch());
 /// ```
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedFbc {
     fbc: Arc<RwLock<Fbc>>,
     limits: ChunkLimits,
     /// The stream that this clone cuts.
     stream: StreamState,
 }
 
-impl Shared {
+impl SharedFbc {
     /// The longest sketch in bytes.
     pub const SKETCH_BYTES_MAX: usize = HEAD_BYTES + ITEM_BYTES * Params::ENTRIES_MAX;
 
@@ -91,7 +91,7 @@ impl Shared {
     }
 }
 
-impl Chunker for Shared {
+impl Chunker for SharedFbc {
     fn limits(&self) -> ChunkLimits {
         self.limits
     }

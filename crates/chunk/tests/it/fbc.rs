@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::random;
 use onefold_chunk::Chunker;
-use onefold_chunk::fbc::{Estimator, Fbc, Params, Segments, Shared};
+use onefold_chunk::fbc::{Estimator, Fbc, Params, Segments, SharedFbc};
 use proptest::prelude::*;
 
 /// The lengths of all chunks, each checked against the limits.
@@ -211,7 +211,7 @@ fn a_sketch_of_the_first_version_is_read() {
     let new = sketch.encode();
     assert_eq!((old[0], new[0]), (1, 2));
     assert_eq!(new.len(), old.len() + 4 * sketch.len());
-    assert!(Shared::informed(256, &old).is_ok());
+    assert!(SharedFbc::informed(256, &old).is_ok());
 }
 
 /// Files that stay, behind headers that every version writes anew, each version a backup that starts with the sketch of
@@ -228,8 +228,8 @@ fn backups_one_after_the_other_learn_the_places_that_change() {
             .flat_map(|i| [header(1000 + i), files[i as usize].clone()].concat())
             .collect();
         let mut shared = match &sketch {
-            Some(sketch) => Shared::informed(2048, sketch).expect("our own"),
-            None => Shared::one_pass(2048),
+            Some(sketch) => SharedFbc::informed(2048, sketch).expect("our own"),
+            None => SharedFbc::one_pass(2048),
         };
         let (mut at, mut new) = (0, 0);
         for length in lengths(&mut shared, &data) {
@@ -253,7 +253,7 @@ fn backups_one_after_the_other_learn_the_places_that_change() {
 fn streams_that_share_a_table_cut_as_one_does_and_know_what_the_other_saw() {
     let data = random(9, 300_000);
     let mut alone = Fbc::one_pass(2048);
-    let mut shared = Shared::one_pass(2048);
+    let mut shared = SharedFbc::one_pass(2048);
     assert_eq!(lengths(&mut shared, &data), lengths(&mut alone, &data));
     assert_eq!(shared.sketch(), alone.segments().encode());
     let mut other = shared.clone();
@@ -271,12 +271,12 @@ fn streams_that_share_a_table_cut_as_one_does_and_know_what_the_other_saw() {
 
 #[test]
 fn a_sketch_of_another_mean_is_refused() {
-    let mut first = Shared::one_pass(2048);
+    let mut first = SharedFbc::one_pass(2048);
     lengths(&mut first, &random(12, 100_000));
-    assert!(Shared::informed(2048, &first.sketch()).is_ok());
-    assert!(Shared::informed(4096, &first.sketch()).is_err());
-    assert!(Shared::informed(2048, b"no sketch").is_err());
-    assert!(first.sketch().len() <= Shared::SKETCH_BYTES_MAX);
+    assert!(SharedFbc::informed(2048, &first.sketch()).is_ok());
+    assert!(SharedFbc::informed(4096, &first.sketch()).is_err());
+    assert!(SharedFbc::informed(2048, b"no sketch").is_err());
+    assert!(first.sketch().len() <= SharedFbc::SKETCH_BYTES_MAX);
 }
 
 /// A window of one byte: the chunk in front of it would have been empty.
@@ -450,7 +450,7 @@ fn streams_that_take_turns_keep_their_places_in_their_coarse_chunks() {
     let (one, other) = (random(31, 120_000), random(32, 120_000));
     let never = stages(1_000_000);
     let alone = |data: &[u8]| lengths(&mut counting(never), data);
-    let mut streams = [Shared::counting(never), Shared::counting(never)];
+    let mut streams = [SharedFbc::counting(never), SharedFbc::counting(never)];
     streams[1] = streams[0].clone();
     let mut at = [0, 0];
     let mut cut = [Vec::new(), Vec::new()];
@@ -468,14 +468,16 @@ fn streams_that_take_turns_keep_their_places_in_their_coarse_chunks() {
 #[test]
 fn a_later_run_goes_on_with_the_counts() {
     let data = skewed(5, 600)[..100_000].to_vec();
-    let mut first = Shared::counting(stages(9));
+    let mut first = SharedFbc::counting(stages(9));
     let before = lengths(&mut first, &data).len();
     let sketch = first.sketch();
-    let mut later = Shared::counting(stages(9)).knowing(&sketch).expect("ours");
+    let mut later = SharedFbc::counting(stages(9))
+        .knowing(&sketch)
+        .expect("ours");
     let after = lengths(&mut later, &data).len();
     assert!(after > before, "{after} {before}");
     let other = Params::new(512);
-    assert!(Shared::counting(other).knowing(&sketch).is_err());
+    assert!(SharedFbc::counting(other).knowing(&sketch).is_err());
 }
 
 proptest! {

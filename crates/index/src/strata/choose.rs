@@ -13,7 +13,7 @@
 //!
 //! The bound holds where openers that insert much stay open long, or merge in `checkpoint`. In short sessions with few
 //! insertions the merging thread ends with its session. There, merges larger than
-//! [`Shared::merges_at_most`](super::shared::Shared::merges_at_most) wait for a longer session, or until there are
+//! [`StrataState::merges_at_most`](super::state::Shared::merges_at_most) wait for a longer session, or until there are
 //! twice as many runs as the smallest merge takes ([`are_many`]); then an opener that has inserted something completes
 //! the merge. Such an index has up to 8 runs while it is no larger than 100 tails, 16 up to 520, 26 up to 1000, and
 //! some more where small runs are between them.

@@ -21,7 +21,7 @@ use super::options::RamPlan;
 use super::page::PAGE_BYTES;
 use super::run_writer::RUN_RECORD_BYTES;
 use super::seal::{self, Sealed};
-use super::shared::Shared;
+use super::state::StrataState;
 use super::view::View;
 use crate::Result;
 
@@ -36,7 +36,7 @@ const READ_PAGES: u32 = 16;
 const RECORD_BYTES: u64 = 32 + RUN_RECORD_BYTES;
 
 /// Compacts log files that are due and have at most `most` records. The caller holds the merge lock.
-pub fn compact_locked(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
+pub fn compact_locked(shared: &StrataState, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?;
     let most = most.min(shared.room_bytes() / RECORD_BYTES);
     let places = due(&view, gone, &shared.plan, most)?;
@@ -90,7 +90,7 @@ fn due(view: &View, gone: &mut KnownGone, plan: &RamPlan, most: u64) -> Result<V
 /// Replaces log files by a copy of their live records. `sealed` receives the new files; `false`: they were not entered.
 /// The view is dropped before the new files are entered: RAM has no room for the filters of both.
 fn compact(
-    shared: &Shared,
+    shared: &StrataState,
     view: Arc<View>,
     logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,
@@ -128,7 +128,7 @@ fn compact(
 /// Seals the records that [`live_records`] finds on all pages of log files, a tail's worth at once, into `sealed`.
 /// Returns `false` where the index is being closed.
 fn seal_live(
-    shared: &Shared,
+    shared: &StrataState,
     view: &View,
     logs: &[Arc<OpenLog>],
     sealed: &mut Vec<Sealed>,

@@ -21,7 +21,7 @@ use super::log_writer::LogWriter;
 use super::manifest::{LogEntry, place_of};
 use super::open_log::OpenLog;
 use super::page::PAGE_BYTES;
-use super::shared::Shared;
+use super::state::StrataState;
 use crate::Result;
 
 /// Neighbours no larger than two tails are joined once there are this many, so that each of their records is written
@@ -47,7 +47,7 @@ const SCATTERED_LOGS: usize = 16;
 const SCATTERED_TAILS: u64 = 4;
 
 /// Joins some log files of at most `most` records, if a join is due. The caller holds the merge lock.
-pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
+pub fn join_locked(shared: &StrataState, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let logs = &view.manifest.logs;
     let bytes = |chosen: &Range<usize>| {
@@ -72,7 +72,11 @@ pub fn join_locked(shared: &Shared, most: u64) -> Result<bool> {
 }
 
 /// Replaces `logs` by one file. `made` receives its name; `false`: the file was not entered.
-fn join(shared: &Shared, logs: &[std::sync::Arc<OpenLog>], made: &mut Vec<String>) -> Result<bool> {
+fn join(
+    shared: &StrataState,
+    logs: &[std::sync::Arc<OpenLog>],
+    made: &mut Vec<String>,
+) -> Result<bool> {
     let file = shared.folder.create_log()?;
     made.push(file.name.clone());
     let at_once = (shared.plan.merge_pages / 2).max(1) as u32;

@@ -15,16 +15,16 @@ use super::join;
 use super::manifest::{FileId, LogEntry, place_of};
 use super::merged_run::write_merged;
 use super::run_writer::RUN_RECORD_BYTES;
-use super::shared::{Shared, is_no_space};
+use super::state::{StrataState, is_no_space};
 use super::view::View;
 use crate::Result;
 
 /// Does one piece of the work that is due: drops files of retired containers, merges runs, joins or compacts log files.
 /// Returns `false` where nothing was due, or another opener merges.
 ///
-/// In the merging thread (`in_thread`) no work larger than [`Shared::merges_at_most`] and [`Shared::copies_at_most`] is
+/// In the merging thread (`in_thread`) no work larger than [`StrataState::merges_at_most`] and [`StrataState::copies_at_most`] is
 /// begun.
-pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
+pub fn merge_once(shared: &StrataState, in_thread: bool) -> Result<bool> {
     match shared.folder.try_merge_lock()? {
         Some(_merging) if in_thread => {
             merge_locked(shared, shared.merges_at_most(), shared.copies_at_most())
@@ -35,19 +35,19 @@ pub fn merge_once(shared: &Shared, in_thread: bool) -> Result<bool> {
 }
 
 /// Does all work that is due, or until another opener merges.
-pub fn merge_all(shared: &Shared, in_thread: bool) -> Result<()> {
+pub fn merge_all(shared: &StrataState, in_thread: bool) -> Result<()> {
     while merge_once(shared, in_thread)? {}
     Ok(())
 }
 
 /// Like [`merge_once`], but waits for a merge by another opener to end.
-pub fn merge_waiting(shared: &Shared) -> Result<bool> {
+pub fn merge_waiting(shared: &StrataState) -> Result<bool> {
     let _merging = shared.folder.merge_lock()?;
     merge_locked(shared, u64::MAX, u64::MAX)
 }
 
 /// Does one piece of work of at most `merges` records of runs, or `copies` records of log files.
-fn merge_locked(shared: &Shared, merges: u64, copies: u64) -> Result<bool> {
+fn merge_locked(shared: &StrataState, merges: u64, copies: u64) -> Result<bool> {
     let mut gone = KnownGone::default();
     let retires = !shared.view().retired.is_empty();
     Ok(retires && drop_retired(shared, &mut gone)?
@@ -57,7 +57,7 @@ fn merge_locked(shared: &Shared, merges: u64, copies: u64) -> Result<bool> {
 }
 
 /// Merges runs of at most `most` records. Where the device has no room for the runs that are due, fewer are merged.
-fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> {
+fn merge_runs(shared: &StrataState, gone: &mut KnownGone, most: u64) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone.of(&view)?;
     let tail_records = shared.plan.tail_records as u64;
@@ -84,7 +84,7 @@ fn merge_runs(shared: &Shared, gone: &mut KnownGone, most: u64) -> Result<bool> 
 
 /// Replaces a group of runs by one. `made` receives its name; `false`: the run was not entered.
 fn merge_group(
-    shared: &Shared,
+    shared: &StrataState,
     view: &View,
     gone: &GoneParts,
     group: Range<usize>,
@@ -120,7 +120,7 @@ fn merge_group(
 }
 
 /// Drops log files all of whose records are retired, and forgets retired containers that no log speaks of.
-fn drop_retired(shared: &Shared, gone: &mut KnownGone) -> Result<bool> {
+fn drop_retired(shared: &StrataState, gone: &mut KnownGone) -> Result<bool> {
     let view = shared.refresh()?.without_filters();
     let gone = gone.of(&view)?;
     let logs: Vec<LogEntry> = gone

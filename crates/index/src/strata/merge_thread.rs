@@ -9,7 +9,7 @@ use onefold_io::ErrorKind;
 use parking_lot::Mutex;
 
 use super::merge;
-use super::shared::Shared;
+use super::state::StrataState;
 use crate::{Error, Result};
 
 /// The merging thread. When told, it merges until nothing is due; when the index is closed, it completes a small merge.
@@ -17,12 +17,12 @@ pub struct MergeThread {
     due: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     failed: Arc<Mutex<Option<Error>>>,
-    shared: Arc<Shared>,
+    shared: Arc<StrataState>,
 }
 
 impl MergeThread {
     /// Starts the thread.
-    pub fn start(shared: Arc<Shared>) -> Result<MergeThread> {
+    pub fn start(shared: Arc<StrataState>) -> Result<MergeThread> {
         let (due, told) = bounded(1);
         let failed = Arc::new(Mutex::new(None));
         let (of_thread, errors) = (Arc::clone(&shared), Arc::clone(&failed));
@@ -70,7 +70,7 @@ impl Drop for MergeThread {
     }
 }
 
-fn run(shared: &Shared, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
+fn run(shared: &StrataState, told: &Receiver<()>, failed: &Mutex<Option<Error>>) {
     while told.recv().is_ok() {
         if let Err(error) = shared.unless_full(merge::merge_all(shared, true)) {
             tracing::warn!(%error, "index merge failed");

@@ -15,13 +15,13 @@ use super::manifest::RunEntry;
 use super::run::RunReader;
 use super::run_page::RunRecord;
 use super::run_writer::RunWriter;
-use super::shared::Shared;
+use super::state::StrataState;
 use super::view::View;
 use crate::Result;
 
 /// Writes the merged run into `file`, which is empty; `None` where the index is being closed.
 pub fn write_merged(
-    shared: &Shared,
+    shared: &StrataState,
     view: &View,
     group: Range<usize>,
     gone: &GoneParts,

@@ -73,8 +73,8 @@ mod run_page;
 mod run_size;
 mod run_writer;
 mod seal;
-mod shared;
 mod spans;
+mod state;
 mod table;
 mod tail;
 mod view;
@@ -102,7 +102,7 @@ use open_log::OpenLog;
 use options::RamPlan;
 use page::PAGE_BYTES;
 use seal::Sealed;
-use shared::Shared;
+use state::StrataState;
 use tail::Tail;
 use view::View;
 
@@ -111,7 +111,7 @@ const ITERATE_PAGES: u32 = 16;
 
 /// The index `strata`: a log in the order of the stream, runs in the order of the hash, filters in RAM.
 pub struct Strata {
-    shared: Arc<Shared>,
+    shared: Arc<StrataState>,
     merger: Option<MergeThread>,
     tail: Tail,
     /// Containers retired since the last checkpoint.
@@ -134,7 +134,7 @@ impl Strata {
     pub fn open(dir: Arc<dyn Dir>, options: StrataOptions) -> Result<Strata> {
         let plan = RamPlan::new(options.ram_budget_bytes)?;
         let folder = Folder::open(dir, options.unique, options.lock_wait_ms_max)?;
-        let shared = Arc::new(Shared::new(folder, plan)?);
+        let shared = Arc::new(StrataState::new(folder, plan)?);
         let merger = options
             .background_merges
             .then(|| MergeThread::start(Arc::clone(&shared)))

@@ -19,7 +19,7 @@ use super::manifest::{IndexManifest, LOG_PAGES_MAX, LogEntry, LoosePages, RunEnt
 use super::run::hash_of;
 use super::run_page::{RunRecord, SPAN_UNKNOWN, proof_of};
 use super::run_writer::{FinishedRun, RunWriter};
-use super::shared::Shared;
+use super::state::StrataState;
 use crate::{Error, Result};
 
 /// Log pages, and perhaps a run, that no manifest names yet.
@@ -52,7 +52,7 @@ pub fn growing(file: NewFile, manifest: &IndexManifest) -> Option<Growing> {
 ///
 /// A caller that cannot enter the result must remove it ([`Sealed::remove`]).
 pub fn seal<'a>(
-    shared: &Shared,
+    shared: &StrataState,
     loose: &Loose,
     all: u64,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
@@ -80,7 +80,7 @@ pub fn seal<'a>(
 
 /// Writes log and run; `names` receives the names of new files.
 fn write<'a>(
-    shared: &Shared,
+    shared: &StrataState,
     loose: &Loose,
     all: u64,
     records: impl Iterator<Item = &'a (Fingerprint, Said)>,
@@ -145,7 +145,7 @@ fn write_log<'a>(
 
 /// Writes the run of all `loose` records and of `records`, which stand on the last `own` of its `pages`.
 fn write_run(
-    shared: &Shared,
+    shared: &StrataState,
     loose: &Loose,
     all: u64,
     mut records: Vec<RunRecord>,

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::container::block::{self, BLOCK_HEADER_BYTES, append_chunk_lengths};
 use crate::container::compression::{Codec, Compressor};
 use crate::container::footer;
-use crate::container::{Header, StreamKind, Table};
+use crate::container::{ContainerTable, Header, StreamKind};
 
 /// The descriptors of one block: fingerprint and length of each chunk, in stream order.
 pub type ChunkList = Vec<(Fingerprint, u32)>;
@@ -30,7 +30,7 @@ pub struct Building {
 struct UnfinishedContainer {
     /// The header and all blocks that are in place.
     bytes: Vec<u8>,
-    table: Table,
+    table: ContainerTable,
     /// Sealed blocks whose turn has not come.
     waiting: BTreeMap<u32, SealedBlock>,
     /// Number of blocks of the container, once that is known.
@@ -55,7 +55,7 @@ pub struct Finished {
     /// Sealed table and footer.
     pub tail: Vec<u8>,
     /// Chunks of the container.
-    pub table: Table,
+    pub table: ContainerTable,
     /// Place among the containers under way; another container gets it when this is dropped.
     pub _place: Option<GatePass>,
 }

@@ -6,7 +6,7 @@ use onefold_io::frame::{self, FrameKind, crc64};
 use onefold_io::varint::ByteReader;
 use onefold_keys::{SALT_BYTES, Sealer};
 
-use crate::container::{Header, StreamKind, Table, object_name, zeros};
+use crate::container::{ContainerTable, Header, StreamKind, object_name, zeros};
 use crate::objects::OBJECT_BYTES_MAX;
 use crate::{Error, Result};
 
@@ -22,7 +22,12 @@ pub const FOOTER_BYTES: usize = frame::OVERHEAD_BYTES + 56;
 const TABLE_NUMBER: u32 = u32::MAX;
 
 /// The end of a container: the sealed table, then the footer.
-pub fn encode_tail(header: &Header, table: &Table, table_offset: u64, sealer: &Sealer) -> Vec<u8> {
+pub fn encode_tail(
+    header: &Header,
+    table: &ContainerTable,
+    table_offset: u64,
+    sealer: &Sealer,
+) -> Vec<u8> {
     let id = header.id.0.to_le_bytes();
     let mut out = table.encode();
     sealer.seal(TABLE_NUMBER, &id, &mut out);
@@ -106,7 +111,7 @@ impl Footer {
     /// # Errors
     /// Damage of the table ([`Error::is_damage`]): checksum, seal or contents are wrong, or its counts are not the
     /// footer's.
-    pub fn open_table(&self, mut sealed: Vec<u8>, sealer: &Sealer) -> Result<Table> {
+    pub fn open_table(&self, mut sealed: Vec<u8>, sealer: &Sealer) -> Result<ContainerTable> {
         let object = format!("{}, descriptor table", object_name(self.header.id));
         let bad = |what: String| Error::damaged(&object, Some(self.table_offset), what);
         let found = crc64(&sealed);
@@ -120,7 +125,7 @@ impl Footer {
         sealer
             .open(TABLE_NUMBER, &id, &mut sealed)
             .ok_or_else(|| bad("its seal does not hold".into()))?;
-        let table = Table::decode(&sealed, &object, self.table_offset)?;
+        let table = ContainerTable::decode(&sealed, &object, self.table_offset)?;
         let (blocks, chunks) = (table.blocks.len(), table.chunks.len());
         if (blocks, chunks) != (self.blocks as usize, self.chunks as usize) {
             let (said, listed) = (self.blocks, self.chunks);

@@ -14,7 +14,7 @@ use onefold_keys::Sealer;
 use crate::container::block::{self, BLOCK_HEADER_BYTES};
 use crate::container::compression::Decompressor;
 use crate::container::footer::{FOOTER_BYTES, Footer};
-use crate::container::{self, HEADER_BYTES, Header, StreamKind, Table};
+use crate::container::{self, ContainerTable, HEADER_BYTES, Header, StreamKind};
 use crate::objects::local_cache::{Copied, LocalCache};
 use crate::objects::{read_twice_at_most, unless_damaged};
 use crate::repository::Stored;
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 /// A container's header, table, and the way from a fingerprint to its place.
 pub struct Opened {
     pub(crate) header: Header,
-    pub(crate) table: Table,
+    pub(crate) table: ContainerTable,
     sealer: Sealer,
     /// Chunk numbers in order of fingerprint, once that was asked for: who goes through all chunks needs none.
     by_fingerprint: OnceLock<Vec<u32>>,
@@ -139,7 +139,7 @@ impl Opened {
         Ok(Self::new(footer.header, table, sealer))
     }
 
-    pub(crate) fn new(header: Header, table: Table, sealer: Sealer) -> Self {
+    pub(crate) fn new(header: Header, table: ContainerTable, sealer: Sealer) -> Self {
         Self {
             header,
             table,
@@ -418,7 +418,7 @@ fn decode_footer(id: ContainerId, tail: &[u8], len: u64) -> Result<Footer> {
 }
 
 /// Blocks must follow one another between header and table: nothing that a table says may lead elsewhere.
-pub(crate) fn check_layout(table: &Table, table_offset: u64, object: &str) -> Result<()> {
+pub(crate) fn check_layout(table: &ContainerTable, table_offset: u64, object: &str) -> Result<()> {
     let mut at = HEADER_BYTES as u64;
     for block in &table.blocks {
         if block.offset != at {

@@ -20,7 +20,7 @@ use onefold_io::varint::ByteReader;
 use onefold_keys::{Entropy, Keys};
 
 use crate::Result;
-use crate::container::Table;
+use crate::container::ContainerTable;
 use crate::objects::local_cache::{Copied, LocalCache};
 use crate::objects::{ObjectStore, read_twice_at_most};
 
@@ -63,7 +63,7 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// The entry of a container.
-    pub fn of(container: ContainerId, table: &Table) -> Self {
+    pub fn of(container: ContainerId, table: &ContainerTable) -> Self {
         let is_small = table.chunks.len() < CHUNKS_MIN;
         let is_hook = |(at, (fingerprint, len)): &(usize, &(Fingerprint, u32))| {
             let [.., last] = fingerprint.0;

@@ -16,7 +16,7 @@ use onefold_index::filters::BlockedBloom;
 use onefold_io::ErrorKind;
 
 use crate::container::opened::Opened;
-use crate::repository::Shared;
+use crate::repository::RepositoryState;
 use crate::{Error, Result, container};
 
 /// Bytes of the filter for each container: two bytes a chunk where a container holds 4,000, and then the filter errs
@@ -50,7 +50,7 @@ impl Elsewhere {
     /// The error of the device where a container that may hold the chunk cannot be read.
     pub fn find(
         &mut self,
-        shared: &Shared,
+        shared: &RepositoryState,
         chunk: (&Fingerprint, bool),
         gone: Option<ContainerId>,
         holds: &mut dyn FnMut(ContainerId) -> Result<bool>,
@@ -136,7 +136,7 @@ struct SearchOutcome {
 
 impl Survey {
     /// Lists all containers and reads their tables.
-    fn new(shared: &Shared) -> Result<Self> {
+    fn new(shared: &RepositoryState) -> Result<Self> {
         let listed = shared.containers()?;
         let room = listed.len().max(1);
         let bytes = (room * FILTER_BYTES_A_CONTAINER).min(FILTER_BYTES_MAX);
@@ -157,7 +157,7 @@ impl Survey {
     }
 
     /// Takes `ids`, which are sorted, in.
-    fn read(&mut self, shared: &Shared, ids: &[ContainerId]) -> Result<()> {
+    fn read(&mut self, shared: &RepositoryState, ids: &[ContainerId]) -> Result<()> {
         for id in ids {
             let opened = match Opened::read(shared, *id) {
                 Ok(opened) => opened,
@@ -215,7 +215,7 @@ impl Survey {
     }
 
     /// Lists again; reads what is new, and what could not be read.
-    fn look_again(&mut self, shared: &Shared) -> Result<()> {
+    fn look_again(&mut self, shared: &RepositoryState) -> Result<()> {
         let there = shared.containers()?;
         if there.len() > 2 * self.room {
             *self = Self::new(shared)?;

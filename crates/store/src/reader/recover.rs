@@ -10,10 +10,10 @@ use std::sync::Arc;
 use onefold_index::ContainerId;
 
 use crate::container::opened::{Opened, check_layout};
-use crate::container::{self, Table};
+use crate::container::{self, ContainerTable};
 use crate::error::chunks_are;
 use crate::repair::salvage::Salvage;
-use crate::repository::Shared;
+use crate::repository::RepositoryState;
 use crate::{Error, Result};
 
 /// Chunks of a container whose table is made anew: twice what a container holds, for no table that somebody forged.
@@ -21,7 +21,7 @@ const CHUNKS_MAX: usize = 1 << 17;
 /// Pages that a device may fail to give before the search ends: each can take seconds.
 const LOST_PAGES_MAX: usize = 1024;
 
-impl Shared {
+impl RepositoryState {
     /// A damaged container that was looked at before, whether all of it came or not.
     pub(crate) fn recovered(&self, id: ContainerId) -> Option<Arc<Opened>> {
         self.recovered.lock().get(id)
@@ -82,7 +82,11 @@ impl Shared {
     }
 }
 
-fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Option<Opened>> {
+fn open_what_is_left(
+    shared: &RepositoryState,
+    id: ContainerId,
+    why: &Error,
+) -> Result<Option<Opened>> {
     let Some(mut salvage) = Salvage::begin(shared, id)? else {
         return Ok(None);
     };
@@ -90,7 +94,7 @@ fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Op
         return Ok(Some(opened));
     }
     let fingerprinter = shared.keys.fingerprinter();
-    let mut table = Table::default();
+    let mut table = ContainerTable::default();
     salvage.blocks(LOST_PAGES_MAX, &mut |block| {
         let found = fingerprinter.fingerprints(block.chunks());
         let lines: Vec<_> = found.into_iter().zip(block.lens.iter().copied()).collect();
@@ -107,7 +111,7 @@ fn open_what_is_left(shared: &Shared, id: ContainerId, why: &Error) -> Result<Op
 
 /// The container by its own table, where footer and seal bear that out: of the salts of header and footer the one that
 /// opens it.
-fn with_its_table(shared: &Shared, salvage: &Salvage<'_>) -> Result<Option<Opened>> {
+fn with_its_table(shared: &RepositoryState, salvage: &Salvage<'_>) -> Result<Option<Opened>> {
     let Some(footer) = salvage.footer() else {
         return Ok(None);
     };

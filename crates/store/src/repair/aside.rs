@@ -14,7 +14,7 @@ use crate::container::opened::Opened;
 use crate::container::{self, CONTAINER_FOLDER};
 use crate::objects::ObjectStore;
 use crate::repair::RepairReport;
-use crate::repository::{Repository, Shared, Stored};
+use crate::repository::{Repository, RepositoryState, Stored};
 use crate::sweep::{StageProgress, SweepObserver};
 use crate::{Error, Result};
 
@@ -29,7 +29,7 @@ pub struct Aside {
     pub bytes: u64,
 }
 
-impl Shared {
+impl RepositoryState {
     /// All that were set aside, sorted by name. `failed` hears why a folder of them cannot be listed, and says whether
     /// to go on without it.
     pub(crate) fn aside_past(

@@ -20,7 +20,7 @@ use crate::container::compression::Decompressor;
 use crate::container::footer::{FOOTER_BYTES, Footer};
 use crate::container::{self, HEADER_BYTES, Header, StreamKind};
 use crate::objects::ObjectStore;
-use crate::repository::Shared;
+use crate::repository::RepositoryState;
 use crate::{Error, Result};
 
 /// Bytes of a container that are searched at once.
@@ -166,7 +166,7 @@ impl<'a> Salvage<'a> {
     /// Header or footer tells the salt; `None`: neither does, and nothing can be unsealed. Without encryption there is
     /// nothing to unseal: a header is made up then, of data, which only says beside what the chunks are stored anew.
     /// Errors: the device failed altogether; another version made it.
-    pub fn begin(shared: &'a Shared, id: ContainerId) -> Result<Option<Self>> {
+    pub fn begin(shared: &'a RepositoryState, id: ContainerId) -> Result<Option<Self>> {
         let object = container::object_name(id);
         let len = match shared.objects.len(&object) {
             Err(error) if error.is_unreadable() => return Ok(None),

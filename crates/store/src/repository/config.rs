@@ -57,7 +57,7 @@ impl Encryption {
 
 /// Configuration of a repository; it never changes after `init`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Config {
+pub struct RepositoryConfig {
     /// The repository's name, random.
     pub repository: [u8; 16],
     /// Encryption of the stored data and names.
@@ -80,7 +80,7 @@ pub const CUT_BYTES_MAX: usize = 4 << 20;
 /// holds as many as that leaves room for.
 pub const LONG_CUT_BYTES_MAX: usize = 8 << 20;
 
-impl Config {
+impl RepositoryConfig {
     /// The repository's name in hexadecimal.
     pub fn repository_hex(&self) -> String {
         self.repository

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::unlock::{cheapest_first, read_slot, try_slot};
 use crate::folders::ROOT_FOLDER;
 use crate::objects::ObjectStore;
-use crate::repository::config::{CONFIG_OBJECT, Config};
+use crate::repository::config::{CONFIG_OBJECT, RepositoryConfig};
 use crate::repository::slots::{self, SLOT_FOLDER};
 use crate::root;
 use crate::{Error, Result};
@@ -20,9 +20,9 @@ use crate::{Error, Result};
 ///
 /// # Errors
 /// [`Error::WrongPassword`]; [`Error::Damaged`] where what opens is not this repository's, or no slot can be read.
-pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<Config> {
+pub(super) fn from_slots(objects: &dyn ObjectStore, secret: &Secret) -> Result<RepositoryConfig> {
     let names = slots::listed(objects)?;
-    let (mut opened, mut failed) = (Vec::<Config>::new(), None);
+    let (mut opened, mut failed) = (Vec::<RepositoryConfig>::new(), None);
     for name in cheapest_first(objects, &names) {
         let tried = read_slot(objects, name).and_then(|slot| {
             let Some((master, config)) = try_slot(&slot, name, secret)? else {

@@ -5,7 +5,7 @@ use onefold_keys::{Entropy, Keys, MASTER_BYTES, NewSlot, Secret};
 use zeroize::Zeroizing;
 
 use crate::objects::ObjectStore;
-use crate::repository::config::Config;
+use crate::repository::config::RepositoryConfig;
 use crate::{Error, Result};
 
 pub use crate::folders::SLOT_FOLDER;
@@ -36,7 +36,7 @@ pub(crate) fn new_object(entropy: &Entropy) -> Result<String> {
 /// Wraps `master` and a copy of `config` under `password`.
 pub(crate) fn wrap(
     master: &Zeroizing<[u8; MASTER_BYTES]>,
-    config: &Config,
+    config: &RepositoryConfig,
     password: &Secret,
     new: &NewSlot<'_>,
     entropy: &Entropy,
@@ -54,12 +54,12 @@ pub(crate) fn unwrap(
     slot: &Slot,
     password: &Secret,
     object: &str,
-) -> Result<Option<(Zeroizing<[u8; MASTER_BYTES]>, Config)>> {
+) -> Result<Option<(Zeroizing<[u8; MASTER_BYTES]>, RepositoryConfig)>> {
     let Some(opened) = slot.unwrap(password, object)? else {
         return Ok(None);
     };
     let sealed = Slot::sealed_object(object);
-    let config = Config::decode(&opened.payload, &sealed, MASTER_BYTES as u64)?;
+    let config = RepositoryConfig::decode(&opened.payload, &sealed, MASTER_BYTES as u64)?;
     Ok(Some((opened.master, config)))
 }
 

@@ -7,12 +7,14 @@ use zeroize::Zeroizing;
 
 use crate::folders::{CONTAINER_FOLDER, ROOT_FOLDER};
 use crate::objects::ObjectStore;
-use crate::repository::config::{self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, Config};
+use crate::repository::config::{
+    self, CONFIG, CONFIG_COPY_OBJECT, CONFIG_OBJECT, RepositoryConfig,
+};
 use crate::repository::slots::{self, SLOT_FOLDER, Slot};
 use crate::{Error, Result};
 
 /// The configuration, from whichever of its copies can be read.
-pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<Config> {
+pub(super) fn read_config(objects: &dyn ObjectStore) -> Result<RepositoryConfig> {
     let first = read_config_object(objects, CONFIG_OBJECT);
     match first {
         Ok(config) => Ok(config),
@@ -51,10 +53,10 @@ fn is_missed(objects: &dyn ObjectStore) -> Result<Option<Error>> {
     Ok(None)
 }
 
-fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<Config> {
+fn read_config_object(objects: &dyn ObjectStore, name: &str) -> Result<RepositoryConfig> {
     let bytes = objects.get(name)?;
     let twice = config::decode_twice(CONFIG, &bytes, name)?;
-    Config::decode(twice.payload, name, twice.offset)
+    RepositoryConfig::decode(twice.payload, name, twice.offset)
 }
 
 /// Result of opening a key slot with a password.
@@ -72,7 +74,7 @@ const LISTED_AGAIN_MAX: u32 = 16;
 /// configuration that is sealed in the slot must be the one in the clear.
 pub(crate) fn unlock(
     objects: &dyn ObjectStore,
-    config: &Config,
+    config: &RepositoryConfig,
     secret: &Secret,
 ) -> Result<Unlocked> {
     let (mut tried, mut damage, mut foreign) = (HashSet::new(), None, None);
@@ -147,7 +149,7 @@ pub(super) fn try_slot(
     slot: &Slot,
     name: &str,
     secret: &Secret,
-) -> Result<Option<(Zeroizing<[u8; 32]>, Config)>> {
+) -> Result<Option<(Zeroizing<[u8; 32]>, RepositoryConfig)>> {
     if slot.cost.is_high() {
         let KdfCost {
             memory_kib, passes, ..
@@ -186,7 +188,7 @@ mod tests {
     fn slots_are_tried_from_the_cheapest_on() {
         let entropy = Entropy::seeded(1);
         let objects = LocalObjects::new(Arc::new(MemDir::new()), entropy.clone());
-        let config = Config {
+        let config = RepositoryConfig {
             repository: [7; 16],
             encryption: Encryption::Aes256Gcm,
             chunker: "sieve".into(),

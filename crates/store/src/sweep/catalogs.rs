@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::Result;
 use crate::index::catalog::{CATALOG_FOLDER, Catalog, decode, encode};
-use crate::repository::Shared;
+use crate::repository::RepositoryState;
 
 /// A catalog of fewer bytes than this is small: 1 MiB.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -19,7 +19,7 @@ const MERGED_MAX: usize = 4096;
 ///
 /// # Errors
 /// Failures of the store: all catalogs are still there, or some twice.
-pub(super) fn merge(shared: &Shared) -> Result<()> {
+pub(super) fn merge(shared: &RepositoryState) -> Result<()> {
     let objects = &*shared.objects;
     let mut small = match objects.lengths_past(CATALOG_FOLDER, &mut Err) {
         Err(error) if error.is_not_found() => return Ok(()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::config::{CONFIG, decode_twice, encode_twice};
-use onefold_store::{Config, Encryption, Error, OpenOptions, Repository, Secret};
+use onefold_store::{Encryption, Error, OpenOptions, Repository, RepositoryConfig, Secret};
 
 use crate::fixture::{back_up, check, chunks, init, init_seeded, open, secret};
 
@@ -55,7 +55,7 @@ fn encryption_cannot_be_switched_off_beside_key_slots() {
     back_up(&open(&dir, 1, 1).unwrap(), &chunks(1, 20)).unwrap();
     let switch_off = |bytes: &mut Vec<u8>| {
         let twice = decode_twice(CONFIG, bytes, "config").unwrap();
-        let mut config = Config::decode(twice.payload, "config", twice.offset).unwrap();
+        let mut config = RepositoryConfig::decode(twice.payload, "config", twice.offset).unwrap();
         config.encryption = Encryption::None;
         *bytes = encode_twice(CONFIG, &config.encode());
     };
@@ -101,7 +101,7 @@ fn what_is_opened_is_the_configuration_that_was_agreed_on() {
 
 #[test]
 fn what_means_nothing_is_told_at_its_place() {
-    let config = Config {
+    let config = RepositoryConfig {
         repository: [7; 16],
         encryption: Encryption::None,
         chunker: "sieve".into(),
@@ -111,7 +111,7 @@ fn what_means_nothing_is_told_at_its_place() {
     let told = |place: std::ops::Range<usize>, bytes: &[u8]| {
         let mut encoded = config.encode();
         encoded.splice(place, bytes.iter().copied());
-        let error = Config::decode(&encoded, "config.copy", 1000).unwrap_err();
+        let error = RepositoryConfig::decode(&encoded, "config.copy", 1000).unwrap_err();
         assert!(error.is_damage(), "{error}");
         error.to_string()
     };

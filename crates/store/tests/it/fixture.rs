@@ -7,10 +7,10 @@ use onefold_index::{ChunkIndex, Strata, StrataOptions};
 use onefold_io::Dir;
 use onefold_io::sim::SimDir;
 use onefold_store::{
-    CheckDepth, CheckReport, ChunkReader, ChunkRef, ChunkToWrite, Config, Encryption, Entropy,
-    Error, InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Repository, Result, RootId, Roots,
-    Secret, Seen, SessionKind, StageProgress, StreamKind, SweepObserver, SweepOptions, SweepReport,
-    WriteStats, Written,
+    CheckDepth, CheckReport, ChunkReader, ChunkRef, ChunkToWrite, Encryption, Entropy, Error,
+    InitOptions, KdfCost, OpenOptions, Packing, PinInfo, Repository, RepositoryConfig, Result,
+    RootId, Roots, Secret, Seen, SessionKind, StageProgress, StreamKind, SweepObserver,
+    SweepOptions, SweepReport, WriteStats, Written,
 };
 
 pub fn secret() -> Secret {
@@ -57,7 +57,7 @@ pub fn open(dir: &Arc<dyn Dir>, threads: usize, seed: u64) -> Result<Repository>
 /// The same as `config` says, with a password of one's own.
 pub fn open_as(
     dir: &Arc<dyn Dir>,
-    config: Config,
+    config: RepositoryConfig,
     threads: usize,
     seed: u64,
     secret: &Secret,

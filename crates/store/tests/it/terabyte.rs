@@ -11,7 +11,7 @@ use onefold_io::{Dir, MemDir, mix64};
 use onefold_keys::Keys;
 use onefold_store::block::BLOCK_HEADER_BYTES;
 use onefold_store::catalog::{self, CATALOG_FOLDER, Catalog, CatalogEntry};
-use onefold_store::container::{self, Header, Table};
+use onefold_store::container::{self, ContainerTable, Header};
 use onefold_store::footer;
 use onefold_store::objects::ObjectStore;
 use onefold_store::simulated::SimStore;
@@ -81,8 +81,8 @@ fn fingerprint(number: u64, chunk: u64) -> Fingerprint {
     Fingerprint(all)
 }
 
-fn table(number: u64) -> Table {
-    let mut table = Table::default();
+fn table(number: u64) -> ContainerTable {
+    let mut table = ContainerTable::default();
     let mut offset = container::HEADER_BYTES as u64;
     for block in 0..BLOCKS {
         let numbers = block * CHUNKS / BLOCKS..(block + 1) * CHUNKS / BLOCKS;

@@ -5,7 +5,7 @@ use onefold_io::{Dir, MemDir};
 use onefold_store::{Encryption, InitOptions, OpenOptions, Repository, SessionKind};
 
 use super::*;
-use crate::Silent;
+use crate::NoEvents;
 use crate::walk;
 use onefold_chunk::fixed::Fixed;
 
@@ -29,7 +29,7 @@ fn steps(folder: &std::path::Path) -> Vec<PlanStep> {
         buffers: &Buffers::new(&Fixed::new(1 << 16), Arc::default()),
         open_bytes: OpenBytes::of(32 << 20),
         progress: &Progress::default(),
-        events: &Silent,
+        events: &NoEvents,
         work,
         steps: sender,
         reader: session.reader().expect("reader"),

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::list_file;
 use crate::out::{self, Out};
 use crate::password::PASSWORD_ENV;
-use crate::verbs::volume::backed_up::{self, ReadingBeside};
+use crate::verbs::volume::backed_up::{self, BackgroundReading};
 use crate::{human, named_file, paths};
 
 /// Intervals at which a command that has closed its output is looked at again, at first and later on.
@@ -89,7 +89,7 @@ impl Drop for Feed {
 }
 
 /// Returns the sources, and the command or the volume that feeds them if there is one.
-pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>, Option<ReadingBeside>)> {
+pub fn input(args: &Args, out: &Out) -> Result<(Input, Option<Feed>, Option<BackgroundReading>)> {
     let name = || paths::inside(&args.stdin_filename);
     if args.stdin_from_command {
         if name().is_empty() {

@@ -7,8 +7,8 @@ use onefold_backup::backup::Input;
 use serde_json::json;
 
 use super::ask::ask;
+pub use super::changes::BackgroundReading;
 use super::changes::ChangedVolume;
-pub use super::changes::ReadingBeside;
 use super::head_name::HeadName;
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ const PREFIX: &[u8] = b"volume:";
 ///
 /// # Errors
 /// There is no such depot or snapshot.
-pub fn input(source: &OsStr) -> Result<Option<(Input, ReadingBeside)>> {
+pub fn input(source: &OsStr) -> Result<Option<(Input, BackgroundReading)>> {
     let Some(name) = source.as_bytes().strip_prefix(PREFIX) else {
         return Ok(None);
     };
@@ -40,7 +40,7 @@ pub fn input(source: &OsStr) -> Result<Option<(Input, ReadingBeside)>> {
         .canonicalize()
         .map_err(|error| Error::io(format!("open {}", name.depot.display()), error))?;
     let path = depot.join(volume).as_os_str().as_bytes().to_vec();
-    let reading = ReadingBeside::default();
+    let reading = BackgroundReading::default();
     let device = ChangedVolume {
         depot,
         request,

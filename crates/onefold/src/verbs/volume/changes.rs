@@ -131,14 +131,14 @@ pub struct ChangedVolume {
     /// Names the snapshot, as requests do.
     pub request: Value,
     /// Takes the outcome of reading.
-    pub outcome: ReadingBeside,
+    pub outcome: BackgroundReading,
 }
 
 /// Reading that goes on beside the backup.
 #[derive(Clone, Default, Debug)]
-pub struct ReadingBeside(Arc<Mutex<Option<JoinHandle<io::Result<()>>>>>);
+pub struct BackgroundReading(Arc<Mutex<Option<JoinHandle<io::Result<()>>>>>);
 
-impl ReadingBeside {
+impl BackgroundReading {
     /// Waits until all is read, where anything was.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         attached.transport,
         attached.why.clone(),
     );
-    let attached = Arc::new(Shared {
+    let attached = Arc::new(HostDevice {
         device: path.clone(),
         volume: device.geometry().name,
         transport,
@@ -118,7 +118,7 @@ pub fn listen(
     named: &NamedVolume,
     source: &Arc<VolumeSource>,
     watch: &Arc<SpaceWatch>,
-    attached: Option<Arc<Shared>>,
+    attached: Option<Arc<HostDevice>>,
 ) -> Result<Option<ControlServer>> {
     if named.depot.is_none() && attached.is_none() {
         return Ok(None);
@@ -150,7 +150,7 @@ fn tell_systemd() {
 }
 
 /// Until somebody has the device detached, or a signal comes and nobody uses the device.
-fn wait(shared: &Shared, watch: &SpaceWatch, out: &Out) {
+fn wait(shared: &HostDevice, watch: &SpaceWatch, out: &Out) {
     let (mut told, mut settled) = (false, Instant::now());
     while !shared.has_gone.load(SeqCst) {
         watch.look(&shared.source, out);
@@ -173,7 +173,7 @@ fn wait(shared: &Shared, watch: &SpaceWatch, out: &Out) {
 }
 
 /// A device of this host, and whether it has gone.
-pub struct Shared {
+pub struct HostDevice {
     device: PathBuf,
     /// Name of the volume or snapshot that is the device.
     volume: String,
@@ -185,7 +185,7 @@ pub struct Shared {
     has_gone: AtomicBool,
 }
 
-impl Shared {
+impl HostDevice {
     /// Tells the kernel the size of the attached device.
     fn grown(&self) -> Result<(), String> {
         let bytes = self.served.geometry().bytes;
@@ -214,7 +214,7 @@ struct Daemon {
     source: Arc<VolumeSource>,
     watch: Arc<SpaceWatch>,
     shown: String,
-    attached: Option<Arc<Shared>>,
+    attached: Option<Arc<HostDevice>>,
 }
 
 impl Daemon {

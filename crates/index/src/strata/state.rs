@@ -25,7 +25,7 @@ const OLD_VIEW_PAUSES: u32 = 500;
 const OLD_VIEW_PAUSE: Duration = Duration::from_micros(200);
 
 /// State that a [`Strata`](super::Strata) shares with its merging thread.
-pub struct Shared {
+pub struct StrataState {
     /// The folder of the index.
     pub folder: Folder,
     /// The division of RAM.
@@ -45,12 +45,12 @@ pub struct Shared {
     refreshing: Mutex<()>,
 }
 
-impl Shared {
+impl StrataState {
     /// Shared state with a view of the newest manifest.
-    pub fn new(folder: Folder, plan: RamPlan) -> Result<Shared> {
+    pub fn new(folder: Folder, plan: RamPlan) -> Result<StrataState> {
         let mut view = View::newest(&folder, &View::default(), &plan)?;
         view.load(&plan)?;
-        Ok(Shared {
+        Ok(StrataState {
             folder,
             plan,
             written: AtomicU64::new(0),
@@ -68,7 +68,7 @@ impl Shared {
         Arc::clone(&self.view.lock())
     }
 
-    /// Largest number of records that the merging thread merges at once: [`Shared::copies_at_most`]. Where there are
+    /// Largest number of records that the merging thread merges at once: [`StrataState::copies_at_most`]. Where there are
     /// too many runs, the number has no limit, and the merge is completed even while the index is being closed;
     /// otherwise no opener would ever do it where all sessions are short.
     pub fn merges_at_most(&self) -> u64 {

@@ -10,12 +10,12 @@ use parking_lot::{Mutex, RwLock};
 use super::OpenOptions;
 use super::stored::Stored;
 use crate::container::opened::Opened;
-use crate::container::{self, CONTAINER_FOLDER, Table};
+use crate::container::{self, CONTAINER_FOLDER, ContainerTable};
 use crate::error::tolerate;
 use crate::index::catalog::{Copies, Forwarding};
 use crate::index::{RepositoryIndex, insert_table};
 use crate::reader::recovered::Recovered;
-use crate::repository::config::Config;
+use crate::repository::config::RepositoryConfig;
 use crate::repository::place::Place;
 use crate::{Error, Result, sweep::condemned};
 
@@ -24,17 +24,17 @@ use crate::{Error, Result, sweep::condemned};
 const REBUILDS_MAX: usize = 8;
 
 /// State that all sessions, readers and writers of an opened repository share.
-pub struct Shared {
+pub struct RepositoryState {
     pub(crate) place: Place,
     pub(crate) stored: Stored,
-    pub(crate) config: Config,
+    pub(crate) config: RepositoryConfig,
     pub(crate) options: OpenOptions,
     /// Read by who looks up, any number at once; written by who tells it anything, or opens it.
     pub(crate) index: RwLock<RepositoryIndex>,
     pub(crate) recovered: Mutex<Recovered>,
 }
 
-impl Deref for Shared {
+impl Deref for RepositoryState {
     type Target = Stored;
 
     fn deref(&self) -> &Stored {
@@ -42,7 +42,7 @@ impl Deref for Shared {
     }
 }
 
-impl Shared {
+impl RepositoryState {
     /// Objects below `folder`, which `init` makes: an error of damage where it is missing, so that nobody takes what
     /// was in it for deleted.
     pub(crate) fn list(&self, folder: &str) -> Result<Vec<String>> {
@@ -164,7 +164,7 @@ impl Shared {
         &self,
         index: &mut RepositoryIndex,
         ids: &[ContainerId],
-        each: &mut dyn FnMut(ContainerId, &Table),
+        each: &mut dyn FnMut(ContainerId, &ContainerTable),
     ) -> Result<()> {
         loop {
             let seen = index.times_forgotten();
@@ -182,7 +182,7 @@ impl Shared {
         &self,
         index: &mut RepositoryIndex,
         ids: &[ContainerId],
-        each: &mut dyn FnMut(ContainerId, &Table),
+        each: &mut dyn FnMut(ContainerId, &ContainerTable),
     ) -> Result<Vec<ContainerId>> {
         let objects: Vec<_> = ids.iter().copied().map(container::object_name).collect();
         self.objects.keep(&objects)?;
