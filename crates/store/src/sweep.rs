@@ -134,9 +134,9 @@ impl Repository {
         let mut sweep = Sweep::begin(self, roots, session.reader()?, Some(&*lock))?;
         sweep.grace_s = options.grace_s.unwrap_or(sweep.grace_s);
         let marks = || Marks::new(&*self.shared.place.own);
-        let verdict = sweep.judge(&marks, options, observer)?;
-        let (copied, written) = sweep.compact(&session, &verdict.compact, observer)?;
-        let mut going = verdict.dead;
+        let plan = sweep.judge(&marks, options, observer)?;
+        let (copied, written) = sweep.compact(&session, &plan.compact, observer)?;
+        let mut going = plan.dead;
         going.extend(copied);
         let not_rescued = sweep.protocol.inherited().minus(&going.clone().into());
         sweep.delete(going, not_rescued, session, observer)?;

@@ -23,9 +23,9 @@ impl Candidate {
     }
 }
 
-/// Moves what is to be rewritten from the candidates to the verdict, and counts.
-pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut SweepPlan) {
-    let mut candidates = std::mem::take(&mut verdict.candidates);
+/// Moves what is to be rewritten from the candidates to the plan, and counts.
+pub fn choose(options: &SweepOptions, report: &mut SweepReport, plan: &mut SweepPlan) {
+    let mut candidates = std::mem::take(&mut plan.candidates);
     candidates.sort_by(|a, b| a.share.total_cmp(&b.share).then(a.id.cmp(&b.id)));
     let has_several_small = |stream: StreamKind| {
         let small = candidates.iter().filter(|c| c.stream == stream);
@@ -49,13 +49,13 @@ pub fn choose(options: &SweepOptions, report: &mut SweepReport, verdict: &mut Sw
             report.compacted_bytes = rewritten;
             report.compacted_dead_bytes += candidate.dead_bytes;
             unused -= candidate.dead_bytes;
-            verdict.compact.push(candidate);
+            plan.compact.push(candidate);
         } else {
             report.unused_bytes_left += candidate.dead_bytes;
         }
     }
     // As they lie, so that a stream stays together.
-    verdict
+    plan
         .compact
         .sort_unstable_by_key(|candidate| candidate.id);
 }

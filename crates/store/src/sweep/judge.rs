@@ -49,9 +49,9 @@ impl Sweep<'_> {
         observer: &mut dyn SweepObserver,
     ) -> Result<SweepPlan> {
         self.protocol.roots_locked();
-        let verdict = self.judge_all(marks, options, observer)?;
+        let plan = self.judge_all(marks, options, observer)?;
         self.roots_listed();
-        Ok(verdict)
+        Ok(plan)
     }
 
     fn judge_all(
@@ -75,16 +75,16 @@ impl Sweep<'_> {
             leaving = self.inherited().to_vec();
         }
         let before = self.report;
-        if let Some(verdict) = self.judge_by(marked, options, observer)? {
-            return Ok(verdict);
+        if let Some(plan) = self.judge_by(marked, options, observer)? {
+            return Ok(plan);
         }
         // The index led astray.
         if !leaving.is_empty() {
             self.report = before;
             tracing::warn!("what is stored twice stays: the index does not tell where");
             let marked = self.mark_all(marks()?, Leaving::None(&leaving), observer)?;
-            if let Some(verdict) = self.judge_by(marked, options, observer)? {
-                return Ok(verdict);
+            if let Some(plan) = self.judge_by(marked, options, observer)? {
+                return Ok(plan);
             }
         }
         tracing::warn!("nothing is deleted: run `onefold repair`");
@@ -173,7 +173,7 @@ impl Sweep<'_> {
             options,
             condemned: self.protocol.inherited(),
             report: &mut self.report,
-            verdict: SweepPlan::default(),
+            plan: SweepPlan::default(),
             is_astray: false,
         };
         let mut judged = 0;
@@ -189,7 +189,7 @@ impl Sweep<'_> {
             judge.container(marks, stored)
         })?;
         let Judge {
-            mut verdict,
+            mut plan,
             is_astray,
             ..
         } = judge;
@@ -204,32 +204,32 @@ impl Sweep<'_> {
                 }
                 self.report.dead_containers += 1;
                 self.report.dead_bytes += bytes;
-                verdict.dead.push(*id);
+                plan.dead.push(*id);
             }
         }
-        choose::choose(options, &mut self.report, &mut verdict);
+        choose::choose(options, &mut self.report, &mut plan);
         if is_astray {
             return Ok(None);
         }
-        let staying = last_copies(&mut self.reader, &verdict, &mut marks, observer)?;
+        let staying = last_copies(&mut self.reader, &plan, &mut marks, observer)?;
         if !staying.is_empty() {
-            self.keep(&staying, &mut verdict, &lens);
+            self.keep(&staying, &mut plan, &lens);
         }
-        Ok(Some(verdict))
+        Ok(Some(plan))
     }
 
-    /// Takes containers out of the verdict.
+    /// Takes containers out of the plan.
     fn keep(
         &mut self,
         staying: &HashSet<ContainerId>,
-        verdict: &mut SweepPlan,
+        plan: &mut SweepPlan,
         lens: &HashMap<ContainerId, u64>,
     ) {
         tracing::warn!(
             "what may be the last good copy of something stays (containers: {}): run `onefold repair`",
             staying.len()
         );
-        verdict.dead.retain(|id| {
+        plan.dead.retain(|id| {
             let stays = staying.contains(id);
             if stays {
                 let bytes = lens.get(id).copied().unwrap_or(0);
@@ -239,7 +239,7 @@ impl Sweep<'_> {
             }
             !stays
         });
-        verdict.compact.retain(|candidate| {
+        plan.compact.retain(|candidate| {
             let stays = staying.contains(&candidate.id);
             if stays {
                 self.report.leave(candidate);
@@ -302,7 +302,7 @@ struct Judge<'a> {
     /// Containers that were condemned before.
     condemned: &'a Sorted<ContainerId>,
     report: &'a mut SweepReport,
-    verdict: SweepPlan,
+    plan: SweepPlan,
     /// The index has led astray: nothing may be deleted.
     is_astray: bool,
 }
@@ -332,7 +332,7 @@ impl Judge<'_> {
             ..weighed(&opened, &marks, stored)
         };
         if candidate.is_one(self.options) {
-            self.verdict.candidates.push(candidate);
+            self.plan.candidates.push(candidate);
         } else {
             self.report.unused_bytes_left += candidate.dead_bytes;
         }

@@ -66,12 +66,12 @@ struct LastCopies<'a> {
 /// chunks, and does not give it.
 pub(super) fn last_copies(
     reader: &mut ChunkReader,
-    verdict: &SweepPlan,
+    plan: &SweepPlan,
     marks: &mut Marks,
     observer: &mut dyn SweepObserver,
 ) -> Result<HashSet<ContainerId>> {
-    let dead = verdict.dead.iter().map(|id| (*id, None));
-    let compact = verdict.compact.iter().map(|one| (one.id, Some(&one.live)));
+    let dead = plan.dead.iter().map(|id| (*id, None));
+    let compact = plan.compact.iter().map(|one| (one.id, Some(&one.live)));
     let going: Vec<Going<'_>> = dead.chain(compact).collect();
     let mut looked = 0;
     let mut look = || {
