@@ -55,7 +55,5 @@ pub fn choose(options: &SweepOptions, report: &mut SweepReport, plan: &mut Sweep
         }
     }
     // As they lie, so that a stream stays together.
-    plan
-        .compact
-        .sort_unstable_by_key(|candidate| candidate.id);
+    plan.compact.sort_unstable_by_key(|candidate| candidate.id);
 }
