@@ -121,6 +121,12 @@ impl Slot {
         format!("{object}, its sealed content")
     }
 
+    /// A name for the slot among those of its owner: 16 hexadecimal digits of its salt.
+    pub fn id(&self) -> String {
+        let digits = self.salt.iter().take(8).map(|byte| format!("{byte:02x}"));
+        digits.collect()
+    }
+
     /// Encodes the slot in its stored form: framed, twice.
     pub fn encode(&self) -> Vec<u8> {
         encode_twice(SLOT, &[&self.fields()[..], &self.mac].concat())

@@ -70,7 +70,7 @@ pub struct New {
 }
 
 impl New {
-    fn secret(&self) -> Result<Secret> {
+    pub fn secret(&self) -> Result<Secret> {
         if self.new_insecure_no_password {
             return Ok(Secret::new(Vec::new()));
         }
@@ -81,7 +81,7 @@ impl New {
         }
     }
 
-    fn label(&self) -> String {
+    pub fn label(&self) -> String {
         let user = self.user.clone().unwrap_or_else(machine::user);
         let host = self.host.clone().unwrap_or_else(machine::host);
         format!("{user}@{host}")
@@ -98,7 +98,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             out.say(format_args!("added key {}", short(&id)))?;
         }
         KeyAction::Remove { id } => {
-            let id = resolve(&repository, id)?;
+            // A key that cannot be read can be removed, too.
+            let id = resolve(repository.key_names()?, id)?;
             if repository.current_key() == Some(id.as_str()) {
                 return Err(Error::Usage(
                     "this is the key in use: open the repository with another one to remove it"
@@ -143,7 +144,7 @@ fn remove_old(repository: &Repository, old: &str, (global, out): (&Global, &Out)
 }
 
 /// Reports, for programs, the key that was added, and the one that was removed.
-fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<()> {
+pub fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<()> {
     match out.json {
         true => out
             .json(&json!({"message_type": "summary", "added_key": added, "removed_key": removed})),
@@ -160,55 +161,86 @@ fn add(repository: &Repository, new: &New) -> Result<String> {
 }
 
 fn list(repository: &Repository, out: &Out) -> Result<()> {
-    let keys = repository.keys()?;
     let is_current = |key: &KeyInfo| repository.current_key() == Some(key.id.as_str());
-    let created = |key: &KeyInfo| Time {
-        secs: i64::try_from(key.created_unix_s).unwrap_or(i64::MAX),
-        nanos: 0,
+    let keys = repository.keys()?.into_iter().map(|key| ShownKey {
+        is_current: is_current(&key),
+        id: key.id,
+        label: key.label,
+        created_unix_s: key.created_unix_s,
+        is_proved: key.is_proved,
+    });
+    let keys: Vec<_> = keys.collect();
+    if !out.json && keys.is_empty() && repository.current_key().is_none() {
+        return out.say(format_args!("{NO_KEYS}"));
+    }
+    show(&keys, out)
+}
+
+/// A key in a list of keys.
+pub struct ShownKey {
+    /// Its name: 16 hexadecimal digits.
+    pub id: String,
+    /// Whom it belongs to, on which host.
+    pub label: String,
+    /// When it was made, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// Whether the password that was given opens it.
+    pub is_current: bool,
+    /// Whether somebody with the master key wrote label and time.
+    pub is_proved: bool,
+}
+
+/// Shows keys as a table, or as JSON.
+pub fn show(keys: &[ShownKey], out: &Out) -> Result<()> {
+    let created = |key: &ShownKey| {
+        when::local(Time {
+            secs: i64::try_from(key.created_unix_s).unwrap_or(i64::MAX),
+            nanos: 0,
+        })
     };
     if out.json {
         let rows = keys.iter().map(|key| {
             let (user, host) = key.label.rsplit_once('@').unwrap_or((&key.label, ""));
-            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": when::local(created(key)), "proved": key.is_proved})
+            json!({"current": key.is_current, "id": key.id, "userName": user, "hostName": host, "created": created(key), "proved": key.is_proved})
         });
         return out.json(&rows.collect::<Vec<_>>());
     }
-    if keys.is_empty() && repository.current_key().is_none() {
-        return out.say(format_args!("{NO_KEYS}"));
-    }
     let mut rows = vec![vec!["ID".to_owned(), "Owner".into(), "Created".into()]];
-    for key in &keys {
-        let star = if is_current(key) { "*" } else { " " };
+    for key in keys {
+        let star = if key.is_current { "*" } else { " " };
         rows.push(vec![
             format!("{star}{}", short(&key.id)),
             out::safe(&key.label),
-            when::local(created(key)),
+            created(key),
         ]);
     }
     out.bytes(human::table(&rows, &[]).as_bytes())?;
     for key in keys.iter().filter(|key| !key.is_proved) {
         out.note(format_args!(
-            "key {}: owner and date may be anybody's: they were not written with the repository's key",
+            "key {}: owner and date may be anybody's: they were not written with the master key",
             short(&key.id)
         ));
     }
     Ok(())
 }
 
-/// Returns the key whose id begins so; a key that cannot be read can be removed, too.
-fn resolve(repository: &Repository, beginning: &str) -> Result<String> {
-    let mut fits = repository.key_names()?;
-    fits.retain(|id| !beginning.is_empty() && id.starts_with(beginning));
-    match &fits[..] {
+/// Returns the name that begins so.
+///
+/// # Errors
+/// [`Error::Failed`] where none or several do.
+pub fn resolve(mut names: Vec<String>, beginning: &str) -> Result<String> {
+    names.retain(|id| !beginning.is_empty() && id.starts_with(beginning));
+    match &names[..] {
         [id] => Ok(id.clone()),
         [] => Err(Error::Failed(format!("no key begins with {beginning:?}"))),
         _ => Err(Error::Failed(format!(
             "{} keys begin with {beginning:?}",
-            fits.len()
+            names.len()
         ))),
     }
 }
 
-fn short(id: &str) -> &str {
+/// The beginning of a key's name, as it is shown.
+pub fn short(id: &str) -> &str {
     &id[..id.len().min(SHORT_KEY)]
 }

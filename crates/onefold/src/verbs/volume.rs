@@ -24,6 +24,7 @@ mod hint_requests;
 mod hinted_file;
 mod hinter;
 mod hints_file;
+mod key;
 mod list;
 mod own_path;
 mod places;
@@ -74,6 +75,7 @@ pub enum VolumeAction {
     Dd(dd::Args),
     Cp(cp::Args),
     Check(check::Args),
+    Key(key::Args),
     /// Collect garbage: blocks that no volume needs any more
     Collect(ask::DepotArgs),
     /// Save metadata that is in RAM alone (backends inram and dtb)
@@ -111,6 +113,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         VolumeAction::Cp(args) => cp::run(args, out),
         VolumeAction::Collect(args) => ask::collect(args, out),
         VolumeAction::Check(args) => check::run(args, out),
+        VolumeAction::Key(args) => key::run(args, out),
         VolumeAction::Save(args) => ask::save(args, out),
         VolumeAction::Dump(args) => dump::run(args, out),
         VolumeAction::Delete(args) => delete::run(args, out),

@@ -74,6 +74,40 @@ fn a_depot_opens_with_its_password_from_any_source_and_with_no_other() {
     run_with(&rig, &[], &["volume", "delete", "depot", "--yes"]).ends(0);
 }
 
+#[test]
+fn passwords_of_a_depot_change() {
+    let rig = Rig::empty();
+    create(&rig);
+    std::fs::write(rig.path("new"), "open barley\n").expect("write");
+    let by_new = ["--password-file", "new"];
+    let key = |what: &[&str]| {
+        let args: Vec<&str> = [&["volume", "key"], what].concat();
+        rig.run(&args)
+    };
+    key(&["passwd", "depot"]).ends(12);
+    let added = key(&["add", "depot", "--new-password-file", "new", "--user", "ada"]).ends(0);
+    assert!(added.out.starts_with("added key "), "{}", added.out);
+    let list = key(&["list", "depot"]).ends(0).out;
+    let rows: Vec<_> = list.lines().skip(1).collect();
+    assert_eq!(rows.len(), 2, "{list}");
+    assert!(rows[0].starts_with('*') && rows[1].contains("ada@"), "{list}");
+    let old = rows[0].trim_start_matches('*').split(' ').next().expect("an id");
+    let refused = key(&["remove", "depot", old]).ends(2);
+    assert!(refused.err.contains("key in use"), "{}", refused.err);
+    let args = ["volume", "key", "remove", "depot", old];
+    run_with(&rig, &[], &[&by_new[..], &args].concat()).ends(0);
+    rig.run(["volume", "stats", "depot"]).ends(12);
+    let args = ["--json", "volume", "key", "list", "depot"];
+    let json = run_with(&rig, &[], &[&by_new[..], &args].concat()).ends(0).out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((json.as_array().map(Vec::len), &json[0]["userName"]), (Some(1), &"ada".into()));
+    // A depot that is not encrypted has no keys.
+    rig.run(["-q", "volume", "create", "plain", "--size", "64M"])
+        .ends(0);
+    let refused = key(&["list", "plain"]).ends(2);
+    assert!(refused.err.contains("not encrypted"), "{}", refused.err);
+}
+
 /// Names and contents of the depot's files.
 fn files(rig: &Rig) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(rig.path("depot")).expect("a folder");

@@ -45,6 +45,7 @@ impl Volume {
         let encryption = password.clone().map(|password| NewPassword {
             password,
             cost: KdfCost::LEAST,
+            label: String::new(),
             created_unix_s: 0,
         });
         let place = path.join("depot");

@@ -37,11 +37,13 @@ impl Depot {
             what: format!("there is no snapshot {}", head.0),
         };
         let device = self.device(head).ok_or_else(|| missing(head))?;
-        let _in_use = match base {
+        let compared = match base {
             Some(base) => Some(self.device(base).ok_or_else(|| missing(base))?),
             None => None,
         };
         let chunk_bytes = u64::from(self.config.chunk_bytes);
+        // A smaller base holds nothing behind its end: what both lack there is no byte of the base.
+        let compared_end = compared.as_ref().map_or(0, |base| base.geometry().bytes / chunk_bytes);
         let lbns = 0..device.geometry().bytes / chunk_bytes;
         let reader = self.front.reader();
         let mut reading = StretchReader {
@@ -54,7 +56,14 @@ impl Depot {
         reader.changes(base, head, lbns, &mut |lbns, kind| {
             let bytes = (lbns.end - lbns.start) * chunk_bytes;
             failure = match kind {
-                ChangeKind::Same => take(Piece::Same(bytes)),
+                ChangeKind::Same => {
+                    let shared = lbns.end.min(compared_end).saturating_sub(lbns.start);
+                    let shared = shared * chunk_bytes;
+                    [Piece::Same(shared), Piece::Hole(bytes - shared)]
+                        .into_iter()
+                        .filter(|piece| !matches!(piece, Piece::Same(0) | Piece::Hole(0)))
+                        .try_for_each(&mut *take)
+                }
                 ChangeKind::Hole => take(Piece::Hole(bytes)),
                 ChangeKind::Data => {
                     take(Piece::DataFollows(bytes)).and_then(|()| reading.read(lbns, take))

@@ -33,7 +33,7 @@ const WITH_METADATA_DEVICE: FrameKind = FrameKind {
 const PLAIN: u8 = 0;
 const AES_256_GCM: u8 = 1;
 /// No depot has more key slots: all copies of the configuration have room for them.
-const SLOTS_MAX: usize = 16;
+pub(super) const SLOTS_MAX: usize = 16;
 
 /// Bytes at the beginning of the data device that hold the head copy: the longest chunk, so that blocks stay aligned.
 pub const HEAD_BYTES: u64 = 64 << 10;

@@ -16,6 +16,11 @@ const FILE: &str = "data";
 /// begin or end within them.
 const EDGE_BYTES: u64 = 1 << 20;
 
+/// No configuration with changed key slots is longer.
+pub(super) const HEAD_COPY_BYTES: usize = 28 << 10;
+/// Where the head has the second copy of a configuration that was changed.
+const SECOND_COPY: u64 = HEAD_BYTES / 2;
+
 /// How a device is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -200,6 +205,31 @@ pub(super) fn write_head(disk: &dyn Disk, config: &Config) -> Result<()> {
     Ok(disk.sync()?)
 }
 
+/// Writes a changed configuration over the copy at the device's beginning, and a second copy behind it first: whenever
+/// the power fails, one of the two is whole. Both are durable when it returns.
+pub(super) fn rewrite_head(disk: &dyn Disk, config: &Config) -> Result<()> {
+    let mut copy = config.encode();
+    copy.resize(HEAD_COPY_BYTES, 0);
+    for offset in [SECOND_COPY, 0] {
+        disk.write_at(&copy, offset)?;
+        disk.sync()?;
+    }
+    Ok(())
+}
+
+/// The configuration at the device's beginning.
+fn read_head(disk: &dyn Disk, path: &str) -> Result<Config> {
+    let mut head = vec![0; HEAD_BYTES as usize];
+    disk.read_at(&mut head, 0)?;
+    match Config::decode(&head, path) {
+        Err(error @ Error::Damaged { .. }) => {
+            let second = Config::decode(&head[SECOND_COPY as usize..], path);
+            second.map_err(|_| error)
+        }
+        first => first,
+    }
+}
+
 /// The data device of an open depot.
 pub(super) struct OwnData {
     pub disk: Arc<dyn Disk>,
@@ -250,9 +280,7 @@ fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
             what: format!("{path} has {found} bytes, and the depot was created with {expected}"),
         });
     }
-    let mut head = vec![0; HEAD_BYTES as usize];
-    disk.read_at(&mut head, 0)?;
-    let owner = Config::decode(&head, path)?;
+    let owner = read_head(disk, path)?;
     match owner.depot == config.depot {
         true => Ok(()),
         false => Err(Error::Unsupported {

@@ -17,8 +17,18 @@ pub struct NewPassword {
     pub password: Secret,
     /// The cost of trying one.
     pub cost: KdfCost,
+    /// Whom it belongs to; may be empty, and anybody can read it.
+    pub label: String,
     /// Present time, in seconds since 1970.
     pub created_unix_s: u64,
+}
+
+/// A configuration whose key of the fingerprints is there, and what its key slot holds.
+pub(super) struct UnlockedConfig {
+    pub config: Config,
+    pub master: Zeroizing<[u8; MASTER_BYTES]>,
+    /// Name of the slot that the password opens.
+    pub slot: String,
 }
 
 impl Depot {
@@ -49,16 +59,26 @@ pub(super) fn lock_up(
         return Ok((config, Seals::none()));
     };
     let master = Zeroizing::new(entropy.try_bytes::<MASTER_BYTES>()?);
-    let sealed = Zeroizing::new(config.sealed_fields(config.hash_key));
-    let slot = NewSlot {
-        cost: new.cost,
-        label: "",
-        created_unix_s: new.created_unix_s,
-    };
-    config.slots = vec![Slot::wrap(&master, &sealed, &new.password, &slot, entropy)?];
+    config.slots = vec![new_slot(&config, &master, new, entropy)?];
     config.check()?;
     let seals = Seals::new(Keys::from_master(&master), entropy.clone());
     Ok((config, seals))
+}
+
+/// A slot that opens `config`, of which the key of the fingerprints is there, with a new password.
+pub(super) fn new_slot(
+    config: &Config,
+    master: &Zeroizing<[u8; MASTER_BYTES]>,
+    new: &NewPassword,
+    entropy: &Entropy,
+) -> Result<Slot> {
+    let sealed = Zeroizing::new(config.sealed_fields(config.hash_key));
+    let slot = NewSlot {
+        cost: new.cost,
+        label: &new.label,
+        created_unix_s: new.created_unix_s,
+    };
+    Ok(Slot::wrap(master, &sealed, &new.password, &slot, entropy)?)
 }
 
 /// The configuration with the key of the fingerprints, and the keys that everything is sealed with.
@@ -66,13 +86,23 @@ pub(super) fn lock_up(
 /// # Errors
 /// [`Error::NoPassword`]; [`Error::WrongPassword`]; [`Error::Damaged`] where the configuration is not what was sealed.
 pub(super) fn unlock(
-    mut config: Config,
+    config: Config,
     password: Option<&Secret>,
     entropy: &Entropy,
 ) -> Result<(Config, Seals)> {
     if !config.is_encrypted() {
         return Ok((config, Seals::none()));
     }
+    let unlocked = unlock_slot(config, password)?;
+    let keys = Keys::from_master(&unlocked.master);
+    Ok((unlocked.config, Seals::new(keys, entropy.clone())))
+}
+
+/// Opens a slot of an encrypted depot.
+///
+/// # Errors
+/// Those of [`unlock`].
+pub(super) fn unlock_slot(mut config: Config, password: Option<&Secret>) -> Result<UnlockedConfig> {
     let place = || "the folder".to_string();
     let password = password.ok_or_else(|| Error::NoPassword { place: place() })?;
     for slot in &config.slots {
@@ -80,9 +110,13 @@ pub(super) fn unlock(
             continue;
         };
         let sealed = Zeroizing::new(opened.payload);
+        let slot = slot.id();
         config.hash_key = hash_key_in(&sealed, &config)?;
-        let keys = Keys::from_master(&opened.master);
-        return Ok((config, Seals::new(keys, entropy.clone())));
+        return Ok(UnlockedConfig {
+            config,
+            master: opened.master,
+            slot,
+        });
     }
     Err(Error::WrongPassword { place: place() })
 }

@@ -26,11 +26,12 @@ pub fn new_password() -> NewPassword {
     NewPassword {
         password: Secret::new("open sesame"),
         cost: KdfCost::LEAST,
+        label: String::new(),
         created_unix_s: 0,
     }
 }
 
-fn create(device: &SimDir, encryption: Option<NewPassword>, compression: Compression) {
+pub fn create(device: &SimDir, encryption: Option<NewPassword>, compression: Compression) {
     let folder: Arc<dyn Dir> = Arc::new(device.clone());
     let options = CreateOptions {
         engine: EngineKind::Log,
@@ -43,7 +44,7 @@ fn create(device: &SimDir, encryption: Option<NewPassword>, compression: Compres
     Depot::create(&folder, &options).expect("a depot");
 }
 
-fn open_with(device: &SimDir, password: Option<&str>) -> Result<Depot, Error> {
+pub fn open_with(device: &SimDir, password: Option<&str>) -> Result<Depot, Error> {
     let options = OpenOptions {
         front: Options {
             inline: true,

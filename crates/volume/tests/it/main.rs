@@ -17,6 +17,7 @@ mod golden;
 mod healing;
 mod hints;
 mod inferred;
+mod keys;
 mod log_faults;
 mod log_limits;
 mod metadata_device;

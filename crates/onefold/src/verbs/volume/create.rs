@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::human;
+use crate::machine;
 use crate::out::Out;
 
 /// A smaller volume is one whose unit was forgotten.
@@ -201,6 +202,7 @@ fn new_password(folder: &Path, engine: EngineKind, global: &Global) -> Result<Op
     Ok(Some(NewPassword {
         password: unlocking::new_password(folder)?,
         cost: KdfCost::default(),
+        label: format!("{}@{}", machine::user(), machine::host()),
         created_unix_s: now(),
     }))
 }
