@@ -34,15 +34,30 @@ const CLIENTS_MAX: usize = 32;
 /// elsewhere.
 pub const STREAM_LOOK: Duration = Duration::from_secs(1);
 
-/// A daemon's answer: `Err` holds the reason of a refusal, in words.
-pub type Answer = std::result::Result<Value, String>;
+/// A daemon's answer to a request.
+pub type Answer = std::result::Result<Value, Refusal>;
+
+/// Why a request was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The reason, in words.
+    pub what: String,
+    /// The exit code that a program ends with that did the same without a daemon.
+    pub exit: u8,
+}
+
+impl From<String> for Refusal {
+    fn from(what: String) -> Self {
+        Self { what, exit: 1 }
+    }
+}
 
 /// Carries out requests.
 pub trait Handler: Send + Sync + 'static {
     /// Does what `what` names, with the request's other fields.
     ///
     /// # Errors
-    /// Why it was not done, in words.
+    /// Why it was not done.
     fn handle(&self, what: &str, request: &Value) -> Answer;
 
     /// Sends what follows the answer to a request that was carried out: by default nothing. A write to `out` that its
@@ -123,7 +138,7 @@ impl Drop for ClientSlot {
 fn turn_away(socket: &UnixStream) {
     let why = format!("the process serves {CLIENTS_MAX} questions at once; ask again later");
     let _ = socket.set_nonblocking(true);
-    let _ = writeln!(&*socket, "{}", refusal(&why));
+    let _ = writeln!(&*socket, "{}", refusal(&why.into()));
 }
 
 /// A client, until it leaves or sends what is no line.
@@ -173,20 +188,24 @@ fn alive_until<T>(socket: &UnixStream, work: impl FnOnce() -> T) -> T {
     })
 }
 
-fn refusal(why: &str) -> Value {
-    json!({"version": VERSION, "ok": false, "error": why})
+fn refusal(why: &Refusal) -> Value {
+    json!({"version": VERSION, "ok": false, "error": why.what, "exit": why.exit})
+}
+
+fn misunderstood(why: &str) -> Value {
+    refusal(&why.to_owned().into())
 }
 
 /// The answer to one line.
 pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
     let Ok(request) = serde_json::from_slice::<Value>(line) else {
-        return refusal("the line is no JSON object");
+        return misunderstood("the line is no JSON object");
     };
     if request["version"] != VERSION {
-        return refusal("this daemon speaks version 1");
+        return misunderstood("this daemon speaks version 1");
     }
     let Some(what) = request["do"].as_str() else {
-        return refusal("there is no field \"do\"");
+        return misunderstood("there is no field \"do\"");
     };
     match handler.handle(what, &request) {
         Ok(result) => json!({"version": VERSION, "ok": true, "result": result}),
@@ -258,6 +277,9 @@ fn ask_within(
                 .as_str()
                 .unwrap_or("it gives no reason")
                 .to_owned(),
+            exit: (answer["exit"].as_u64())
+                .and_then(|exit| u8::try_from(exit).ok())
+                .unwrap_or(1),
         }),
     }
 }
@@ -286,7 +308,7 @@ mod tests {
                     std::thread::sleep(ALIVE_AFTER * 3);
                     Ok("done".into())
                 }
-                _ => Err(format!("there is no \"{what}\"")),
+                _ => Err(format!("there is no \"{what}\"").into()),
             }
         }
     }
@@ -308,7 +330,7 @@ mod tests {
         ] {
             assert_eq!(
                 said(line),
-                json!({"version": 1, "ok": false, "error": why}),
+                json!({"version": 1, "ok": false, "error": why, "exit": 1}),
                 "{line}"
             );
         }

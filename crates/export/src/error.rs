@@ -45,6 +45,8 @@ pub enum Error {
     Refused {
         /// The daemon's own words.
         what: String,
+        /// The exit code for it.
+        exit: u8,
     },
     /// A program or system call of the host failed.
     #[error("{what}")]

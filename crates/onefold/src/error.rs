@@ -174,6 +174,7 @@ fn export_exit(error: &onefold_export::Error) -> Exit {
         onefold_export::Error::Missing { .. } => Exit::HostLacks,
         onefold_export::Error::Tls { .. } => Exit::Usage,
         onefold_export::Error::Device(error) => device_exit(error),
+        onefold_export::Error::Refused { exit, .. } => Exit::of_code(Some(i32::from(*exit))),
         error => source_exit(error),
     }
 }

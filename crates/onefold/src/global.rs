@@ -43,8 +43,8 @@ pub struct Global {
     #[command(flatten)]
     pub password: PasswordOptions,
 
-    /// Protection of the repository: aes256gcm, or none for disks that are encrypted already. Chosen when it is made
-    /// [default: aes256gcm]; a repository with another one is refused
+    /// Protection of a repository or depot: aes256gcm, or none for disks that are encrypted already. Chosen when it is
+    /// made [default: aes256gcm for a repository, none for a depot]; one with another protection is refused
     #[arg(
         long,
         value_name = "NAME",

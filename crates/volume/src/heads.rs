@@ -87,7 +87,7 @@ pub fn check_name(name: &str) -> Result<()> {
         true => Ok(()),
         false => Err(Error::Invalid {
             what: format!(
-                "a volume or snapshot named \"{name}\", where up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.' are expected"
+                "the name \"{name}\" is not possible: volumes and snapshots are named by 1 to {NAME_BYTES_MAX} letters from a to z, digits, '-', '_' and '.'"
             ),
         }),
     }

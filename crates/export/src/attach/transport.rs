@@ -202,6 +202,7 @@ fn seen_later(device: &Path, why: &std::io::Error) -> Error {
         what: format!(
             "the volume has grown; {device} shows it once it is detached and attached again: {why}"
         ),
+        exit: 1,
     }
 }
 

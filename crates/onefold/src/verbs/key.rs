@@ -35,7 +35,7 @@ pub enum KeyAction {
     /// List the keys
     List,
     /// Add a password
-    Add(New),
+    Add(NewKey),
     /// Remove a key
     ///
     /// The password that opens it opens the repository no more, unless somebody kept a copy of the key's file and puts
@@ -46,12 +46,12 @@ pub enum KeyAction {
         id: String,
     },
     /// Change the password in use: add a new one, remove the old
-    Passwd(New),
+    Passwd(NewKey),
 }
 
 /// Source of a new password, and labels of its key.
 #[derive(clap::Args, Debug)]
-pub struct New {
+pub struct NewKey {
     /// File whose first line is the new password
     #[arg(long, value_name = "FILE")]
     pub new_password_file: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub struct New {
     pub host: Option<String>,
 }
 
-impl New {
+impl NewKey {
     pub fn secret(&self) -> Result<Secret> {
         if self.new_insecure_no_password {
             return Ok(Secret::new(Vec::new()));
@@ -152,7 +152,7 @@ pub fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<
     }
 }
 
-fn add(repository: &Repository, new: &New) -> Result<String> {
+fn add(repository: &Repository, new: &NewKey) -> Result<String> {
     if repository.current_key().is_none() {
         return Err(Error::Usage(NO_KEYS.into()));
     }

@@ -85,22 +85,42 @@ fn passwords_of_a_depot_change() {
         rig.run(&args)
     };
     key(&["passwd", "depot"]).ends(12);
-    let added = key(&["add", "depot", "--new-password-file", "new", "--user", "ada"]).ends(0);
+    let added = key(&[
+        "add",
+        "depot",
+        "--new-password-file",
+        "new",
+        "--user",
+        "ada",
+    ])
+    .ends(0);
     assert!(added.out.starts_with("added key "), "{}", added.out);
     let list = key(&["list", "depot"]).ends(0).out;
     let rows: Vec<_> = list.lines().skip(1).collect();
     assert_eq!(rows.len(), 2, "{list}");
-    assert!(rows[0].starts_with('*') && rows[1].contains("ada@"), "{list}");
-    let old = rows[0].trim_start_matches('*').split(' ').next().expect("an id");
+    assert!(
+        rows[0].starts_with('*') && rows[1].contains("ada@"),
+        "{list}"
+    );
+    let old = rows[0]
+        .trim_start_matches('*')
+        .split(' ')
+        .next()
+        .expect("an id");
     let refused = key(&["remove", "depot", old]).ends(2);
     assert!(refused.err.contains("key in use"), "{}", refused.err);
     let args = ["volume", "key", "remove", "depot", old];
     run_with(&rig, &[], &[&by_new[..], &args].concat()).ends(0);
     rig.run(["volume", "stats", "depot"]).ends(12);
     let args = ["--json", "volume", "key", "list", "depot"];
-    let json = run_with(&rig, &[], &[&by_new[..], &args].concat()).ends(0).out;
+    let json = run_with(&rig, &[], &[&by_new[..], &args].concat())
+        .ends(0)
+        .out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((json.as_array().map(Vec::len), &json[0]["userName"]), (Some(1), &"ada".into()));
+    assert_eq!(
+        (json.as_array().map(Vec::len), &json[0]["userName"]),
+        (Some(1), &"ada".into())
+    );
     // A depot that is not encrypted has no keys.
     rig.run(["-q", "volume", "create", "plain", "--size", "64M"])
         .ends(0);
@@ -136,6 +156,12 @@ fn what_cannot_be_encrypted_is_refused_and_no_depot_is_left() {
     let args = ["volume", "create", "depot", "--size", "64M"];
     let unknown: Vec<&str> = [&args[..], &["--encryption", "aes256gcm"]].concat();
     run_with(&rig, &[], &unknown).ends(12);
+    assert!(!rig.path("depot").exists());
+    // A password that would protect nothing is not taken.
+    std::fs::write(rig.path("given"), "sesame\n").expect("write");
+    let by = ["--password-file", "given"];
+    let refused = run_with(&rig, &[], &[&by[..], &args].concat()).ends(2);
+    assert!(refused.err.contains("--encryption"), "{}", refused.err);
     assert!(!rig.path("depot").exists());
     create(&rig);
     let other = [

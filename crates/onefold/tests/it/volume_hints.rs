@@ -185,3 +185,18 @@ fn files_are_hinted_through_a_file_system() {
     drop(attached);
     rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
 }
+
+#[test]
+fn a_file_is_not_copied_over_itself() {
+    let rig = Rig::empty();
+    std::fs::write(rig.path("file"), [7; 5000]).expect("write");
+    std::fs::hard_link(rig.path("file"), rig.path("link")).expect("a link");
+    for args in [
+        &["volume", "dd", "if=file", "of=link"][..],
+        &["volume", "cp", "--hint", "nodedup", "file", "link"],
+    ] {
+        let refused = rig.run(args).ends(2);
+        assert!(refused.err.contains("source itself"), "{}", refused.err);
+        assert_eq!(std::fs::read(rig.path("file")).expect("read"), [7; 5000]);
+    }
+}

@@ -86,6 +86,23 @@ fn snapshots_and_clones_are_made_and_served_while_the_depot_is_served() {
 }
 
 #[test]
+fn options_of_a_depot_are_refused_for_one_more_volume() {
+    let rig = Rig::empty();
+    create(&rig);
+    let args = ["volume", "create", "depot:two", "--size", "8M"];
+    for (option, value) in [
+        ("--backend", "cbt"),
+        ("--capacity", "1G"),
+        ("--chunk-size", "8K"),
+        ("--packing", "none"),
+    ] {
+        let refused = rig.run(args.into_iter().chain([option, value])).ends(2);
+        assert!(refused.err.contains(option), "{}", refused.err);
+    }
+    assert_eq!(names(&rig), ["main"]);
+}
+
+#[test]
 fn other_backends_keep_one_volume() {
     let rig = Rig::empty();
     let args = ["-q", "volume", "create", "depot", "--size", "16M"];
@@ -182,6 +199,21 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
     );
     let refused = rig.run(["backup", "volume:depot"]).ends(2);
     assert!(refused.err.contains("names no snapshot"), "{}", refused.err);
+}
+
+/// What lies behind the end of the base is no part of it, though both hold nothing there.
+#[test]
+fn a_backup_of_a_grown_volume_is_whole() {
+    let rig = Rig::open();
+    create(&rig);
+    rig.run(["-q", "volume", "snapshot", "depot@a"]).ends(0);
+    rig.run(["-q", "backup", "volume:depot@a"]).ends(0);
+    let args = ["-q", "volume", "grow", "depot", "--size", "48M"];
+    rig.run(args.into_iter().chain(["--capacity", "200M"]))
+        .ends(0);
+    rig.run(["-q", "volume", "snapshot", "depot@b"]).ends(0);
+    rig.run(["-q", "backup", "volume:depot@b"]).ends(0);
+    assert!(restored_image(&rig) == vec![0; 48 * MIB]);
 }
 
 /// A device that is attached grows, and so does the room for its chunks.

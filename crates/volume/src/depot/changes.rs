@@ -43,7 +43,9 @@ impl Depot {
         };
         let chunk_bytes = u64::from(self.config.chunk_bytes);
         // A smaller base holds nothing behind its end: what both lack there is no byte of the base.
-        let compared_end = compared.as_ref().map_or(0, |base| base.geometry().bytes / chunk_bytes);
+        let compared_end = compared
+            .as_ref()
+            .map_or(0, |base| base.geometry().bytes / chunk_bytes);
         let lbns = 0..device.geometry().bytes / chunk_bytes;
         let reader = self.front.reader();
         let mut reading = StretchReader {

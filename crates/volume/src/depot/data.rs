@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onefold_io::{Dir, DirectDisk, Disk, ErrorKind, FileDisk, LockGuard, LockKind};
 
 use super::config::{Config, HEAD_BYTES};
-use super::openings;
+use super::{missing_is_damage, openings};
 use crate::{Error, Result};
 
 /// The data file's name in the folder.
@@ -244,7 +244,10 @@ pub(super) struct OwnData {
 /// since; those of [`look`].
 pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<OwnData> {
     let (disk, claim) = match config.data_path.as_str() {
-        "" => (folder.open_write(FILE)?, Some(claim_file(folder)?)),
+        "" => {
+            let disk = folder.open_write(FILE).map_err(Error::from);
+            (disk.map_err(missing_is_damage)?, Some(claim_file(folder)?))
+        }
         path => (open(path, Access::Alone)?, None),
     };
     check_owner(&*disk, config)?;

@@ -447,6 +447,17 @@ fn read_config(folder: &dyn Dir) -> Result<Config> {
     }))
 }
 
+/// A file of the folder that is not there is damage of the depot.
+fn missing_is_damage(error: Error) -> Error {
+    match error {
+        Error::Io(error) if error.kind == ErrorKind::NotFound => Error::Damaged {
+            place: error.path.clone(),
+            what: "it is missing".into(),
+        },
+        error => error,
+    }
+}
+
 fn is_saved_at_close(config: &Config) -> bool {
     config.engine == EngineKind::Dmdedup(Backend::InRam)
 }
@@ -460,7 +471,8 @@ fn open_engine(
 ) -> Result<Box<dyn Engine>> {
     let (is_inline, ram_bytes) = (options.front.inline, options.ram_bytes);
     match config.engine {
-        EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes, seals),
+        EngineKind::Log => log::open(folder, config, disk, &options.front, ram_bytes, seals)
+            .map_err(missing_is_damage),
         EngineKind::Dmdedup(backend) => {
             let devices = &options.devices;
             let tag = options.entropy.try_bytes()?;

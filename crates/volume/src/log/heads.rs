@@ -83,7 +83,7 @@ impl Heads {
                 if !known.is_writable || *lbns < known.lbns {
                     return Err(Error::Invalid {
                         what: format!(
-                            "{} has {} chunks, and only volumes grow: {lbns} chunks are none of them",
+                            "{} has {} chunks and cannot have {lbns}: volumes grow, and never shrink",
                             known.name, known.lbns
                         ),
                     });
@@ -176,9 +176,8 @@ impl LogEngine {
         if zones < before.zones || !layout.is_sound() {
             return Err(Error::Invalid {
                 what: format!(
-                    "the depot has {} zones of {} bytes, and cannot have {zones}",
-                    before.zones,
-                    before.zone_bytes()
+                    "the depot has room for {} bytes of chunks, and cannot have {bytes}",
+                    u64::from(before.zones) * before.zone_bytes()
                 ),
             });
         }

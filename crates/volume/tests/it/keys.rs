@@ -76,14 +76,19 @@ fn passwords_are_added_changed_and_removed() {
     let list = keys(&device, NEW).expect("it opens").list();
     let is_current: Vec<_> = list.iter().map(|key| key.is_current).collect();
     assert_eq!(is_current, [false, true]);
-    assert_eq!((&list[1].id, list[1].label.as_str()), (&added, "ada@lovelace"));
+    assert_eq!(
+        (&list[1].id, list[1].label.as_str()),
+        (&added, "ada@lovelace")
+    );
     assert!(list.iter().all(|key| key.is_proved));
     assert!(opens(&device, OLD) && opens(&device, NEW));
 
     let refused = by_old.remove(&old).expect_err("it is in use");
     assert!(refused.to_string().contains("in use"), "{refused}");
     let mut by_new = keys(&device, NEW).expect("it opens");
-    by_new.remove("0123456789abcdef").expect_err("there is none");
+    by_new
+        .remove("0123456789abcdef")
+        .expect_err("there is none");
     by_new.remove(&old).expect("another is there");
     assert!(opens(&device, NEW) && !opens(&device, OLD));
     // Who opened it with a key that is gone changes nothing.
@@ -94,9 +99,14 @@ fn passwords_are_added_changed_and_removed() {
         .replace_current(&password("a third", ""), &Entropy::seeded(3))
         .expect("room");
     assert!(opens(&device, "a third") && !opens(&device, NEW));
-    assert!(!lies_there(&device, b"ada@lovelace"), "no copy keeps a slot");
+    assert!(
+        !lies_there(&device, b"ada@lovelace"),
+        "no copy keeps a slot"
+    );
     // A configuration that is damaged is read from its copy, which has the same keys.
-    device.damage("config", |bytes| bytes[40] ^= 1).expect("it is there");
+    device
+        .damage("config", |bytes| bytes[40] ^= 1)
+        .expect("it is there");
     assert!(opens(&device, "a third"));
 }
 
@@ -115,8 +125,11 @@ fn there_is_room_for_sixteen_keys() {
     let device = depot();
     let mut keys = keys(&device, OLD).expect("it opens");
     for number in 1..16 {
-        keys.add(&password(&format!("{number}"), "somebody"), &Entropy::seeded(number))
-            .expect("room");
+        keys.add(
+            &password(&format!("{number}"), "somebody"),
+            &Entropy::seeded(number),
+        )
+        .expect("room");
     }
     let refused = keys.add(&password("16", ""), &Entropy::seeded(16));
     let refused = refused.expect_err("no room").to_string();
@@ -131,8 +144,11 @@ fn a_crash_in_a_change_leaves_a_depot_that_one_of_both_passwords_opens() {
     // Of several pages, so that a copy can be torn.
     for number in 3..9 {
         let label = "a long name ".repeat(40);
-        keys.add(&password(&format!("{number}"), &label), &Entropy::seeded(number))
-            .expect("room");
+        keys.add(
+            &password(&format!("{number}"), &label),
+            &Entropy::seeded(number),
+        )
+        .expect("room");
     }
     device.keep_history();
     keys.replace_current(&password(NEW, ""), &Entropy::seeded(2))
@@ -143,7 +159,10 @@ fn a_crash_in_a_change_leaves_a_depot_that_one_of_both_passwords_opens() {
         for seed in 0..64 {
             let image = device.crash_image_at(point, seed).expect("history");
             let opened = (opens(&image, OLD), opens(&image, NEW));
-            assert!(opened.0 != opened.1, "point {point}, seed {seed}: {opened:?}");
+            assert!(
+                opened.0 != opened.1,
+                "point {point}, seed {seed}: {opened:?}"
+            );
             by_old += usize::from(opened.0);
         }
     }

@@ -120,10 +120,18 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         .map(|source| number(&format!("/nodedup_writes/{source}")))
         .sum();
     let hits = number("/counters/prefetch_hits");
+    // Chunks that were overwritten or discarded count until merges of the map of backend log have met them.
+    let bound = match known("/counters/map_runs") {
+        Some(_) => "at most ",
+        None => "",
+    };
     let rows = [
-        ("mapped", bytes("/mapped_bytes")),
+        ("mapped", format!("{bound}{}", bytes("/mapped_bytes"))),
         ("stored", bytes("/stored_bytes")),
-        ("storage ratio", ratio("/storage_ratio")),
+        (
+            "storage ratio",
+            format!("{bound}{}", ratio("/storage_ratio")),
+        ),
         ("free", bytes("/space/free_bytes")),
         ("garbage", garbage),
         ("full", full),
@@ -146,7 +154,7 @@ fn table(stats: &Value, out: &Out) -> Result<()> {
         ("discards", human::count(number("/discards"))),
     ];
     for (name, value) in rows {
-        let row = format!("{name:<18}{value:>14}");
+        let row = format!("{name:<18}{value:>20}");
         out.line(row.trim_end())?;
     }
     latencies(stats, out)?;
@@ -160,7 +168,7 @@ fn latencies(stats: &Value, out: &Out) -> Result<()> {
         let micros = |which: &str| number(&format!("/latency_us/{op}/{which}"));
         if number(&format!("/latency_us/{op}/count")) > 0 {
             out.line(format_args!(
-                "{:<18}{:>14}",
+                "{:<18}{:>20}",
                 format!("{op} takes"),
                 format!(
                     "{}, 99 % up to {}",

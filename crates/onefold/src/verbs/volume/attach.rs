@@ -6,13 +6,11 @@ use std::process::{Command, Stdio};
 use clap::ValueEnum;
 use onefold_export::attach::{self, Via};
 use onefold_export::control;
-use onefold_io::FileDir;
 use onefold_store::Secret;
-use onefold_volume::Error as VolumeError;
 use serde_json::{Value, json};
 
 use super::filling::WhenFilling;
-use super::source::NamedVolume;
+use super::source::{NamedVolume, open_folder};
 use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -156,8 +154,7 @@ fn password(args: &Args) -> Result<Option<Secret>> {
         // The process that is started says so.
         return Ok(None);
     }
-    let dir = FileDir::open(folder).map_err(VolumeError::from)?;
-    unlocking::password_of(folder, &dir)
+    unlocking::password_of(folder, &open_folder(folder)?)
 }
 
 /// Says what the child has said, and ends as it did.

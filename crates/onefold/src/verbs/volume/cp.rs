@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use onefold_volume::hints::HintKind;
@@ -41,7 +41,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
     let (source, bytes) = open_source(&args.source)?;
-    let target = target_path(args, &source)?;
+    let target = target_path(args);
     let prefetching = match args.hints.contains(&HintName::Prefetch) {
         true => Some(Prefetching::begin(&source, &args.source)?),
         false => None,
@@ -59,7 +59,7 @@ fn copy(args: &Args, source: &File, bytes: u64, target: &Path, out: &Out) -> Res
         .iter()
         .filter(|hint| **hint != HintName::Prefetch);
     let kinds = of_writes.copied().map(Into::into).collect();
-    let mut written = HintedFile::create(target, kinds, Some(bytes))?;
+    let mut written = HintedFile::create(target, source, kinds, Some(bytes))?;
     let copying = Copying {
         from: args.source.display().to_string(),
         block_bytes: BLOCK_BYTES,
@@ -111,23 +111,11 @@ fn read_block(source: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize
     }
 }
 
-fn target_path(args: &Args, source: &File) -> Result<PathBuf> {
+fn target_path(args: &Args) -> PathBuf {
     let name = args.source.file_name().unwrap_or_default();
-    let target = match args.target.is_dir() {
+    match args.target.is_dir() {
         true => args.target.join(name),
         false => args.target.clone(),
-    };
-    let number = |found: &std::fs::Metadata| (found.dev(), found.ino());
-    let same = match (source.metadata(), std::fs::metadata(&target)) {
-        (Ok(source), Ok(target)) => number(&source) == number(&target),
-        _ => false,
-    };
-    match same {
-        true => Err(Error::Usage(format!(
-            "{} is the source itself",
-            target.display()
-        ))),
-        false => Ok(target),
     }
 }
 

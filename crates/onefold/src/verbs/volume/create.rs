@@ -18,6 +18,7 @@ use super::head_name::HeadName;
 use super::heads::now;
 use super::hinter::HintName;
 use super::own_path::naming;
+use super::source::open_folder;
 use super::unlocking;
 use crate::cli::names;
 use crate::error::{Error, Result};
@@ -101,8 +102,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         )));
     }
     if args.name.volume.is_some() && depot_path.join("config").exists() {
-        let dir = FileDir::open(depot_path).map_err(VolumeError::from)?;
-        unlocking::agree(depot_path, &dir)?;
+        confirm_no_depot_options(args)?;
+        unlocking::agree(depot_path, &open_folder(depot_path)?)?;
         return one_more(args, volume, out);
     }
     if args.overwrite && args.data.is_none() && args.metadata.is_none() {
@@ -143,6 +144,27 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Fails where options are given that hold for all of a depot, which is there already.
+fn confirm_no_depot_options(args: &Args) -> Result<()> {
+    let given = [
+        ("--data", args.data.is_some()),
+        ("--metadata", args.metadata.is_some()),
+        ("--overwrite", args.overwrite),
+        ("--capacity", args.capacity.is_some()),
+        ("--ram", args.ram.is_some()),
+        ("--packing", args.packing.is_some()),
+        ("--backend", args.backend != "log"),
+        ("--chunk-size", args.chunk_size != PACKED_CHUNK),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Error::Usage(format!(
+            "{option} is for a new depot, and {} is there already: leave it out",
+            args.name.depot.display()
+        ))),
+    }
+}
+
 fn absolute(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.display().to_string()
@@ -165,10 +187,9 @@ fn tell(depot_path: &Path, config: &Config, out: &Out) -> Result<()> {
     }
     out.say(format_args!(
         "created {}{} with volume {} of {}; it stores up to {}",
-        if config.is_encrypted() {
-            "encrypted "
-        } else {
-            ""
+        match config.is_encrypted() {
+            true => "encrypted ",
+            false => "",
         },
         depot_path.display(),
         config.volume,
@@ -191,7 +212,17 @@ fn tell(depot_path: &Path, config: &Config, out: &Out) -> Result<()> {
 fn new_password(folder: &Path, engine: EngineKind, global: &Global) -> Result<Option<NewPassword>> {
     let asked = global.encryption.as_deref().map(Encryption::by_name);
     if asked.transpose()?.unwrap_or(Encryption::None) == Encryption::None {
-        return Ok(None);
+        // A variable may be meant for repositories.
+        return match global
+            .password
+            .given_by()?
+            .filter(|by| by.starts_with("--"))
+        {
+            Some(by) if global.encryption.is_none() => Err(Error::Usage(format!(
+                "{by} gives a password, and a depot is encrypted only if that is asked for: add --encryption aes256gcm, or leave the password out"
+            ))),
+            _ => Ok(None),
+        };
     }
     if engine != EngineKind::Log {
         return Err(Error::Usage(format!(

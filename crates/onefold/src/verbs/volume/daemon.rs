@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use onefold_export::attach::{AttachFolder, AttachedDevice, Transport, Via};
-use onefold_export::control::{self, Answer, ControlServer, Handler};
+use onefold_export::control::{self, Answer, ControlServer, Handler, Refusal};
 use onefold_export::nbd::DeviceList;
 use onefold_export::{Listener, process};
 use onefold_volume::BlockDevice;
@@ -28,6 +28,8 @@ use crate::exit::Exit;
 use crate::out::Out;
 use crate::signal;
 
+/// Time for another verb to be done with the depot.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which the process looks whether it must end.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -44,12 +46,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     via.check()?;
     let place = AttachFolder::take(&args.named.place()?)?;
     let mut warnings = process::protect();
-    let source = Arc::new(args.named.open(
-        "raw",
-        !args.read_only,
-        args.ram,
-        args.when_filling.when_full.0,
-    )?);
+    let source = Arc::new(open_patiently(args)?);
     warnings.extend(source.loss());
     let device = chosen(&source, args)?;
     let attached = place.attach(&device, via, &args.named.control()?)?;
@@ -93,6 +90,26 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     closed.map(|()| Exit::Ok)
 }
 
+/// Opens the depot or file. A verb that only looks at the depot, or changes something, is waited for.
+fn open_patiently(args: &Args) -> Result<VolumeSource> {
+    let started = Instant::now();
+    let control = args.named.control()?;
+    loop {
+        let when_full = args.when_filling.when_full.0;
+        let opened = args.named.open("raw", !args.read_only, args.ram, when_full);
+        let is_held = matches!(&opened, Err(error) if error.exit() == Exit::Locked);
+        // A process that listens has it for long.
+        if !is_held
+            || started.elapsed() > PATIENCE
+            || signal::raised()
+            || control::ask(&control, "status", json!({}))?.is_some()
+        {
+            return opened;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 /// The device that is to be attached: a volume or snapshot by name, or the first one.
 fn chosen(source: &VolumeSource, args: &Args) -> Result<Arc<dyn BlockDevice>> {
     let names = source.names();
@@ -128,7 +145,7 @@ pub fn listen(
         listener: listener.clone(),
         source: source.clone(),
         watch: watch.clone(),
-        shown: named.shown(),
+        shown: named.absolute(),
         attached,
     };
     Ok(Some(control::serve(&listener, Arc::new(daemon))?))
@@ -158,6 +175,7 @@ fn wait(shared: &HostDevice, watch: &SpaceWatch, out: &Out) {
             match shared.detach() {
                 Ok(_) => return,
                 Err(why) if !told => {
+                    let why = why.what;
                     watch.tell(
                         &format!("asked to end, and it does once its device is free: {why}"),
                         out,
@@ -199,13 +217,23 @@ impl HostDevice {
     fn detach(&self) -> Answer {
         let mut attached = self.attached.lock();
         if let Some(device) = &mut *attached {
-            device.detach().map_err(|error| error.to_string())?;
+            device
+                .detach()
+                .map_err(|error| refusal(Error::Export(error)))?;
             let closed = self.source.close();
             *attached = None;
             self.has_gone.store(true, SeqCst);
-            closed.map_err(|error| error.chain())?;
+            closed.map_err(refusal)?;
         }
         Ok(json!({"device": self.device}))
+    }
+}
+
+/// What a client is told of an error, as the same verb without a daemon would end.
+fn refusal(error: Error) -> Refusal {
+    Refusal {
+        what: error.chain(),
+        exit: error.exit().code(),
     }
 }
 
@@ -220,6 +248,7 @@ struct Daemon {
 impl Daemon {
     fn status(&self) -> Value {
         let device = self.attached.as_ref().map(|shared| &shared.device);
+        let served = self.attached.as_ref().map(|shared| &shared.served);
         let transport = self.attached.as_ref().map(|shared| shared.transport);
         let via = transport.map_or("nbd", Transport::name);
         json!({
@@ -227,6 +256,7 @@ impl Daemon {
             "process": std::process::id(),
             "source": self.shown,
             "volume": self.attached.as_ref().map(|shared| &shared.volume),
+            "bytes": served.map(|served| served.geometry().bytes),
             "volumes": self.source.volumes(),
             "via": via,
         })
@@ -253,7 +283,8 @@ impl Handler for Daemon {
             ("detach", None) => Err(format!(
                 "it is not attached: process {0} serves it over NBD; `kill -TERM {0}` ends that",
                 std::process::id()
-            )),
+            )
+            .into()),
             _ => match requests::handle(&self.source, what, request) {
                 Some(Ok(mut stats)) if what == "stats" => {
                     self.watch.add_to(&mut stats, &self.source);
@@ -265,8 +296,8 @@ impl Handler for Daemon {
                     }
                     Ok(done)
                 }
-                Some(done) => done.map_err(|error| error.chain()),
-                None => Err(format!("this daemon does not know \"{what}\"")),
+                Some(done) => done.map_err(refusal),
+                None => Err(format!("this daemon does not know \"{what}\"").into()),
             },
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -56,7 +57,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         (None, None) => None,
     };
     let kinds = operands.hints.iter().copied().map(Into::into).collect();
-    let mut target = HintedFile::create(&operands.output, kinds, bytes_expected)?;
+    let mut target = HintedFile::create(&operands.output, &input, kinds, bytes_expected)?;
     let copying = Copying {
         from,
         block_bytes: operands.block_bytes as usize,
@@ -64,7 +65,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         bytes_expected,
         out,
     };
-    let mut read = |buffer: &mut [u8], _| read_block(&mut *input, buffer);
+    let mut read = |buffer: &mut [u8], _| read_block(&mut input, buffer);
     let copied = copying.run(&mut read, &mut target);
     // Also where the copy failed: its hints must not last.
     let finished = target.finish();
@@ -74,15 +75,19 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
 }
 
 /// The input, its size where it is a file, and its name.
-fn open_input(path: Option<&Path>) -> Result<(Box<dyn Read>, Option<u64>, String)> {
-    let Some(path) = path else {
-        return Ok((Box::new(io::stdin().lock()), None, "standard input".into()));
+fn open_input(path: Option<&Path>) -> Result<(File, Option<u64>, String)> {
+    let name = match path {
+        Some(path) => path.display().to_string(),
+        None => "standard input".into(),
     };
-    let failed = |error| Error::io(format!("open {}", path.display()), error);
-    let file = File::open(path).map_err(failed)?;
+    let failed = |error| Error::io(format!("open {name}"), error);
+    let file = match path {
+        Some(path) => File::open(path).map_err(failed)?,
+        None => File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?),
+    };
     let found = file.metadata().map_err(failed)?;
-    let size = found.is_file().then_some(found.len());
-    Ok((Box::new(file), size, path.display().to_string()))
+    let size = (path.is_some() && found.is_file()).then_some(found.len());
+    Ok((file, size, name))
 }
 
 /// Reads a whole block, or what is left: a pipe gives less at a time.

@@ -1,15 +1,14 @@
 //! `onefold volume delete`: a volume goes, or a depot with all its volumes.
 
-use onefold_io::FileDir;
+use onefold_volume::Depot;
 use onefold_volume::depot::system_devices;
-use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::json;
 
 use super::ask::ask;
 use super::default_hints;
 use super::head_name::HeadName;
 use super::own_path::naming;
-use super::source::no_depot;
+use super::source::open_folder;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::human;
@@ -37,12 +36,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if args.name.volume.is_some() || args.name.snapshot.is_some() {
         return volume(args, out);
     }
-    let folder = match FileDir::open(depot) {
-        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
-            return Err(no_depot(depot));
-        }
-        other => other.map_err(VolumeError::from)?,
-    };
+    let folder = open_folder(depot)?;
     if !args.yes {
         return Err(Error::Usage(format!(
             "{} and all its data would be deleted: give --yes if that is meant",

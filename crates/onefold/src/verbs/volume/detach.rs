@@ -43,6 +43,17 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             ),
         }));
     }
+    if let Some(attached) = process.as_ref().and_then(|process| process.volume.as_ref())
+        && let Some(named) = args.named.depot.as_ref()
+        && let Some(wanted) =
+            named.head(|| Ok(attached.split('@').next().unwrap_or_default().to_owned()))?
+        && wanted != *attached
+    {
+        return Err(Error::Failed(format!(
+            "{wanted} of {} is not attached: {attached} is",
+            args.named.shown()
+        )));
+    }
     if let Some(detached) = control::ask(&control, "detach", json!({}))? {
         if running.is_some_and(|process| !process.has_ended_within(END_WITHIN)) {
             out.warn("the device is gone, but its process has not ended yet: until then the depot is in use");
@@ -52,7 +63,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     }
     match attach::clean_up(&place)? {
         Some(device) => {
-            out.warn("the device's process was killed: what was not flushed before is lost");
+            out.warn("the device's process was killed: what was not flushed before is lost (inram: what was not saved; dtb: all data)");
             told(&device.display().to_string(), "cleaned_up", out)
         }
         None => Err(Error::Failed(format!(
@@ -69,6 +80,7 @@ fn process_behind(control: &Path) -> Result<Option<ListeningProcess>> {
         Some(ListeningProcess {
             number: status["process"].as_u64()?,
             is_attached: status["device"].is_string(),
+            volume: status["volume"].as_str().map(str::to_owned),
         })
     }))
 }
@@ -78,6 +90,8 @@ struct ListeningProcess {
     number: u64,
     /// Whether it has a device: it serves over NBD otherwise.
     is_attached: bool,
+    /// The volume or snapshot that is the device.
+    volume: Option<String>,
 }
 
 fn told(device: &str, how: &str, out: &Out) -> Result<Exit> {

@@ -10,7 +10,7 @@ use onefold_volume::{Depot, Error as VolumeError};
 use serde_json::{Map, Value};
 
 use super::own_path::naming;
-use super::source::no_depot;
+use super::source::open_folder;
 use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -53,12 +53,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     if args.place.is_some() && args.what != Some(DumpedStructure::Zone) {
         return Err(Error::Usage("a place is that of a zone".into()));
     }
-    let folder = match FileDir::open(&args.depot) {
-        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
-            return Err(no_depot(&args.depot));
-        }
-        other => other.map_err(VolumeError::from)?,
-    };
+    let folder = open_folder(&args.depot)?;
     let named = |error| naming(error, &args.depot);
     let structure = structure(args, &folder).map_err(named)?;
     let password = match structure {

@@ -3,12 +3,13 @@
 
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_volume::hints::HintKind;
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstat};
 use rustix::io::Errno;
 
 use super::hinter::Hinter;
@@ -20,6 +21,16 @@ const PIECE_BYTES: u64 = 128 << 20;
 pub const HINTS_LAST: Duration = Duration::from_secs(3600);
 /// Bytes of zeros that are written at once where a file system cannot allocate ahead.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Whether both are one file, under whatever names.
+fn is_same(source: impl AsFd, target: impl AsFd) -> bool {
+    match (fstat(source), fstat(target)) {
+        (Ok(source), Ok(target)) => {
+            (source.st_dev, source.st_ino) == (target.st_dev, target.st_ino)
+        }
+        _ => false,
+    }
+}
 
 /// A file that is being written.
 pub struct HintedFile {
@@ -38,18 +49,34 @@ pub struct HintedFile {
 }
 
 impl HintedFile {
-    /// Makes the file anew. It will have `bytes_expected`, as far as that is known.
+    /// Makes the file anew, which is not `source`. It will have `bytes_expected`, as far as that is known.
     ///
     /// # Errors
-    /// The file cannot be made; with hints, it lies on no attached volume.
-    pub fn create(path: &Path, kinds: Vec<HintKind>, bytes_expected: Option<u64>) -> Result<Self> {
+    /// The file cannot be made, or is the source; with hints, it lies on no attached volume.
+    pub fn create(
+        path: &Path,
+        source: impl AsFd,
+        kinds: Vec<HintKind>,
+        bytes_expected: Option<u64>,
+    ) -> Result<Self> {
         let failed = |error| Error::io(format!("create {}", path.display()), error);
+        let was_there = path.exists();
         let mut options = File::options();
         let opened = options.write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(failed)?;
+        if is_same(&source, &file) {
+            return Err(Error::Usage(format!(
+                "{} is the source itself",
+                path.display()
+            )));
+        }
         let hinter = match kinds.is_empty() {
             true => None,
-            false => Some(Hinter::below(&file, path)?),
+            false => Some(Hinter::below(&file, path).inspect_err(|_| {
+                if !was_there {
+                    let _ = std::fs::remove_file(path);
+                }
+            })?),
         };
         // Only now: a file that lies elsewhere keeps what it holds.
         file.set_len(0).map_err(failed)?;

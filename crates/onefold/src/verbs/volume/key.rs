@@ -4,19 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
-use onefold_io::FileDir;
 use onefold_store::{Entropy, KdfCost};
 use onefold_volume::depot::{DepotKeys, NewPassword, system_devices};
-use onefold_volume::Error as VolumeError;
 
 use super::heads::now;
 use super::own_path::naming;
-use super::source::no_depot;
+use super::source::open_folder;
 use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::verbs::key::{New, ShownKey, changed, resolve, short, show};
+use crate::verbs::key::{NewKey, ShownKey, changed, resolve, short, show};
 
 /// List, add, remove and change the passwords of an encrypted depot
 ///
@@ -26,12 +24,12 @@ use crate::verbs::key::{New, ShownKey, changed, resolve, short, show};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(subcommand)]
-    pub what: KeyAction,
+    pub what: DepotKeyAction,
 }
 
 /// Action on the keys of a depot.
 #[derive(Subcommand, Debug)]
-pub enum KeyAction {
+pub enum DepotKeyAction {
     /// List the keys
     List(KeysOf),
     /// Add a password
@@ -64,23 +62,22 @@ pub struct NewKeyOf {
     pub of: KeysOf,
 
     #[command(flatten)]
-    pub new: New,
+    pub new: NewKey,
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     match &args.what {
-        KeyAction::List(of) => list(&open(&of.depot)?, out)?,
-        KeyAction::Add(args) => add(args, out)?,
-        KeyAction::Remove { of, id } => {
+        DepotKeyAction::List(of) => list(&open(&of.depot)?, out)?,
+        DepotKeyAction::Add(args) => add(args, out)?,
+        DepotKeyAction::Remove { of, id } => {
             let mut keys = open(&of.depot)?;
             let names = keys.list().into_iter().map(|key| key.id);
             let id = resolve(names.collect(), id)?;
-            keys.remove(&id)
-                .map_err(|error| naming(error, &of.depot))?;
+            keys.remove(&id).map_err(|error| naming(error, &of.depot))?;
             changed(None, Some(&id), out)?;
             out.say(format_args!("removed key {}", short(&id)))?;
         }
-        KeyAction::Passwd(args) => change(args, out)?,
+        DepotKeyAction::Passwd(args) => change(args, out)?,
     }
     Ok(Exit::Ok)
 }
@@ -118,7 +115,7 @@ fn change(args: &NewKeyOf, out: &Out) -> Result<()> {
     ))
 }
 
-fn new_password(new: &New) -> Result<NewPassword> {
+fn new_password(new: &NewKey) -> Result<NewPassword> {
     Ok(NewPassword {
         password: new.secret()?,
         cost: KdfCost::default(),
@@ -128,12 +125,7 @@ fn new_password(new: &New) -> Result<NewPassword> {
 }
 
 fn open(depot: &Path) -> Result<DepotKeys> {
-    let folder = match FileDir::open(depot) {
-        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
-            return Err(no_depot(depot));
-        }
-        other => other.map_err(VolumeError::from)?,
-    };
+    let folder = open_folder(depot)?;
     let password = unlocking::password_of(depot, &folder)?;
     DepotKeys::open(Arc::new(folder), system_devices(), password.as_ref())
         .map_err(|error| Error::Device(naming(error, depot)))

@@ -40,12 +40,13 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             continue;
         }
         let text = |name: &str| out::safe(one[name].as_str().unwrap_or_default());
-        let bytes = human::bytes(one["volumes"][0]["bytes"].as_u64().unwrap_or(0));
-        out.line(format_args!(
-            "{}  {bytes}  {}",
-            text("device"),
-            text("source")
-        ))?;
+        let bytes = human::bytes(one["bytes"].as_u64().unwrap_or(0));
+        let (device, source) = (text("device"), text("source"));
+        let volume = match text("volume") {
+            raw if raw == "raw" => String::new(),
+            volume => format!(":{volume}"),
+        };
+        out.line(format_args!("{device}  {bytes}  {source}{volume}"))?;
     }
     Ok(Exit::Ok)
 }

@@ -50,6 +50,12 @@ impl NamedVolume {
         self.path().display().to_string()
     }
 
+    /// Returns the path from the root, as far as it is known.
+    pub fn absolute(&self) -> String {
+        let path = std::path::absolute(self.path());
+        path.map_or_else(|_| self.shown(), |path| path.display().to_string())
+    }
+
     /// Returns the private folder of the daemon that attaches the depot or file.
     ///
     /// # Errors
@@ -112,15 +118,7 @@ impl NamedVolume {
 /// # Errors
 /// There is none, another process has it open, or it is damaged; `ram_bytes` are too few.
 pub fn open_depot(folder: &Path, ram_bytes: Option<u64>, when_full: WhenFull) -> Result<Depot> {
-    if folder.is_file() {
-        return Err(no_depot(folder));
-    }
-    let dir = match FileDir::open(folder) {
-        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => {
-            return Err(no_depot(folder));
-        }
-        other => other.map_err(VolumeError::from)?,
-    };
+    let dir = open_folder(folder)?;
     let started = Instant::now();
     let options = OpenOptions {
         ram_bytes,
@@ -147,6 +145,18 @@ fn held(place: String) -> Error {
     match attach::confirm_unused(Path::new(&place), "try again") {
         Err(error) => error.into(),
         Ok(()) => VolumeError::Held { place }.into(),
+    }
+}
+
+/// Opens the folder of a depot.
+///
+/// # Errors
+/// There is no folder of this name, or it cannot be opened.
+pub fn open_folder(folder: &Path) -> Result<FileDir> {
+    match FileDir::open(folder) {
+        Err(error) if error.kind == onefold_io::ErrorKind::NotFound => Err(no_depot(folder)),
+        Err(_) if folder.is_file() => Err(no_depot(folder)),
+        other => Ok(other.map_err(VolumeError::from)?),
     }
 }
 
