@@ -151,7 +151,6 @@ fn confirm_no_depot_options(args: &Args) -> Result<()> {
         ("--metadata", args.metadata.is_some()),
         ("--overwrite", args.overwrite),
         ("--capacity", args.capacity.is_some()),
-        ("--ram", args.ram.is_some()),
         ("--packing", args.packing.is_some()),
         ("--backend", args.backend != "log"),
         ("--chunk-size", args.chunk_size != PACKED_CHUNK),
