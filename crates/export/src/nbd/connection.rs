@@ -9,6 +9,7 @@
 //! 3. Each request is answered once, or the connection is broken.
 
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use onefold_volume::{Completion, Op, Request};
@@ -139,31 +140,20 @@ impl Connection {
         self.send(&mut replies.unwrap_or_default());
     }
 
-    fn status(&self, range: std::ops::Range<u64>, is_one: bool, form: Form) -> Reply {
-        let mut stretches: Vec<(u64, _)> = Vec::new();
+    fn status(&self, range: Range<u64>, is_one: bool, form: Form) -> Reply {
+        let agreement = &self.client.agreement;
         // Without extended headers a length has four bytes.
-        let end = match self.client.agreement.is_extended {
+        let end = match agreement.is_extended {
             true => range.end,
             false => range.end.min(range.start + u64::from(!511u32)),
         };
+        let range = range.start..end;
         let most = if is_one { 1 } else { STRETCHES_MAX };
-        let walked =
-            self.client
-                .agreement
-                .device
-                .extents(range.start..end, &mut |stretch, kind| {
-                    let bytes = stretch.end - stretch.start;
-                    let is_full = stretches.len() == most;
-                    match stretches.last_mut() {
-                        Some((last, same)) if *same == kind => *last += bytes,
-                        _ if is_full => return false,
-                        _ => stretches.push((bytes, kind)),
-                    }
-                    true
-                });
-        match walked {
-            Ok(()) if !stretches.is_empty() => form.status(&stretches),
-            Ok(()) => form.error(Errno::Io, "the device tells nothing of this range"),
+        match agreement.contexts.told(&*agreement.device, range, most) {
+            Ok(told) if told.iter().all(|(_, stretches)| !stretches.is_empty()) => {
+                form.status(&told)
+            }
+            Ok(_) => form.error(Errno::Io, "the device tells nothing of this range"),
             Err(error) => form.error(reply::errno(&error), &error.to_string()),
         }
     }

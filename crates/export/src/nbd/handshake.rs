@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use onefold_volume::BlockDevice;
 
+use super::contexts::Contexts;
 use super::exports::Exports;
-use super::options::{self, Query};
+use super::options;
 use super::wire::{self, Fields, answer, can, handshake, info, option};
 
 /// An option with more data is refused unread.
@@ -29,8 +30,8 @@ pub struct Agreement {
     pub is_structured: bool,
     /// Requests and replies have extended headers.
     pub is_extended: bool,
-    /// The client may ask for block status.
-    pub has_allocation: bool,
+    /// What block status tells: nothing where no context was chosen.
+    pub contexts: Contexts,
 }
 
 /// Whether a client has to ask for TLS.
@@ -64,8 +65,8 @@ pub struct Handshake {
     no_zeroes: bool,
     is_structured: bool,
     is_extended: bool,
-    /// The export for which block status was chosen.
-    allocation_of: Option<String>,
+    /// The export for which contexts were chosen, and those.
+    contexts_of: Option<(String, Contexts)>,
     options: u32,
     to_skip: u32,
 }
@@ -87,7 +88,7 @@ impl Handshake {
             no_zeroes: false,
             is_structured: false,
             is_extended: false,
-            allocation_of: None,
+            contexts_of: None,
             options: 0,
             to_skip: 0,
         }
@@ -283,9 +284,9 @@ impl Handshake {
     fn contexts(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
-            self.allocation_of = None;
+            self.contexts_of = None;
         }
-        let Some((name, query)) = options::decode_contexts(data) else {
+        let Some((name, queries)) = options::decode_contexts(data) else {
             return refuse(out, option, answer::INVALID, "the option is malformed");
         };
         if is_set && !self.is_structured {
@@ -304,20 +305,28 @@ impl Handshake {
                 "there is no export of this name",
             );
         }
-        let is_asked = match query {
-            Query::Nothing => !is_set,
-            Query::Namespace => !is_set,
-            Query::Allocation => true,
-            Query::Unknown => false,
+        let is_listed = !is_set && (queries.is_empty || queries.base);
+        let changes = (queries.changed_since)
+            .and_then(|base| Some((base, self.exports.compare(name, base)?)));
+        let contexts = Contexts {
+            allocation: queries.allocation || is_listed,
+            changes: changes.as_ref().map(|(_, changes)| changes.clone()),
         };
-        if is_asked {
-            let id = if is_set { wire::BASE_ALLOCATION_ID } else { 0 };
+        let mut tell = |id: u32, context: &str| {
+            let id = if is_set { id } else { 0 };
             let mut body = id.to_be_bytes().to_vec();
-            body.extend(wire::BASE_ALLOCATION.as_bytes());
+            body.extend(context.as_bytes());
             reply(out, option, answer::META_CONTEXT, &body);
-            if is_set {
-                self.allocation_of = Some(name.to_string());
-            }
+        };
+        if contexts.allocation {
+            tell(wire::BASE_ALLOCATION_ID, wire::BASE_ALLOCATION);
+        }
+        if let Some((base, _)) = changes {
+            let context = format!("{}{base}", wire::CHANGED_SINCE);
+            tell(wire::CHANGED_SINCE_ID, &context);
+        }
+        if is_set {
+            self.contexts_of = Some((name.to_string(), contexts));
         }
         reply(out, option, answer::ACK, &[]);
     }
@@ -327,7 +336,10 @@ impl Handshake {
             device: device.clone(),
             is_structured: self.is_structured,
             is_extended: self.is_extended,
-            has_allocation: self.allocation_of.as_deref() == Some(name),
+            contexts: match &self.contexts_of {
+                Some((export, contexts)) if export == name => contexts.clone(),
+                _ => Contexts::default(),
+            },
         }
     }
 

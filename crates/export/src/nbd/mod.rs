@@ -12,6 +12,7 @@
 mod arrival;
 mod client;
 mod connection;
+mod contexts;
 mod exports;
 mod handshake;
 mod memory;
@@ -24,7 +25,8 @@ mod stream;
 pub mod tls;
 mod wire;
 
-pub use exports::{DeviceList, Exports};
+pub use contexts::Contexts;
+pub use exports::{DeviceList, Differences, Exports};
 pub use handshake::{Agreement, Handshake, OPTION_BYTES_MAX, OPTIONS_MAX, Step, TlsPolicy};
 pub(crate) use memory::{Memory, MemoryUse, Share};
 pub use request::{RequestHeader, RequestPlan, header_bytes, plan};

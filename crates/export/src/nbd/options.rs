@@ -1,6 +1,6 @@
 //! Data of options that have a structure.
 
-use super::wire::{BASE_ALLOCATION, Fields, info};
+use super::wire::{BASE_ALLOCATION, CHANGED_SINCE, Fields, info};
 
 /// INFO and GO: the export's name, and whether the client asks for its canonical name.
 pub fn decode_go(data: &[u8]) -> Option<(&str, bool)> {
@@ -15,33 +15,36 @@ pub fn decode_go(data: &[u8]) -> Option<(&str, bool)> {
 }
 
 /// The metadata contexts that a client asks for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub enum Query {
-    /// The client sent no query.
-    Nothing,
-    /// Contexts that are not there.
-    Unknown,
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ContextQueries<'a> {
+    /// Whether it sent no query at all.
+    pub is_empty: bool,
     /// All of the namespace `base`.
-    Namespace,
+    pub base: bool,
     /// `base:allocation`.
-    Allocation,
+    pub allocation: bool,
+    /// The first `onefold:changed:BASE`: its base.
+    pub changed_since: Option<&'a str>,
 }
 
-/// LIST and SET_META_CONTEXT: the export's name, and the strongest of the queries.
-pub fn decode_contexts(data: &[u8]) -> Option<(&str, Query)> {
+/// LIST and SET_META_CONTEXT: the export's name, and the queries. Contexts that are not there are left out.
+pub fn decode_contexts(data: &[u8]) -> Option<(&str, ContextQueries<'_>)> {
     let mut fields = Fields(data);
     let name = fields.text()?;
     let count = fields.u32()?;
-    let mut strongest = Query::Nothing;
+    let mut queries = ContextQueries {
+        is_empty: count == 0,
+        ..ContextQueries::default()
+    };
     for _ in 0..count {
-        let query = match fields.text()? {
-            BASE_ALLOCATION => Query::Allocation,
-            "base:" => Query::Namespace,
-            _ => Query::Unknown,
-        };
-        if query > strongest {
-            strongest = query;
+        match fields.text()? {
+            BASE_ALLOCATION => queries.allocation = true,
+            "base:" => queries.base = true,
+            query => {
+                let base = query.strip_prefix(CHANGED_SINCE);
+                queries.changed_since = queries.changed_since.or(base);
+            }
         }
     }
-    fields.0.is_empty().then_some((name, strongest))
+    fields.0.is_empty().then_some((name, queries))
 }

@@ -1,6 +1,6 @@
 //! Replies of the transmission phase: simple, structured, or with extended headers, as was agreed on.
 
-use onefold_volume::{Buffer, Error, ExtentKind};
+use onefold_volume::{Buffer, Error};
 
 use super::handshake::Agreement;
 use super::wire::{self, Errno, chunk};
@@ -117,34 +117,39 @@ impl Form {
         Reply { head, data: None }
     }
 
-    /// Block status: stretches from the request's offset on.
-    pub fn status(&self, stretches: &[(u64, ExtentKind)]) -> Reply {
-        let flags = |kind: ExtentKind| match kind {
-            ExtentKind::Data => 0,
-            ExtentKind::Hole => wire::STATE_HOLE | wire::STATE_ZERO,
-        };
-        let count = stretches.len() as u64;
-        let mut head = match self.is_extended {
-            true => self.chunk(chunk::BLOCK_STATUS_EXTENDED, 8 + 16 * count),
-            false => self.chunk(chunk::BLOCK_STATUS, 4 + 8 * count),
-        };
-        head.put(&wire::BASE_ALLOCATION_ID.to_be_bytes());
-        if self.is_extended {
-            head.put(&(count as u32).to_be_bytes());
-        }
-        for (bytes, kind) in stretches {
-            match self.is_extended {
-                true => {
-                    head.put(&bytes.to_be_bytes());
-                    head.put(&u64::from(flags(*kind)).to_be_bytes());
-                }
-                false => {
-                    head.put(&(*bytes as u32).to_be_bytes());
-                    head.put(&flags(*kind).to_be_bytes());
+    /// Block status: of each context its number, and stretches from the request's offset on with their flags.
+    pub fn status(&self, contexts: &[(u32, Vec<(u64, u32)>)]) -> Reply {
+        let mut all = ReplyHead::Long(Vec::new());
+        for (number, (id, stretches)) in contexts.iter().enumerate() {
+            let count = stretches.len() as u64;
+            let (kind, bytes) = match self.is_extended {
+                true => (chunk::BLOCK_STATUS_EXTENDED, 8 + 16 * count),
+                false => (chunk::BLOCK_STATUS, 4 + 8 * count),
+            };
+            let is_last = number + 1 == contexts.len();
+            let flags = if is_last { chunk::DONE } else { 0 };
+            all.put(self.flagged_chunk(flags, kind, bytes).bytes());
+            all.put(&id.to_be_bytes());
+            if self.is_extended {
+                all.put(&(count as u32).to_be_bytes());
+            }
+            for (bytes, flags) in stretches {
+                match self.is_extended {
+                    true => {
+                        all.put(&bytes.to_be_bytes());
+                        all.put(&u64::from(*flags).to_be_bytes());
+                    }
+                    false => {
+                        all.put(&(*bytes as u32).to_be_bytes());
+                        all.put(&flags.to_be_bytes());
+                    }
                 }
             }
         }
-        Reply { head, data: None }
+        Reply {
+            head: all,
+            data: None,
+        }
     }
 
     fn simple(&self, errno: u32) -> ReplyHead {
@@ -157,6 +162,10 @@ impl Form {
 
     /// The head of the only and last chunk.
     fn chunk(&self, kind: u16, bytes: u64) -> ReplyHead {
+        self.flagged_chunk(chunk::DONE, kind, bytes)
+    }
+
+    fn flagged_chunk(&self, flags: u16, kind: u16, bytes: u64) -> ReplyHead {
         let mut head = ReplyHead::Short([0; 48], 0);
         let magic = if self.is_extended {
             wire::EXTENDED_REPLY
@@ -164,7 +173,7 @@ impl Form {
             wire::STRUCTURED_REPLY
         };
         head.put(&magic.to_be_bytes());
-        head.put(&chunk::DONE.to_be_bytes());
+        head.put(&flags.to_be_bytes());
         head.put(&kind.to_be_bytes());
         head.put(&self.cookie.to_be_bytes());
         if self.is_extended {

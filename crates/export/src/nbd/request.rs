@@ -128,7 +128,7 @@ pub fn plan(header: &RequestHeader, agreement: &Agreement, geometry: &Geometry) 
         return RequestPlan::Refuse(Errno::Invalid, "longer than the largest block size");
     }
     match header.command {
-        command::BLOCK_STATUS if !agreement.has_allocation => {
+        command::BLOCK_STATUS if agreement.contexts.are_none() => {
             RequestPlan::Refuse(Errno::Invalid, "no metadata context was chosen")
         }
         command::BLOCK_STATUS if header.bytes == 0 => {

@@ -111,10 +111,16 @@ pub const STATE_HOLE: u32 = 1;
 /// Reads as zeros.
 pub const STATE_ZERO: u32 = 2;
 
-/// The one metadata context there is.
+/// The metadata context that tells what takes space.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// Its number in replies.
 pub const BASE_ALLOCATION_ID: u32 = 1;
+/// The metadata contexts that tell what changed since a snapshot, whose name follows.
+pub const CHANGED_SINCE: &str = "onefold:changed:";
+/// The number of the one that was chosen.
+pub const CHANGED_SINCE_ID: u32 = 2;
+/// The flag of such a context: the bytes may differ.
+pub const MAY_DIFFER: u32 = 1;
 
 /// Why a request failed, as a client learns it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

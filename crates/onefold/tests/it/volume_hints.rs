@@ -62,7 +62,7 @@ fn a_range_or_an_export_is_hinted_while_the_depot_is_served() {
     qemu_io(&scratch, &["write -P 5 0 1M", "flush"]);
     assert_eq!(number(&stats(&rig), "/nodedup_writes/by_request"), 512);
     for (wrong, code, word) in [
-        ("190M..200M", 1, "none of volume"),
+        ("190M..200M", 2, "none of volume"),
         ("2M..1M", 2, "no range"),
     ] {
         let refused = rig.run(hint.into_iter().chain([wrong])).ends(code);

@@ -201,6 +201,54 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
     assert!(refused.err.contains("names no snapshot"), "{}", refused.err);
 }
 
+/// A client of NBD learns which bytes of a snapshot may differ from an earlier one, and none of it is read.
+#[test]
+fn block_status_tells_what_changed_between_snapshots() {
+    if !has("nbdinfo") || !has("qemu-io") {
+        return;
+    }
+    let rig = Rig::empty();
+    create(&rig);
+    let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
+    qemu_io(&uri(&rig, "main"), &["write -P 5 0 2M"]);
+    rig.run(["-q", "volume", "snapshot", "depot@a"]).ends(0);
+    qemu_io(&uri(&rig, "main"), &["write -P 7 1M 64k"]);
+    rig.run(["-q", "volume", "snapshot", "depot@b"]).ends(0);
+    let map = |export: &str, context: &str| {
+        let args = ["--json", &format!("--map={context}"), &uri(&rig, export)].map(str::to_owned);
+        let done = Command::new("nbdinfo").args(args).output().expect("runs");
+        let map: Value = serde_json::from_slice(&done.stdout).unwrap_or_default();
+        let stretches = map.as_array().cloned().unwrap_or_default();
+        let number = |stretch: &Value, name: &str| stretch[name].as_u64().expect("a number");
+        stretches
+            .iter()
+            .map(|it| {
+                (
+                    number(it, "offset"),
+                    number(it, "length"),
+                    number(it, "type"),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let mib = MIB as u64;
+    let expected = [
+        (0, mib, 0),
+        (mib, 64 << 10, 1),
+        (mib + (64 << 10), 31 * mib - (64 << 10), 0),
+    ];
+    assert_eq!(map("main%40b", "onefold:changed:a"), expected);
+    assert_eq!(map("main%40b", "onefold:changed:main@a"), expected);
+    // Of a volume, which changes meanwhile, and of what is not there, nothing is told.
+    for (export, context) in [
+        ("main", "onefold:changed:a"),
+        ("main%40b", "onefold:changed:c"),
+    ] {
+        assert_eq!(map(export, context), [], "{export} {context}");
+    }
+    serving.stop();
+}
+
 /// What lies behind the end of the base is no part of it, though both hold nothing there.
 #[test]
 fn a_backup_of_a_grown_volume_is_whole() {

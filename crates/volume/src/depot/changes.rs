@@ -1,9 +1,10 @@
 //! Reading a snapshot for a backup: all of it, or only stretches that differ from an earlier snapshot.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::Depot;
-use crate::{Buffer, ChangeKind, ChunkRead, ChunkReader, Error, HeadId, Lbn, Result};
+use crate::{BlockDevice, Buffer, ChangeKind, ChunkRead, ChunkReader, Error, HeadId, Lbn, Result};
 
 /// Bytes that are read together.
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -21,7 +22,65 @@ pub enum Piece<'a> {
     Data(&'a [u8]),
 }
 
+/// Two snapshots that are compared. Neither can be deleted meanwhile.
+pub struct Comparison {
+    reader: Arc<dyn ChunkReader>,
+    head: HeadId,
+    base: HeadId,
+    chunk_bytes: u64,
+    /// Bytes of the base: what both lack behind its end is no byte of it.
+    base_bytes: u64,
+    _in_use: [Arc<dyn BlockDevice>; 2],
+}
+
+impl Comparison {
+    /// Calls `visit` for each stretch of `range` (bytes), in order and without gaps, with whether its bytes may differ
+    /// from those of the base, until it gives `false`.
+    ///
+    /// # Errors
+    /// The metadata cannot be read.
+    pub fn visit(
+        &self,
+        range: Range<u64>,
+        visit: &mut dyn FnMut(Range<u64>, bool) -> bool,
+    ) -> Result<()> {
+        let chunk = self.chunk_bytes;
+        let lbns = range.start / chunk..range.end.div_ceil(chunk);
+        (self.reader).changes(Some(self.base), self.head, lbns, &mut |lbns, kind| {
+            let bytes = (lbns.start * chunk).max(range.start)..(lbns.end * chunk).min(range.end);
+            if kind != ChangeKind::Same {
+                return visit(bytes, true);
+            }
+            let shared_end = bytes.end.min(self.base_bytes).max(bytes.start);
+            let parts = [
+                (bytes.start..shared_end, false),
+                (shared_end..bytes.end, true),
+            ];
+            let mut parts = parts.into_iter().filter(|(part, _)| !part.is_empty());
+            parts.all(|(part, may_differ)| visit(part, may_differ))
+        })
+    }
+}
+
 impl Depot {
+    /// Compares two snapshots by their names; `None` where one of them is not there, or is a volume.
+    pub fn compare(&self, head: &str, base: &str) -> Option<Comparison> {
+        let heads = self.heads();
+        let snapshot = |name: &str| {
+            let mut heads = heads.iter();
+            heads.find(|head| head.name == name && !head.is_writable)
+        };
+        let (head, base) = (snapshot(head)?, snapshot(base)?);
+        Some(Comparison {
+            reader: self.front.reader(),
+            head: head.id,
+            base: base.id,
+            chunk_bytes: u64::from(self.config.chunk_bytes),
+            base_bytes: base.bytes,
+            _in_use: [self.device(head.id)?, self.device(base.id)?],
+        })
+    }
+
     /// Gives all bytes of a snapshot, in order; where `base` has the same, they are not read. Neither can be deleted
     /// meanwhile.
     ///

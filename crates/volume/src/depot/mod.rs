@@ -36,7 +36,7 @@ use onefold_io::{
 use onefold_keys::{Entropy, Secret};
 use parking_lot::RwLock;
 
-pub use self::changes::Piece;
+pub use self::changes::{Comparison, Piece};
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 use self::data::BytesBefore;

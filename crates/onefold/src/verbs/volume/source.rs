@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use onefold_export::nbd::DeviceList;
+use onefold_export::nbd::{DeviceList, Differences};
 use onefold_export::{RawDevice, attach};
 use onefold_io::FileDir;
 use onefold_volume::depot::{CheckProgress, Head, OpenOptions};
@@ -233,6 +233,16 @@ impl DeviceList for VolumeSource {
                 let head = heads.iter().find(|head| head.name == name)?;
                 let device = depot.device(head.id)?;
                 Some(open.hinted(device, name))
+            }
+        }
+    }
+
+    fn compare(&self, name: &str, base: &str) -> Option<Arc<dyn Differences>> {
+        match self {
+            Self::Raw(_) => None,
+            Self::Depot(open) => {
+                let depot = open.depot.read();
+                Some(Arc::new(depot.as_ref()?.compare(name, base)?))
             }
         }
     }
