@@ -35,7 +35,7 @@ impl Contexts {
     ) -> onefold_volume::Result<Vec<(u32, Vec<(u64, u32)>)>> {
         let mut all = Vec::new();
         if self.allocation {
-            let mut stretches = Stretches::new(most);
+            let mut stretches = FlaggedStretches::new(most);
             device.extents(range.clone(), &mut |stretch, kind| {
                 let flags = match kind {
                     ExtentKind::Data => 0,
@@ -46,7 +46,7 @@ impl Contexts {
             all.push((wire::BASE_ALLOCATION_ID, stretches.known));
         }
         if let Some(changes) = &self.changes {
-            let mut stretches = Stretches::new(most);
+            let mut stretches = FlaggedStretches::new(most);
             changes.visit(range, &mut |stretch, may_differ| {
                 let flags = if may_differ { wire::MAY_DIFFER } else { 0 };
                 stretches.add(stretch, flags)
@@ -57,13 +57,13 @@ impl Contexts {
     }
 }
 
-/// Stretches of which neighbours differ: bytes and flags of each.
-struct Stretches {
+/// FlaggedStretches of which neighbours differ: bytes and flags of each.
+struct FlaggedStretches {
     known: Vec<(u64, u32)>,
     most: usize,
 }
 
-impl Stretches {
+impl FlaggedStretches {
     fn new(most: usize) -> Self {
         Self {
             known: Vec::new(),
