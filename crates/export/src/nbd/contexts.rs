@@ -23,7 +23,7 @@ impl Contexts {
         !self.allocation && self.changes.is_none()
     }
 
-    /// What each of them tells of a range of the device: its number, and at most `most` stretches with their flags.
+    /// Answers of all of them about a range of the device: a number, and at most `most` stretches with their flags.
     ///
     /// # Errors
     /// The metadata cannot be read.

@@ -30,7 +30,7 @@ pub struct Agreement {
     pub is_structured: bool,
     /// Requests and replies have extended headers.
     pub is_extended: bool,
-    /// What block status tells: nothing where no context was chosen.
+    /// Contexts of block status; nothing is told where none was chosen.
     pub contexts: Contexts,
 }
 

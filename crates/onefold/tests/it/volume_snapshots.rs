@@ -239,7 +239,7 @@ fn block_status_tells_what_changed_between_snapshots() {
     ];
     assert_eq!(map("main%40b", "onefold:changed:a"), expected);
     assert_eq!(map("main%40b", "onefold:changed:main@a"), expected);
-    // Of a volume, which changes meanwhile, and of what is not there, nothing is told.
+    // Nothing is told of a volume, which changes meanwhile, nor of a snapshot that is not there.
     for (export, context) in [
         ("main", "onefold:changed:a"),
         ("main%40b", "onefold:changed:c"),
@@ -249,7 +249,7 @@ fn block_status_tells_what_changed_between_snapshots() {
     serving.stop();
 }
 
-/// What lies behind the end of the base is no part of it, though both hold nothing there.
+/// Bytes behind the end of the base are no part of it, though both hold nothing there.
 #[test]
 fn a_backup_of_a_grown_volume_is_whole() {
     let rig = Rig::open();

@@ -91,7 +91,7 @@ fn passwords_are_added_changed_and_removed() {
         .expect_err("there is none");
     by_new.remove(&old).expect("another is there");
     assert!(opens(&device, NEW) && !opens(&device, OLD));
-    // Who opened it with a key that is gone changes nothing.
+    // Somebody who opened it with a key that is gone changes nothing.
     let refused = by_old.add(&password("a third", ""), &Entropy::seeded(3));
     assert!(matches!(refused, Err(Error::WrongPassword { .. })));
 
@@ -141,7 +141,7 @@ fn there_is_room_for_sixteen_keys() {
 fn a_crash_in_a_change_leaves_a_depot_that_one_of_both_passwords_opens() {
     let device = depot();
     let mut keys = keys(&device, OLD).expect("it opens");
-    // Of several pages, so that a copy can be torn.
+    // The configuration gets several pages, so that a copy can be torn.
     for number in 3..9 {
         let label = "a long name ".repeat(40);
         keys.add(

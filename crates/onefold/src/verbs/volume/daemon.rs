@@ -229,7 +229,7 @@ impl HostDevice {
     }
 }
 
-/// What a client is told of an error, as the same verb without a daemon would end.
+/// The answer for an error: a client ends as the same verb without a daemon would.
 fn refusal(error: Error) -> Refusal {
     Refusal {
         what: error.chain(),
