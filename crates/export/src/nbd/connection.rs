@@ -150,7 +150,7 @@ impl Connection {
         let range = range.start..end;
         let most = if is_one { 1 } else { STRETCHES_MAX };
         match agreement.contexts.told(&*agreement.device, range, most) {
-            Ok(told) if told.iter().all(|(_, stretches)| !stretches.is_empty()) => {
+            Ok(told) if told.iter().all(|status| !status.stretches.is_empty()) => {
                 form.status(&told)
             }
             Ok(_) => form.error(Errno::Io, "the device tells nothing of this range"),

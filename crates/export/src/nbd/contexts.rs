@@ -32,7 +32,7 @@ impl Contexts {
         device: &dyn BlockDevice,
         range: Range<u64>,
         most: usize,
-    ) -> onefold_volume::Result<Vec<(u32, Vec<(u64, u32)>)>> {
+    ) -> onefold_volume::Result<Vec<ContextStatus>> {
         let mut all = Vec::new();
         if self.allocation {
             let mut stretches = FlaggedStretches::new(most);
@@ -43,7 +43,10 @@ impl Contexts {
                 };
                 stretches.add(stretch, flags)
             })?;
-            all.push((wire::BASE_ALLOCATION_ID, stretches.known));
+            all.push(ContextStatus {
+                context: wire::BASE_ALLOCATION_ID,
+                stretches: stretches.known,
+            });
         }
         if let Some(changes) = &self.changes {
             let mut stretches = FlaggedStretches::new(most);
@@ -51,15 +54,34 @@ impl Contexts {
                 let flags = if may_differ { wire::MAY_DIFFER } else { 0 };
                 stretches.add(stretch, flags)
             })?;
-            all.push((wire::CHANGED_SINCE_ID, stretches.known));
+            all.push(ContextStatus {
+                context: wire::CHANGED_SINCE_ID,
+                stretches: stretches.known,
+            });
         }
         Ok(all)
     }
 }
 
-/// FlaggedStretches of which neighbours differ: bytes and flags of each.
+/// The answer of one context about a range.
+pub struct ContextStatus {
+    /// Its number.
+    pub context: u32,
+    /// Stretches of the range, from its beginning on.
+    pub stretches: Vec<FlaggedStretch>,
+}
+
+/// A stretch that has the same flags all over.
+pub struct FlaggedStretch {
+    /// Its length.
+    pub bytes: u64,
+    /// Flags, as the context defines them.
+    pub flags: u32,
+}
+
+/// Neighbouring stretches of different flags, of which there are at most `most`.
 struct FlaggedStretches {
-    known: Vec<(u64, u32)>,
+    known: Vec<FlaggedStretch>,
     most: usize,
 }
 
@@ -75,9 +97,9 @@ impl FlaggedStretches {
     fn add(&mut self, stretch: Range<u64>, flags: u32) -> bool {
         let (bytes, is_full) = (stretch.end - stretch.start, self.known.len() == self.most);
         match self.known.last_mut() {
-            Some((last, same)) if *same == flags => *last += bytes,
+            Some(last) if last.flags == flags => last.bytes += bytes,
             _ if is_full => return false,
-            _ => self.known.push((bytes, flags)),
+            _ => self.known.push(FlaggedStretch { bytes, flags }),
         }
         true
     }

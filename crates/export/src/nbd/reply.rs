@@ -2,6 +2,7 @@
 
 use onefold_volume::{Buffer, Error};
 
+use super::contexts::{ContextStatus, FlaggedStretch};
 use super::handshake::Agreement;
 use super::wire::{self, Errno, chunk};
 
@@ -118,10 +119,10 @@ impl Form {
     }
 
     /// Block status: of each context its number, and stretches from the request's offset on with their flags.
-    pub fn status(&self, contexts: &[(u32, Vec<(u64, u32)>)]) -> Reply {
+    pub fn status(&self, contexts: &[ContextStatus]) -> Reply {
         let mut all = ReplyHead::Long(Vec::new());
-        for (number, (id, stretches)) in contexts.iter().enumerate() {
-            let count = stretches.len() as u64;
+        for (number, status) in contexts.iter().enumerate() {
+            let count = status.stretches.len() as u64;
             let (kind, bytes) = match self.is_extended {
                 true => (chunk::BLOCK_STATUS_EXTENDED, 8 + 16 * count),
                 false => (chunk::BLOCK_STATUS, 4 + 8 * count),
@@ -129,11 +130,11 @@ impl Form {
             let is_last = number + 1 == contexts.len();
             let flags = if is_last { chunk::DONE } else { 0 };
             all.put(self.flagged_chunk(flags, kind, bytes).bytes());
-            all.put(&id.to_be_bytes());
+            all.put(&status.context.to_be_bytes());
             if self.is_extended {
                 all.put(&(count as u32).to_be_bytes());
             }
-            for (bytes, flags) in stretches {
+            for FlaggedStretch { bytes, flags } in &status.stretches {
                 match self.is_extended {
                     true => {
                         all.put(&bytes.to_be_bytes());
