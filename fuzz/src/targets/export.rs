@@ -40,7 +40,7 @@ impl Handler for Known {
     fn handle(&self, what: &str, request: &serde_json::Value) -> Answer {
         match what {
             "check" => Ok(request["read_data"].clone()),
-            _ => Err(format!("there is no \"{what}\"")),
+            _ => Err(format!("there is no \"{what}\"").into()),
         }
     }
 }
