@@ -1,8 +1,8 @@
 //! Passwords of an encrypted depot: each key slot of its configuration opens it with one.
 //!
-//! A change writes the copies at the beginning of the data device, then the copy in the folder, and last the configuration,
-//! which counts: where it has changed, no copy opens with what was removed. All slots hold one master key, which never
-//! changes.
+//! A change writes the copies at the beginning of the data device, then the copy in the folder, and last the
+//! configuration, which counts: where it has changed, no copy opens with what was removed. All slots hold one master
+//! key, which never changes.
 
 use std::sync::Arc;
 
@@ -110,7 +110,8 @@ impl DepotKeys {
     /// Removes the slot `id`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the slot in use, and where none is named `id`; those of a change as of [`add`](Self::add).
+    /// [`Error::Invalid`] for the slot in use, and where none is named `id`; errors of a change as of
+    /// [`add`](Self::add).
     pub fn remove(&mut self, id: &str) -> Result<()> {
         if id == self.unlocked.slot {
             return Err(Error::Invalid {
