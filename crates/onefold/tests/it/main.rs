@@ -82,6 +82,7 @@ mod volume_claim;
 mod volume_dump;
 mod volume_encryption;
 mod volume_hints;
+mod volume_metadata;
 mod volume_rigs;
 mod volume_snapshots;
 mod wait;
