@@ -100,14 +100,15 @@ impl Pager {
     /// A page of this transaction, to be changed.
     ///
     /// # Errors
-    /// The device failed.
+    /// [`Error::Damaged`]: the page is not of this transaction, as where two pages lead to it. The device failed.
     pub fn change(&mut self, number: u64) -> Result<&mut [u8]> {
-        let bytes = self.cache.change(number)?;
-        assert!(
-            page::transaction(bytes) == self.transaction,
-            "page {number} is changed in place"
-        );
-        Ok(bytes)
+        let transaction = self.transaction;
+        let found = page::transaction(self.read_any(number)?);
+        if found != transaction {
+            let what = format!("expected transaction {transaction}, found {found}");
+            return Err(page::damaged(number, what));
+        }
+        self.cache.change(number)
     }
 
     /// A new page of this transaction.

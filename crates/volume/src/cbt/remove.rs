@@ -29,7 +29,7 @@ impl CbtTree {
         let leaf = pager.change(number)?;
         if let Ok(at) = node::find(leaf, key) {
             node::remove(leaf, at);
-            self.entries -= 1;
+            self.entries = self.entries.saturating_sub(1);
         }
         Ok(())
     }

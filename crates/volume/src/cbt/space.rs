@@ -202,10 +202,11 @@ impl Space {
         (self.next_at_end() / GROUP_PAGES + 1) as usize
     }
 
-    /// The page is free at once: only the transaction that is under way ever led to it.
+    /// The page is free at once: only the transaction that is under way ever led to it. In damaged trees two pages may
+    /// lead to one, which is freed once.
     pub fn release(&mut self, page: u64) {
+        self.free += u64::from(self.is_used(page));
         self.set(page, false);
-        self.free += 1;
     }
 
     /// The page is free once the transaction that is under way is durable.

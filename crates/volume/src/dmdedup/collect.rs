@@ -79,7 +79,11 @@ impl Shared {
         known.end = mapped.end();
         self.backend()?.iterate(self.hashes, &mut |_, pbn| {
             known.garbage += u64::from(!mapped.has(pbn));
-            known.end = known.end.max(pbn.0 + 1);
+            // A block that the device does not have is damage: reads tell it.
+            known.end = known
+                .end
+                .max(pbn.0.saturating_add(1))
+                .min(self.data.blocks());
             Ok(())
         })?;
         Ok(known)

@@ -114,8 +114,8 @@ fn add_pieces<'a>(
             None => rest.iter().take_while(|pbn| pbn.is_none()).count(),
             Some(first) => rest
                 .iter()
-                .zip(first.0..)
-                .take_while(|(pbn, expected)| **pbn == Some(Pbn(*expected)))
+                .zip(0..)
+                .take_while(|(pbn, ahead)| **pbn == first.0.checked_add(*ahead).map(Pbn))
                 .count(),
         };
         let (now, later) = buffer.split_at_mut(count * block_bytes);

@@ -128,7 +128,7 @@ pub fn decode(bytes: &[u8]) -> Result<HashSet<Address>> {
     let mut reader = ByteReader::new(decode_whole(KIND, bytes, NAME, 0)?, NAME, 0);
     let mut all = HashSet::new();
     for _ in 0..reader.count(9)? {
-        let zone = ZoneId(reader.u64()?);
+        let zone = ZoneId::take(&mut reader)?;
         let place = ZonePlace(reader.varint_max(ZonePlace::MAX)? as u16);
         if place.slot() != WHOLE {
             return Err(reader.damaged(format!("{place:?}, expected a page")).into());

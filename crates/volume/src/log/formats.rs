@@ -211,9 +211,14 @@ fn some_relocations() -> Relocations {
     relocations
 }
 
-/// Makes the check of a changed map page right again.
+/// Makes the check of a changed map page of the example right again.
 pub fn mend_map_page(page: &mut [u8]) {
+    mend_page_of_run(page, 1, 0);
+}
+
+/// Makes the check of page `number` of the run `run` right again.
+pub fn mend_page_of_run(page: &mut [u8], run: u64, number: u32) {
     if let Some((check, rest)) = page.split_first_chunk_mut::<4>() {
-        *check = super::check::run_page_check(RunId(1), 0, rest).to_le_bytes();
+        *check = super::check::run_page_check(RunId(run), number, rest).to_le_bytes();
     }
 }

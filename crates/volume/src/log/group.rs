@@ -18,7 +18,7 @@ use onefold_io::frame::{FrameKind, OVERHEAD_BYTES, decode_frame, encode_frame};
 use onefold_io::varint::{ByteReader, put_varint, unzigzag, zigzag};
 
 use super::checks::Checks;
-use super::layout::{Address, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
+use super::layout::{Address, PAGE_BYTES, WHOLE, ZoneId, ZonePlace, take_counter};
 use super::page_sealer::PageSealer;
 use super::zone::damaged;
 use crate::{HeadId, Result};
@@ -238,13 +238,14 @@ pub fn decode_group(
         return Err(damaged(place, offset, what.into()));
     };
     let mut reader = ByteReader::new(&payload, place, offset);
-    let (zone, sequence, durable) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let zone = ZoneId::take(&mut reader)?;
+    let sequence = take_counter(&mut reader)?;
+    let durable = take_counter(&mut reader)?;
     let check_bytes = sealer.check_bytes();
     let data_pages = reader.count(check_bytes as usize)?;
     let checks = reader.take(data_pages * check_bytes as usize)?.to_vec();
     let checks = Checks::stored(check_bytes, checks);
     let count = reader.count(4)?;
-    let zone = ZoneId(zone);
     let mut entries = Vec::with_capacity(count);
     let mut expected = 0u64;
     for _ in 0..count {

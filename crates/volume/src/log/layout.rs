@@ -9,6 +9,8 @@
 //! zone is full, so that nobody has to read the groups to know what the zone holds. They have fixed places at the end:
 //! one page read finds the checks of 1,024 pages, or of 256 where they are tags of sealed pages.
 
+use onefold_io::varint::ByteReader;
+
 use super::checks::CRC_BYTES;
 use crate::{Error, Result};
 
@@ -20,8 +22,25 @@ const ZONE_BYTES_MIN: u64 = 256 << 10;
 const ZONE_BYTES_MAX: u64 = 4 << 20;
 /// A device has at least this many zones where it is large enough, so that cleaning has a choice.
 const ZONES_WANTED: u64 = 1024;
+/// No number of zones, groups, runs or files reaches this one.
+const COUNTED_MAX: u64 = 1 << 62;
 /// Bytes of a row: page u16, slot u8, hash 16.
 pub const ROW_BYTES: usize = 19;
+
+/// Takes a stored number that counts one by one and never comes near its end.
+///
+/// # Errors
+/// [`Damaged`](crate::Error::Damaged): the number is so large that nobody can have counted to it.
+pub fn take_counter(reader: &mut ByteReader<'_>) -> Result<u64> {
+    let number = reader.u64()?;
+    match number < COUNTED_MAX {
+        true => Ok(number),
+        false => {
+            let what = format!("number {number}, expected less than {COUNTED_MAX}");
+            Err(reader.damaged(what).into())
+        }
+    }
+}
 
 /// A zone's place on the device: it begins at `ZoneNo × zone_bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,6 +53,14 @@ pub struct ZoneId(pub u64);
 impl ZoneId {
     /// Set in ids that stand for a group which is not written yet. Real ids stay far below.
     const PENDING: u64 = 1 << 63;
+
+    /// Takes an id that was stored.
+    ///
+    /// # Errors
+    /// [`Damaged`](crate::Error::Damaged): no filling of a zone has it.
+    pub fn take(reader: &mut ByteReader<'_>) -> Result<Self> {
+        take_counter(reader).map(Self)
+    }
 
     /// Stands for the zone of the group `sequence` until that is written; pages then count within the group's data.
     pub fn pending(sequence: u64) -> Self {

@@ -23,7 +23,7 @@ use onefold_io::varint::{ByteReader, put_bytes, put_varint};
 use onefold_io::{Dir, rename_over};
 
 use super::checks::CRC_BYTES;
-use super::layout::{Layout, ZoneId, ZoneNo};
+use super::layout::{Layout, ZoneId, ZoneNo, take_counter};
 use super::map::levels::ListedLevels;
 use super::map::run::ListedRun;
 use super::map::run_id::RunId;
@@ -177,14 +177,14 @@ impl Manifest {
         }
         let mut manifest = Self {
             layout,
-            generation: reader.u64()?,
-            sequence: reader.u64()?,
-            ids_reserved: reader.u64()?,
+            generation: take_counter(reader)?,
+            sequence: take_counter(reader)?,
+            ids_reserved: take_counter(reader)?,
             position: take_position(reader, &layout)?,
-            next_run: reader.u64()?,
-            zone_list: reader.u64()?,
+            next_run: take_counter(reader)?,
+            zone_list: take_counter(reader)?,
             zone_changes: take_changes(reader, &layout)?,
-            relocations: reader.u64()?,
+            relocations: take_counter(reader)?,
             next_head: 0,
             heads: Vec::new(),
         };
@@ -219,7 +219,7 @@ pub fn read_file(dir: &dyn Dir, name: &str) -> Result<Vec<u8>> {
 fn take_position(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Position> {
     let position = Position {
         no: ZoneNo(reader.u32()?),
-        zone: ZoneId(reader.u64()?),
+        zone: ZoneId::take(reader)?,
         page: reader.u32()?,
     };
     if position.no.0 >= layout.zones || position.page > layout.groups_end() {
@@ -348,28 +348,28 @@ mod tests {
         let changed: Vec<u32> = (0..layout.zones).filter(|_| random.one_in(2)).collect();
         Manifest {
             layout: *layout,
-            generation: random.next(),
-            sequence: random.next(),
-            ids_reserved: random.next(),
+            generation: random.below(1 << 62),
+            sequence: random.below(1 << 62),
+            ids_reserved: random.below(1 << 62),
             position: Position {
                 no: ZoneNo(3),
-                zone: ZoneId(random.next()),
+                zone: ZoneId(random.below(1 << 62)),
                 page: 7,
             },
-            next_run: random.next(),
-            zone_list: random.next(),
+            next_run: random.below(1 << 62),
+            zone_list: random.below(1 << 62),
             zone_changes: (changed.into_iter())
                 .map(|no| match random.one_in(3) {
                     true => ZoneChange::Free(ZoneNo(no)),
                     false => ZoneChange::Filled(ListedZone {
                         no: ZoneNo(no),
-                        id: ZoneId(random.next() | 1),
+                        id: ZoneId(random.below(1 << 62) | 1),
                         stream: Stream::Copied,
                         pages_used: random.below(60) as u32,
                     }),
                 })
                 .collect(),
-            relocations: random.next(),
+            relocations: random.below(1 << 62),
             next_head: 10,
             heads: vec![
                 ListedHead {

@@ -128,7 +128,7 @@ impl Relocations {
         let mut reader = ByteReader::new(decode_whole(KIND, bytes, name, 0)?, name, 0);
         let mut all = HashMap::new();
         for _ in 0..reader.count(10)? {
-            let zone = ZoneId(reader.u64()?);
+            let zone = ZoneId::take(&mut reader)?;
             let relocation = decode_relocation(&mut reader, layout)?;
             let bits: u64 = relocation
                 .moved
@@ -158,7 +158,7 @@ fn decode_relocation(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Rel
     let mut stretches = Vec::new();
     for _ in 0..reader.count(10)? {
         let chunks = reader.varint_max(u64::from(layout.zone_pages))? as u32;
-        let zone = ZoneId(reader.u64()?);
+        let zone = ZoneId::take(reader)?;
         let page = reader.varint_max(u64::from(layout.groups_end()))? as u32;
         if page + chunks * layout.chunk_pages > layout.groups_end() {
             let what = format!(

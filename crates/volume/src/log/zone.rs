@@ -14,7 +14,7 @@ use onefold_io::frame::{FrameKind, decode_frame, encode_frame};
 use onefold_io::varint::ByteReader;
 use onefold_io::{Disk, ErrorKind};
 
-use super::layout::{PAGE_BYTES, ZoneId, ZoneNo};
+use super::layout::{PAGE_BYTES, ZoneId, ZoneNo, take_counter};
 use super::seals::{Salt, Seals};
 use crate::{Error, Result};
 
@@ -94,7 +94,7 @@ impl ZoneHeader {
         let mut reader = ByteReader::new(payload, place, offset);
         let header = Self {
             depot: reader.array()?,
-            zone: ZoneId(reader.u64()?),
+            zone: ZoneId::take(&mut reader)?,
             stream: match reader.u8()? {
                 0 => Stream::Journal,
                 1 => Stream::Copied,
@@ -104,9 +104,9 @@ impl ZoneHeader {
                         .into());
                 }
             },
-            previous: Some(reader.u64()?).filter(|id| *id != 0).map(ZoneId),
+            previous: Some(ZoneId::take(&mut reader)?).filter(|id| id.0 != 0),
             next: ZoneNo(reader.u32()?),
-            sequence: reader.u64()?,
+            sequence: take_counter(&mut reader)?,
             salt: take_salt(&mut reader, seals)?,
         };
         if header.salt.is_some() {

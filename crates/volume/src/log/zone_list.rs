@@ -116,7 +116,7 @@ pub fn take_changes(reader: &mut ByteReader<'_>, layout: &Layout) -> Result<Vec<
                 let what = format!("zone {last} is not on the device");
                 return Err(reader.damaged(what).into());
             }
-            let (no, id) = (ZoneNo(last as u32), ZoneId(reader.u64()?));
+            let (no, id) = (ZoneNo(last as u32), ZoneId::take(reader)?);
             let is_copied = reader.u8()? == 1;
             let pages_used = reader.varint_max(u64::from(layout.zone_pages))? as u32;
             Ok(match id {

@@ -128,7 +128,7 @@ impl ZoneTable {
         let footer = &bytes[footer_at..];
         let payload = frame_of(FOOTER_KIND, seals, footer, place, footer_offset)?;
         let mut reader = ByteReader::new(payload, place, footer_offset);
-        let found = ZoneId(reader.u64()?);
+        let found = ZoneId::take(&mut reader)?;
         if found != zone {
             let what = format!("the table of zone {}, expected {}", found.0, zone.0);
             return Err(damaged(place, footer_offset, what));
