@@ -4,11 +4,13 @@
 //! written is not changed: the tests hold that for every seed, so that what is written here and what the engine writes
 //! are the same.
 
+mod cbt;
 mod container;
 mod pages;
 mod strata;
 mod zone;
 
+pub use cbt::{cbt_pages, is_cbt_page};
 pub use container::{block, container, tail};
 pub use pages::{PAGE_BYTES, hold, pages, saved_for};
 pub use strata::{log, run};
@@ -48,6 +50,14 @@ pub fn frames_in_pages(magic: [u8; 8]) -> Mend {
             close_as_said(&mut bytes[*start..next]);
         }
     })
+}
+
+/// The frame that `bytes` begin with, if its checksum holds.
+pub fn whole_frame(bytes: &[u8]) -> Option<&[u8]> {
+    let said = usize::try_from(number(bytes.get(HEADER_BYTES - 8..HEADER_BYTES)?)).ok()?;
+    let frame = bytes.get(..said.checked_add(OVERHEAD_BYTES)?)?;
+    let (body, crc) = frame.split_at(frame.len() - TRAILER_BYTES);
+    (crc64(body) == number(crc)).then_some(frame)
 }
 
 /// Makes length and checksum of the frame true that all of `bytes` is.

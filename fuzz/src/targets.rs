@@ -13,6 +13,7 @@ mod reach;
 mod repository;
 mod store;
 mod volume;
+mod volume_depots;
 mod volume_log;
 
 use crate::mend::Mend;
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Target> {
         program::targets(),
         volume::targets(),
         volume_log::targets(),
+        volume_depots::targets(),
     ]
     .into_iter()
     .flatten()
