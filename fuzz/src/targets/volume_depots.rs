@@ -1,7 +1,7 @@
 //! Whole depots of the block device of which one file is changed: they are opened, read, checked and written.
 //!
-//! A chunk that is not reported damaged has to be what was written, where checksums or seals stand between: not in `dtb`,
-//! whose pages have none, and not where a page of `cbt` was made to look whole.
+//! A chunk that is not reported damaged has to be what was written, where checksums or seals stand between: not in
+//! `dtb`, whose pages have none, and not where something was made to look whole.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,11 +29,11 @@ const PASSWORD: &str = "open sesame";
 const DEPOT_BYTES: usize = 256 << 20;
 
 pub fn targets() -> Vec<Target> {
-    let depot = |name, backend| Written::depot(name, EngineKind::Dmdedup(backend), false);
+    let depot = |name, backend| ClosedDepot::depot(name, EngineKind::Dmdedup(backend), false);
     let cbt = depot("cbt", Backend::Cbt);
     let dtb = depot("dtb", Backend::Dtb);
-    let log = Written::depot("log", EngineKind::Log, false);
-    let sealed = Written::depot("sealed log", EngineKind::Log, true);
+    let log = ClosedDepot::depot("log", EngineKind::Log, false);
+    let sealed = ClosedDepot::depot("sealed log", EngineKind::Log, true);
     vec![
         cbt.target("meta", |changed, written, _| {
             !has_forged_page(changed, written)
@@ -69,14 +69,14 @@ pub fn targets() -> Vec<Target> {
 }
 
 /// A depot that was written and closed, and what it holds.
-struct Written {
+struct ClosedDepot {
     name: &'static str,
     image: Image,
     /// Contents of the heads, chunk by chunk.
     heads: BTreeMap<HeadId, Vec<Vec<u8>>>,
 }
 
-impl Written {
+impl ClosedDepot {
     fn depot(name: &'static str, engine: EngineKind, is_sealed: bool) -> Rc<Self> {
         let folder: Arc<dyn Dir> = Arc::new(MemDir::new());
         let is_log = engine == EngineKind::Log;
@@ -142,8 +142,8 @@ impl Written {
         first.unwrap_or_else(|| panic!("{} has no file {begin}", self.name))
     }
 
-    /// Changes of the first file whose path begins so. `is_proved` tells of a changed file, the written one and its path
-    /// whether all that is read must be right or reported.
+    /// Changes of the first file whose path begins so. `is_proved` tells of a changed file, the written one and its
+    /// path whether all that is read must be right or reported.
     fn target(
         self: &Rc<Self>,
         begin: &str,
@@ -203,7 +203,7 @@ impl Written {
     }
 }
 
-/// What is written is there, unless the depot says otherwise.
+/// Writes some chunks, and reads them again: they are there, unless the depot says otherwise.
 fn write_and_collect(depot: &Depot, is_proved: bool) {
     let Some(device) = depot.device(HeadId(0)).map(Caller) else {
         return;
@@ -234,7 +234,8 @@ fn write_and_collect(depot: &Depot, is_proved: bool) {
     }
 }
 
-/// Whether a page of `cbt` differs that looks whole, or a superblock: without the newest one the state before it counts.
+/// Whether a page of `cbt` differs that looks whole, or a superblock: without the newest one the state before it
+/// counts.
 fn has_forged_page(changed: &[u8], written: &[u8]) -> bool {
     let pages = changed.chunks(PAGE_BYTES).zip(written.chunks(PAGE_BYTES));
     let mut differing = (0..)
