@@ -82,6 +82,7 @@ impl ClosedDepot {
         let is_log = engine == EngineKind::Log;
         let password = || NewPassword {
             password: Secret::new(PASSWORD),
+            label: String::new(),
             cost: KdfCost::LEAST,
             created_unix_s: 0,
         };
