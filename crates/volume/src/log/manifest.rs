@@ -404,4 +404,26 @@ mod tests {
             assert!(Manifest::decode(&bytes).is_err());
         }
     }
+
+    /// The next number would overflow, or stand for something else.
+    #[test]
+    fn a_number_that_nobody_can_have_counted_to_is_damage() {
+        let layout = Layout::new(64 << 20, 4096).expect("large enough");
+        let manifest = some_manifest(&mut Random(4), &layout);
+        let set: [fn(&mut Manifest, u64); 4] = [
+            |manifest, number| manifest.generation = number,
+            |manifest, number| manifest.ids_reserved = number,
+            |manifest, number| manifest.next_run = number,
+            |manifest, number| manifest.position.zone = ZoneId(number),
+        ];
+        for set in set {
+            for (number, is_possible) in [((1 << 62) - 1, true), (1 << 62, false), (1 << 63, false)]
+            {
+                let mut changed = manifest.clone();
+                set(&mut changed, number);
+                let decoded = Manifest::decode(&changed.encode());
+                assert_eq!(decoded.is_ok(), is_possible, "{number}");
+            }
+        }
+    }
 }

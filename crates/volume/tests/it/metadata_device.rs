@@ -297,3 +297,35 @@ fn a_creation_that_is_refused_or_fails_changes_no_device() {
     Depot::create(&folder(), &options).expect_err("RAM for nothing");
     assert!(contents(&host) == before, "log with too little RAM");
 }
+
+/// What a device held is no metadata, and a block that the data device does not have is damage.
+#[test]
+fn metadata_begins_empty_whatever_its_device_held() {
+    for backend in [Backend::Dtb, Backend::Cbt] {
+        let (host, folder) = (host(), folder());
+        let device = &host.0["/dev/metadata"];
+        device.write_at(&[0xff; 4 << 20], 0).expect("RAM");
+        let options = CreateOptions {
+            overwrite: true,
+            ..host.options(backend, 1)
+        };
+        Depot::create(&folder, &options).expect("it is meant");
+        let depot = host.open(&folder).expect("a depot");
+        assert!((0..1024).all(|lbn| read(&depot, lbn) == 0), "{backend:?}");
+        write(&depot, 3, 9);
+        assert_eq!(read(&depot, 3), 9);
+        assert!(depot.check(true).expect("a check").is_clean());
+        depot.close().expect("all is well");
+        if backend == Backend::Dtb {
+            // Behind header and counts, of which a page has 1,024: the LBNs, 8 bytes each.
+            let counts = (8 * MIB / CHUNK).div_ceil(1024);
+            let lbns = (64 << 10) + (1 + counts) * 4096;
+            device.write_at(&[0xff; 64], lbns).expect("RAM");
+            let depot = host.open(&folder).expect("pages have no checksums");
+            let caller = Caller(depot.device(HeadId(0)).expect("the volume"));
+            let found = caller.read(0, 4 * CHUNK);
+            assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
+            assert!(!depot.check(true).expect("a check").is_clean());
+        }
+    }
+}
