@@ -60,7 +60,7 @@ pub struct Global {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Print results and errors only
+    /// Print results, warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 

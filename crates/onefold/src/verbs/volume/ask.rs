@@ -74,7 +74,10 @@ pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
 /// Runs `volume save`.
 pub fn save(args: &DepotArgs, out: &Out) -> Result<Exit> {
     ask(&args.depot, "save", json!({}))?;
-    out.say("saved")?;
+    match out.json {
+        true => out.json(&json!({"message_type": "saved"}))?,
+        false => out.say("saved")?,
+    }
     Ok(Exit::Ok)
 }
 

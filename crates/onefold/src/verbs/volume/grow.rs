@@ -1,5 +1,6 @@
 //! `onefold volume grow`: a larger volume, or room for more chunks, while the depot is in use.
 
+use clap::ArgGroup;
 use serde_json::json;
 
 use super::ask::ask;
@@ -14,7 +15,7 @@ use crate::out::{self, Out};
 /// Both may be in use. An attached device has the new size at once, then grow its file system (resize2fs, xfs_growfs);
 /// NBD clients see it when they connect again. A device given with --data is made longer first, by its own means.
 #[derive(clap::Args, Debug)]
-#[group(id = "sizes", required = true, multiple = true, args = ["size", "capacity"])]
+#[command(group(ArgGroup::new("sizes").required(true).multiple(true).args(["size", "capacity"])))]
 pub struct Args {
     /// Depot, and the volume (default: the first one)
     #[arg(value_name = "DEPOT[:VOLUME]")]
