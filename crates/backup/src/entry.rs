@@ -111,15 +111,15 @@ pub(crate) fn xattrs_bytes(xattrs: &Xattrs) -> usize {
     xattrs.iter().map(bytes).sum::<usize>() + size_of_val(&xattrs[..])
 }
 
-/// Notes about an entry, as bits on disk.
+/// Notes about an entry, as bits on disk. A backup makes them, and a repair that gave up what was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flags(pub u8);
 
 impl Flags {
     /// The file changed while it was read, twice: its content may mix versions.
     pub const CHANGED_WHILE_READ: Flags = Flags(1);
-    /// The thing was there and could not be read: the entry has the properties that were known, and no content. For a
-    /// folder: its attributes are missing.
+    /// The thing was there and could not be read, or its content is lost: the entry has the properties that were known,
+    /// and no content. For a folder: its attributes are missing.
     pub const UNREADABLE: Flags = Flags(2);
     /// The folder could not be listed: the snapshot may lack some of its names. For other entries: their attributes
     /// could not be read, and are missing.
@@ -365,7 +365,8 @@ impl Entry {
         !self.knows_xattrs() && !self.is_unreadable()
     }
 
-    /// Heap bytes of the entry, as if nothing were shared with other entries.
+    /// Heap bytes of the entry, as if its attributes were not shared. The owner, whom many entries share, does not
+    /// count.
     pub(crate) fn heap_bytes(&self) -> usize {
         let items = size_of_val(&self.content.items[..]);
         self.name.len() + self.target.len() + items + xattrs_bytes(&self.xattrs)

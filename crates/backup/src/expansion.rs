@@ -3,7 +3,7 @@
 //!
 //! Invariants for each content that has recipe chunks of its own:
 //! 1. Its data pays for its items. Code that writes a content out, or compares it with a file, does no more work than
-//!    the file's bytes of data are worth. Holes pay for nothing: a hole of 2^60 bytes costs three bytes.
+//!    the file's bytes of data are worth. Holes pay for nothing: a hole of 2^60 bytes costs ten bytes.
 //! 2. Code that only asks which chunks are in a content goes into each recipe chunk once ([`SeenRecipes`]), so the
 //!    work is bounded by the stored bytes.
 
@@ -79,7 +79,8 @@ impl SeenRecipes {
     }
 }
 
-/// Counter of repeated items, for code that must go through all of a content.
+/// Counter of items of recipe chunks that come again, for comparing and naming contents: beyond the limit, two contents
+/// count as different unless their recipe chunks are the same.
 #[derive(Default)]
 pub(crate) struct Repetition {
     seen: SeenRecipes,

@@ -23,12 +23,12 @@ const LOOK_MS: u64 = 100;
 /// Longest wait for stores that are told of the program's end.
 const LEAVE_MAX: Duration = Duration::from_secs(3);
 
-/// For each bucket that was opened, what takes back sessions and locks there.
+/// For each bucket that was named, what takes back sessions and locks there.
 static OPENED: Mutex<Vec<Leave>> = Mutex::new(Vec::new());
 
 type Leave = Box<dyn Fn() + Send + Sync>;
 
-/// A bucket, and the connection to it.
+/// The place of a repository in a bucket, where there may be none yet, and the connection to it.
 pub struct Bucket {
     location: BucketLocation,
     options: Options,
@@ -39,7 +39,8 @@ impl Bucket {
     /// The bucket that `named` names; no request is made yet.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it names none, or what is said of the service makes no sense.
+    /// [`Error::Usage`]: it names none. [`Error::Store`]: what is said of the service makes no sense, or no thread can
+    /// be started for the signs of life.
     pub fn named(named: &str, global: &Global) -> Result<Self> {
         let location = BucketLocation::parse(named).map_err(Error::Usage)?;
         let usual = Options::default();
@@ -92,7 +93,7 @@ impl Bucket {
         own.filter(|_| is_one_bucket).map(Path::to_path_buf)
     }
 
-    /// Its place, with an own folder that holds nothing.
+    /// Its place, with an empty folder in RAM as this machine's own: before it is known which repository is there.
     pub fn place(&self) -> Place {
         self.remote.place(Arc::new(MemDir::new()))
     }

@@ -49,19 +49,21 @@ pub struct ChunkReader {
     /// Raw bytes of blocks, by container and the block's offset: of a damaged container, more of the table may come
     /// with the next look.
     blocks: Cache<(ContainerId, u64), Vec<u8>>,
-    /// Values that users have decoded from chunks' bytes.
+    /// Values that callers have decoded from chunks' bytes.
     decoded: Cache<(ContainerId, Fingerprint, u32), Decoded>,
     /// For stored blocks that are read together.
     room: Vec<u8>,
     /// Containers whose tables this machine copies.
     copying: CopyTables,
-    /// Shared by all readers of a session.
+    /// Search through all containers, for chunks that neither their own container nor the index leads to; one for all
+    /// readers of a session.
     elsewhere: Arc<Mutex<Elsewhere>>,
-    /// Shared likewise: containers that did not give what was read of them.
+    /// Containers that did not give what was read of them: the session stores their chunks again. One set for all
+    /// readers of a session.
     found_damaged: Arc<Mutex<HashSet<ContainerId>>>,
 }
 
-/// A value that a user made of a chunk's bytes.
+/// A value that a caller made of a chunk's bytes.
 type Decoded = Arc<dyn Any + Send + Sync>;
 
 /// Four blocks of metadata. Where a snapshot's folders were stored by several backups, its leaves and their recipes
@@ -374,7 +376,8 @@ impl ChunkReader {
         }
     }
 
-    /// A container's descriptors, if it is whole: what hangs on it that nothing else is in it.
+    /// A container's descriptors, if it is whole. Callers conclude from them that a chunk is not in the container, so
+    /// those that are left of a damaged one will not do.
     pub(crate) fn open(&mut self, id: ContainerId) -> Result<Arc<Opened>> {
         if let Some(opened) = self.tables.get(&id) {
             return Ok(opened);

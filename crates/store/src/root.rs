@@ -14,8 +14,10 @@ pub const ROOT: FrameKind = FrameKind {
     magic: *b"1FROOT\0\0",
     version: 1,
 };
-/// Stores a root's bytes, durably. Whether it is new: without encryption the very same bytes can be there already, or
-/// what damage left of them.
+
+/// Stores a root's bytes, durably, and returns whether they are new. The very same bytes may be there already: put by
+/// another process that carries out the same decision, or, without encryption, by an equal snapshot. So may what damage
+/// left of them.
 pub(crate) fn put(objects: &dyn ObjectStore, id: &RootId, stored: &[u8]) -> Result<bool> {
     let object = id.object();
     match objects.put_if_absent(&object, &[stored]) {

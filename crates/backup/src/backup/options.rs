@@ -44,13 +44,13 @@ pub struct Options {
     pub walkers: usize,
     /// Threads that read.
     pub readers: usize,
-    /// Threads that cut and fingerprint segments of large files at once: the number of cores.
+    /// Segments of large files that are cut and fingerprinted at once; by default one a core.
     pub hashers: usize,
     /// Largest number of bytes of small files between readers and store.
     pub bytes_in_flight: usize,
     /// RAM for files with several names, in bytes; beyond that they are remembered in a temporary file.
     pub hard_links_bytes: usize,
-    /// Patterns and folders to leave out.
+    /// Entries to leave out: by patterns, folders, marked caches, size.
     pub excludes: Arc<Excludes>,
     /// The patterns as the user gave them, for the snapshot.
     pub exclude_words: Vec<Vec<u8>>,
@@ -101,8 +101,8 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Eight threads that wait for the disk (a cold scan of 290,000 files takes a third of the time of one thread), and
-    /// one fingerprinting thread per core.
+    /// Eight threads each that list and read, and wait for the disk (a cold scan of 290,000 files takes a third of the
+    /// time of one thread), and one fingerprinting thread per core.
     fn default() -> Self {
         Self {
             walkers: 8,

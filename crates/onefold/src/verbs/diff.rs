@@ -24,15 +24,15 @@ use crate::{lossless, paths, repository};
 /// its attributes. Sums of data are of chunks that only one of the two has.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The older one
-    #[arg(value_name = "SNAPSHOT")]
+    /// The older one; a ":PATH" must be that of the newer one
+    #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub first: OsString,
 
     /// The newer one; with ":PATH" only what is below
     #[arg(value_name = "SNAPSHOT[:PATH]")]
     pub second: OsString,
 
-    /// Also files of which only metadata differs
+    /// Also entries of which only metadata differs
     #[arg(long)]
     pub metadata: bool,
 }

@@ -110,7 +110,7 @@ impl LogEngine {
         changed + totals.journal_since_mark + left
     }
 
-    /// Chunks that the zones in use hold at most.
+    /// Chunks that the zones in use hold at most where none is packed.
     pub(super) fn stored_chunks(&self) -> u64 {
         u64::from(self.shared.zones.read().used()) * self.shared.layout.chunks_a_zone()
     }

@@ -1,7 +1,7 @@
 //! Where things lie on the data device: zones, pages within a zone, and the addresses that name them.
 //!
 //! ```text
-//! device := zone*                      zone n begins at byte n × zone_bytes
+//! device := head zone*                 zone n begins at byte n × zone_bytes behind the head of DEVICE_HEAD_BYTES
 //! zone   := header page | groups | rows pages | check pages | footer page
 //! ```
 //!
@@ -42,7 +42,7 @@ pub fn take_counter(reader: &mut ByteReader<'_>) -> Result<u64> {
     }
 }
 
-/// A zone's place on the device: it begins at `ZoneNo × zone_bytes`.
+/// A zone's place on the device: it begins at `ZoneNo × zone_bytes` behind the head.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ZoneNo(pub u32);
 
@@ -309,7 +309,7 @@ impl Layout {
         (1..=pages).rev().find(fits).unwrap_or(1)
     }
 
-    /// Chunks that a zone holds at most: each group costs a page besides.
+    /// Chunks that a zone holds at most where none is packed: each group costs a page besides.
     pub fn chunks_a_zone(&self) -> u64 {
         u64::from((self.groups_end() - 2) / self.chunk_pages)
     }
@@ -318,12 +318,13 @@ impl Layout {
 /// Bytes of the data device before the first zone: the head of the depot.
 pub const DEVICE_HEAD_BYTES: u64 = 64 << 10;
 
-/// The offset on the data device of an offset in the part that holds zones: messages name what others see, too.
+/// The offset on the data device of an offset in the part that holds zones. Messages tell this one, by which other
+/// programs know the place.
 pub fn on_device(offset: u64) -> u64 {
     DEVICE_HEAD_BYTES + offset
 }
 
-/// Fewest zones of a depot: two to write to, two to clean into, and some that hold data.
+/// Fewest zones of a depot: those that are always kept free for cleaning, the journal and metadata, and some for data.
 pub const ZONES_MIN: u32 = 16;
 
 /// Largest number of zones of a depot: 16 TiB in zones of 4 MiB.
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_depot_is_64_mib_and_tables_fit_behind_groups() {
+    fn a_depot_of_64_mib_is_possible_and_tables_fit_behind_groups() {
         for device_mib in [64u64, 1024, 1 << 20] {
             for chunk_bytes in [4096, 16384, 65536] {
                 let layout = Layout::new(device_mib << 20, chunk_bytes).expect("large enough");

@@ -16,7 +16,7 @@ use crate::walk::names::FolderName;
 use crate::{Kind, path};
 
 impl FolderVisit<'_> {
-    /// Makes a task for each name in the folder.
+    /// Makes a task for each name in this folder that leads to a source. The folder itself is not listed.
     pub(super) fn look_at_moved(&mut self) {
         for (name, piece) in self.select.children.keys().zip(1..) {
             let key = WalkKey {
@@ -28,7 +28,7 @@ impl FolderVisit<'_> {
         }
     }
 
-    /// Looks at one of these names. Errors: the folder that it lies in cannot be opened.
+    /// Looks at one name that leads to a moved source. Errors: the folder that it lies in cannot be opened.
     pub(super) fn moved(&mut self, name: Vec<u8>) -> Result<(), Errno> {
         let child = Arc::clone(&self.select.children[&name]);
         let from = child.moved.as_deref().unwrap_or_default();
