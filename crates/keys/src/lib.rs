@@ -19,4 +19,4 @@ pub use kdf::KdfCost;
 pub use keys::{Fingerprinter, Keys};
 pub use sealer::{SALT_BYTES, Sealer, TAG_BYTES};
 pub use secret::Secret;
-pub use slot::{MASTER_BYTES, NewSlot, SLOT, Slot, Unwrapped};
+pub use slot::{KeyInfo, MASTER_BYTES, NewSlot, SLOT, Slot, Unwrapped};

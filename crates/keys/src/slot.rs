@@ -36,6 +36,20 @@ pub struct Slot {
     mac: [u8; MAC_BYTES],
 }
 
+/// A key slot as users see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyInfo {
+    /// Its name: 16 hexadecimal digits.
+    pub id: String,
+    /// Whom it belongs to.
+    pub label: String,
+    /// When it was made, seconds since 1970.
+    pub created_unix_s: u64,
+    /// Whether somebody with the master key wrote all this. Whatever the rest says, the slot can open with its password
+    /// all the same.
+    pub is_proved: bool,
+}
+
 /// The readable fields of a new slot.
 pub struct NewSlot<'a> {
     /// The cost of trying a password.
@@ -119,6 +133,16 @@ impl Slot {
     /// [`MASTER_BYTES`].
     pub fn sealed_object(object: &str) -> String {
         format!("{object}, its sealed content")
+    }
+
+    /// The slot as users see it under the name `id`, proved by `keys`.
+    pub fn info(&self, id: String, keys: &Keys) -> KeyInfo {
+        KeyInfo {
+            id,
+            label: self.label.clone(),
+            created_unix_s: self.created_unix_s,
+            is_proved: self.is_proved_by(keys),
+        }
     }
 
     /// A name for the slot among those of its owner: 16 hexadecimal digits of its salt.

@@ -29,7 +29,7 @@ mod sweep;
 pub use onefold_chunk::{Fingerprint, digest};
 pub use onefold_index::{ContainerId, IndexKind};
 pub use onefold_io::ASIDE_SUFFIX;
-pub use onefold_keys::{Entropy, Fingerprinter, KdfCost, NO_RANDOMNESS, Secret};
+pub use onefold_keys::{Entropy, Fingerprinter, KdfCost, KeyInfo, NO_RANDOMNESS, Secret};
 
 pub use check::{CheckDepth, CheckReport, LostChunks};
 pub use container::compression::Compression;
@@ -48,7 +48,6 @@ pub use repair::RepairReport;
 pub use repair::aside::Aside;
 pub use repository::config::{Encryption, RepositoryConfig};
 pub use repository::place::{IntoPlace, Place, Ways};
-pub use repository::secrets::KeyInfo;
 pub use repository::{INDEX_FOLDER, InitOptions, OpenOptions, Repository};
 pub use repository::{config, replica, slots};
 pub use roots::{ROOT_FOLDER, RootId, Roots, RootsLock, Seen};

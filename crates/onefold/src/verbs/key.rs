@@ -161,38 +161,17 @@ fn add(repository: &Repository, new: &NewKey) -> Result<String> {
 }
 
 fn list(repository: &Repository, out: &Out) -> Result<()> {
-    let is_current = |key: &KeyInfo| repository.current_key() == Some(key.id.as_str());
-    let keys = repository.keys()?.into_iter().map(|key| ShownKey {
-        is_current: is_current(&key),
-        id: key.id,
-        label: key.label,
-        created_unix_s: key.created_unix_s,
-        is_proved: key.is_proved,
-    });
-    let keys: Vec<_> = keys.collect();
-    if !out.json && keys.is_empty() && repository.current_key().is_none() {
+    let (keys, current) = (repository.keys()?, repository.current_key());
+    if !out.json && keys.is_empty() && current.is_none() {
         return out.say(format_args!("{NO_KEYS}"));
     }
-    show(&keys, out)
+    show(&keys, current, out)
 }
 
-/// A key in a list of keys.
-pub struct ShownKey {
-    /// Its name: 16 hexadecimal digits.
-    pub id: String,
-    /// Whom it belongs to, on which host.
-    pub label: String,
-    /// When it was made, in seconds since 1970.
-    pub created_unix_s: u64,
-    /// Whether the password that was given opens it.
-    pub is_current: bool,
-    /// Whether somebody with the master key wrote label and time.
-    pub is_proved: bool,
-}
-
-/// Shows keys as a table, or as JSON.
-pub fn show(keys: &[ShownKey], out: &Out) -> Result<()> {
-    let created = |key: &ShownKey| {
+/// Shows keys, with a mark at the one in use, as a table or as JSON.
+pub fn show(keys: &[KeyInfo], current: Option<&str>, out: &Out) -> Result<()> {
+    let is_current = |key: &KeyInfo| current == Some(key.id.as_str());
+    let created = |key: &KeyInfo| {
         when::local(Time {
             secs: i64::try_from(key.created_unix_s).unwrap_or(i64::MAX),
             nanos: 0,
@@ -201,13 +180,13 @@ pub fn show(keys: &[ShownKey], out: &Out) -> Result<()> {
     if out.json {
         let rows = keys.iter().map(|key| {
             let (user, host) = key.label.rsplit_once('@').unwrap_or((&key.label, ""));
-            json!({"current": key.is_current, "id": key.id, "userName": user, "hostName": host, "created": created(key), "proved": key.is_proved})
+            json!({"current": is_current(key), "id": key.id, "userName": user, "hostName": host, "created": created(key), "proved": key.is_proved})
         });
         return out.json(&rows.collect::<Vec<_>>());
     }
     let mut rows = vec![vec!["ID".to_owned(), "Owner".into(), "Created".into()]];
     for key in keys {
-        let star = if key.is_current { "*" } else { " " };
+        let star = if is_current(key) { "*" } else { " " };
         rows.push(vec![
             format!("{star}{}", short(&key.id)),
             out::safe(&key.label),

@@ -371,3 +371,19 @@ fn a_way_to_the_kernel_that_is_not_there_is_told_in_words() {
     }
     rig.run(["volume", "check", "depot"]).ends(0);
 }
+
+#[test]
+fn a_missing_file_is_damage_and_a_growth_has_a_size() {
+    let rig = Rig::empty();
+    rig.run(["-q", "volume", "create", "depot", "--size", "64M"])
+        .ends(0);
+    rig.run(["volume", "grow", "depot"]).ends(2);
+    let saved = rig.run(["--json", "volume", "save", "depot"]).ends(0);
+    assert_eq!(saved.last()["message_type"], "saved");
+    std::fs::remove_file(rig.path("depot/manifest")).expect("it is there");
+    let refused = rig.run(["volume", "stats", "depot"]).ends(13).err;
+    assert!(
+        refused.contains("manifest") && refused.contains("missing"),
+        "{refused}"
+    );
+}

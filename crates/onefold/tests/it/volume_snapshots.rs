@@ -291,7 +291,13 @@ fn an_attached_volume_grows() {
     let bytes = succeeds(Command::new("blockdev").args(["--getsize64", device]));
     rig.run(["-q", "volume", "snapshot", "depot@small"]).ends(0);
     let refused = rig.run(["volume", "grow", "depot", "--size", "16M"]);
+    let other = rig.run(["volume", "detach", "depot@small"]);
+    let listed = rig.run(["volume", "list"]).ends(0).out;
     rig.run(["-q", "volume", "detach", "depot"]).ends(0);
+    let other = other.ends(1).err;
+    assert!(other.contains("main is"), "{other}");
+    let is_listed = |line: &str| line.starts_with(device) && line.ends_with("/depot:main");
+    assert!(listed.lines().any(is_listed), "{listed}");
     assert_eq!(bytes.trim(), (64 * MIB).to_string());
     let why = second.ends(11).err;
     let is_told = why.contains(device)

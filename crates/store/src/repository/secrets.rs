@@ -1,26 +1,12 @@
 //! The key slots of an opened repository: list, add, remove.
 
-use onefold_keys::{Entropy, KdfCost, NewSlot, Secret};
+use onefold_keys::{Entropy, KdfCost, KeyInfo, NewSlot, Secret};
 
 use crate::registry::Lock;
 use crate::repository::slots::{self, SLOT_FOLDER};
 use crate::repository::{Repository, read_slot};
 use crate::session::SessionKind;
 use crate::{Error, Result};
-
-/// A key slot as users see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeyInfo {
-    /// Its name: 16 hexadecimal digits.
-    pub id: String,
-    /// Whom it belongs to.
-    pub label: String,
-    /// When it was made, seconds since 1970.
-    pub created_unix_s: u64,
-    /// Whether who wrote all this had the repository's key. Whatever the rest says, it can open with its password all
-    /// the same.
-    pub is_proved: bool,
-}
 
 impl Repository {
     /// All key slots that can be read; of others a warning tells.
@@ -41,12 +27,7 @@ impl Repository {
                 other => other?,
             };
             let id = name[SLOT_FOLDER.len() + 1..].to_string();
-            keys.push(KeyInfo {
-                id,
-                is_proved: slot.is_proved_by(&self.shared.keys),
-                label: slot.label,
-                created_unix_s: slot.created_unix_s,
-            });
+            keys.push(slot.info(id, &self.shared.keys));
         }
         Ok(keys)
     }

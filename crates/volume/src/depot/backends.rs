@@ -8,7 +8,7 @@ use onefold_io::{Dir, Disk};
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
 use super::metadata_device::{self, NewMetadata};
 use super::parameters::{CACHE_BYTES_MAX, CACHE_BYTES_MIN, TRANSACTION_WRITES_MAX};
-use super::{CreateOptions, OpenDevice, is_saved_at_close};
+use super::{OpenDevice, is_saved_at_close};
 use crate::cbt::{Cbt, CbtOptions};
 use crate::dmdedup::{DataArea, Dmdedup, HASH_KEY_BYTES};
 use crate::dtb::Dtb;
@@ -70,11 +70,12 @@ pub fn parse(text: &str) -> Result<(EngineKind, Parameters)> {
 /// Those of a metadata device.
 pub(super) fn confirm_metadata(
     config: &Config,
-    options: &CreateOptions,
+    devices: &OpenDevice,
+    overwrite: bool,
 ) -> Result<Option<NewMetadata>> {
     match config.metadata_path.is_empty() {
         true => Ok(None),
-        false => metadata_device::confirm(&options.devices, config, options.overwrite).map(Some),
+        false => metadata_device::confirm(devices, config, overwrite).map(Some),
     }
 }
 

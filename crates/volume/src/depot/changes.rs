@@ -28,7 +28,6 @@ pub struct Comparison {
     head: HeadId,
     base: HeadId,
     chunk_bytes: u64,
-    /// Bytes of the base: what both lack behind its end is no byte of it.
     base_bytes: u64,
     _in_use: [Arc<dyn BlockDevice>; 2],
 }
@@ -46,20 +45,40 @@ impl Comparison {
     ) -> Result<()> {
         let chunk = self.chunk_bytes;
         let lbns = range.start / chunk..range.end.div_ceil(chunk);
-        (self.reader).changes(Some(self.base), self.head, lbns, &mut |lbns, kind| {
-            let bytes = (lbns.start * chunk).max(range.start)..(lbns.end * chunk).min(range.end);
-            if kind != ChangeKind::Same {
-                return visit(bytes, true);
-            }
-            let shared_end = bytes.end.min(self.base_bytes).max(bytes.start);
-            let parts = [
-                (bytes.start..shared_end, false),
-                (shared_end..bytes.end, true),
-            ];
-            let mut parts = parts.into_iter().filter(|(part, _)| !part.is_empty());
-            parts.all(|(part, may_differ)| visit(part, may_differ))
-        })
+        let base = (self.base, self.base_bytes / chunk);
+        changes(
+            &*self.reader,
+            Some(base),
+            self.head,
+            lbns,
+            &mut |lbns, kind| {
+                let bytes =
+                    (lbns.start * chunk).max(range.start)..(lbns.end * chunk).min(range.end);
+                visit(bytes, kind != ChangeKind::Same)
+            },
+        )
     }
+}
+
+/// Tells how `head` differs from a base that has so many LBNs, as the reader does. Where both are unmapped behind the
+/// end of the base, the head has a hole: there is no byte of the base that it could be the same as.
+fn changes(
+    reader: &dyn ChunkReader,
+    base: Option<(HeadId, u64)>,
+    head: HeadId,
+    lbns: Range<u64>,
+    visit: &mut dyn FnMut(Range<u64>, ChangeKind) -> bool,
+) -> Result<()> {
+    let base_end = base.map_or(0, |(_, lbns)| lbns);
+    let base = base.map(|(base, _)| base);
+    reader.changes(base, head, lbns, &mut |lbns, kind| {
+        if kind != ChangeKind::Same || lbns.end <= base_end {
+            return visit(lbns, kind);
+        }
+        let end = base_end.max(lbns.start);
+        let goes_on = lbns.start == end || visit(lbns.start..end, ChangeKind::Same);
+        goes_on && visit(end..lbns.end, ChangeKind::Hole)
+    })
 }
 
 impl Depot {
@@ -101,10 +120,8 @@ impl Depot {
             None => None,
         };
         let chunk_bytes = u64::from(self.config.chunk_bytes);
-        // A smaller base holds nothing behind its end: what both lack there is no byte of the base.
-        let compared_end = compared
-            .as_ref()
-            .map_or(0, |base| base.geometry().bytes / chunk_bytes);
+        let lengths = (base.zip(compared.as_ref()))
+            .map(|(base, device)| (base, device.geometry().bytes / chunk_bytes));
         let lbns = 0..device.geometry().bytes / chunk_bytes;
         let reader = self.front.reader();
         let mut reading = StretchReader {
@@ -114,17 +131,10 @@ impl Depot {
             buffer: Buffer::zeroed(BYTES_AT_ONCE),
         };
         let mut failure = Ok(());
-        reader.changes(base, head, lbns, &mut |lbns, kind| {
+        changes(&*reader, lengths, head, lbns, &mut |lbns, kind| {
             let bytes = (lbns.end - lbns.start) * chunk_bytes;
             failure = match kind {
-                ChangeKind::Same => {
-                    let shared = lbns.end.min(compared_end).saturating_sub(lbns.start);
-                    let shared = shared * chunk_bytes;
-                    [Piece::Same(shared), Piece::Hole(bytes - shared)]
-                        .into_iter()
-                        .filter(|piece| !matches!(piece, Piece::Same(0) | Piece::Hole(0)))
-                        .try_for_each(&mut *take)
-                }
+                ChangeKind::Same => take(Piece::Same(bytes)),
                 ChangeKind::Hole => take(Piece::Hole(bytes)),
                 ChangeKind::Data => {
                     take(Piece::DataFollows(bytes)).and_then(|()| reading.read(lbns, take))

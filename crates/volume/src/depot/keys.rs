@@ -6,29 +6,14 @@
 
 use std::sync::Arc;
 
-use onefold_io::{Dir, replace_file};
-use onefold_keys::{Entropy, Keys, Secret, Slot};
+use onefold_io::Dir;
+use onefold_keys::{Entropy, KeyInfo, Keys, Secret, Slot};
 
 use super::config::SLOTS_MAX;
 use super::data::{self, HEAD_COPY_BYTES};
 use super::unlock::{NewPassword, UnlockedConfig, new_slot, unlock_slot};
-use super::{CONFIG, CONFIG_COPY, OpenDevice, TEMPORARY, lock, read_config};
+use super::{OpenDevice, lock, read_config, write_config};
 use crate::{Error, Result};
-
-/// A key slot as users see it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DepotKey {
-    /// Its name: 16 hexadecimal digits.
-    pub id: String,
-    /// Whom it belongs to.
-    pub label: String,
-    /// When it was made, in seconds since 1970.
-    pub created_unix_s: u64,
-    /// Whether the password that was given opens it.
-    pub is_current: bool,
-    /// Whether somebody with the depot's key wrote the rest.
-    pub is_proved: bool,
-}
 
 /// The key slots of a depot, opened by one of them.
 pub struct DepotKeys {
@@ -62,18 +47,15 @@ impl DepotKeys {
     }
 
     /// All key slots, in the order in which passwords are tried.
-    pub fn list(&self) -> Vec<DepotKey> {
+    pub fn list(&self) -> Vec<KeyInfo> {
         let keys = Keys::from_master(&self.unlocked.master);
         let slots = self.unlocked.config.slots.iter();
-        slots
-            .map(|slot| DepotKey {
-                id: slot.id(),
-                label: slot.label.clone(),
-                created_unix_s: slot.created_unix_s,
-                is_current: slot.id() == self.unlocked.slot,
-                is_proved: slot.is_proved_by(&keys),
-            })
-            .collect()
+        slots.map(|slot| slot.info(slot.id(), &keys)).collect()
+    }
+
+    /// The name of the slot that the password opens.
+    pub fn current(&self) -> &str {
+        &self.unlocked.slot
     }
 
     /// Adds a slot that opens with a new password; returns its name.
@@ -156,8 +138,7 @@ impl DepotKeys {
         }
         let data = data::open(folder, &self.devices, &config)?;
         data::rewrite_head(&*data.disk, &config)?;
-        replace_file(folder, TEMPORARY, CONFIG_COPY, &encoded)?;
-        replace_file(folder, TEMPORARY, CONFIG, &encoded)?;
+        write_config(folder, &encoded)?;
         self.unlocked.config = config;
         Ok(())
     }

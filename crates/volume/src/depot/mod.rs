@@ -15,6 +15,7 @@ pub mod backends;
 mod changes;
 mod check;
 pub mod config;
+mod create;
 mod data;
 mod delete;
 mod dump;
@@ -39,17 +40,15 @@ use parking_lot::RwLock;
 pub use self::changes::{Comparison, Piece};
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use self::data::BytesBefore;
+pub use self::create::CreateOptions;
 pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
-pub use self::keys::{DepotKey, DepotKeys};
-use self::parameters::Parameters;
+pub use self::keys::DepotKeys;
 pub use self::unlock::NewPassword;
 use crate::front::{Front, FrontStats, Options};
 use crate::log::Seals;
 use crate::{
-    BlockDevice, Collected, Compression, Effort, Engine, EngineStats, Error, FreeSpace, HeadId,
-    Result,
+    BlockDevice, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HeadId, Result,
 };
 
 const CONFIG: &str = "config";
@@ -57,68 +56,6 @@ const CONFIG_COPY: &str = "config.copy";
 const TEMPORARY: &str = "config.new";
 const LOCK: &str = "lock";
 const UNSAVED: &str = "unsaved";
-
-/// Options of a new depot.
-#[derive(Clone)]
-pub struct CreateOptions {
-    /// Engine behind the front.
-    pub engine: EngineKind,
-    /// Parameters of its backend.
-    pub parameters: Parameters,
-    /// How new chunks are packed: by the engine `log`, and where chunks have 4 KiB.
-    pub compression: Compression,
-    /// Bytes of a chunk: a power of two, 512 to 65,536.
-    pub chunk_bytes: u32,
-    /// Name of the volume.
-    pub volume: String,
-    /// Its size in bytes; rounded up to whole chunks.
-    pub volume_bytes: u64,
-    /// Bytes of chunks that are stored at most; rounded up to whole chunks. `None`: what a device has room for; of a
-    /// file 6 % more than the volume.
-    pub capacity_bytes: Option<u64>,
-    /// Path of a data device; `None` makes a file in the folder.
-    pub data_path: Option<String>,
-    /// Path of a metadata device, of the backends `dtb` and `cbt`; `None` makes a file in the folder.
-    pub metadata_path: Option<String>,
-    /// Use a device of which the first or last MiB is not all zeros.
-    pub overwrite: bool,
-    /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
-    pub ram_bytes: Option<u64>,
-    /// The password of a depot in which everything is sealed: of the engine `log` alone. `None`: nothing is.
-    pub encryption: Option<NewPassword>,
-    /// Where keys and salts come from.
-    pub entropy: Entropy,
-    /// The depot's name: random.
-    pub depot: [u8; 16],
-    /// Key of the fingerprints: random, and secret.
-    pub hash_key: [u8; 32],
-    /// How devices are opened.
-    pub devices: OpenDevice,
-}
-
-impl CreateOptions {
-    /// A volume named `main` of so many bytes, in chunks of 4 KiB; `depot` and `hash_key` are random.
-    pub fn new(volume_bytes: u64, depot: [u8; 16], hash_key: [u8; 32]) -> Self {
-        Self {
-            engine: EngineKind::Dmdedup(Backend::InRam),
-            parameters: Parameters::default(),
-            compression: Compression::None,
-            chunk_bytes: 4096,
-            volume: "main".into(),
-            volume_bytes,
-            capacity_bytes: None,
-            data_path: None,
-            metadata_path: None,
-            overwrite: false,
-            ram_bytes: None,
-            encryption: None,
-            entropy: Entropy::system(),
-            depot,
-            hash_key,
-            devices: system_devices(),
-        }
-    }
-}
 
 /// A volume or snapshot of a depot.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,105 +85,6 @@ pub struct Depot {
 }
 
 impl Depot {
-    /// Makes a depot in `folder`, which holds none.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] where one is there, or the data device holds something; [`Error::Held`] where another has it;
-    /// [`Error::Invalid`];
-    /// [`Error::Unsupported`] for an engine that is not built yet; a device failed.
-    pub fn create(folder: &Arc<dyn Dir>, options: &CreateOptions) -> Result<Config> {
-        let _lock = lock(&**folder)?;
-        if if_there(folder.open(CONFIG))?.is_some() || if_there(folder.open(CONFIG_COPY))?.is_some()
-        {
-            return Err(Error::Exists {
-                place: "the folder".into(),
-                what: "it holds a depot already".into(),
-            });
-        }
-        let chunk = u64::from(options.chunk_bytes);
-        let whole = |bytes: u64| {
-            bytes
-                .checked_next_multiple_of(chunk.max(1))
-                .unwrap_or(u64::MAX)
-        };
-        let volume_bytes = whole(options.volume_bytes);
-        let is_file = options.data_path.is_none();
-        let roomy = || match options.engine {
-            EngineKind::Log => log::roomy(volume_bytes),
-            EngineKind::Dmdedup(_) => volume_bytes.saturating_add(volume_bytes / 100 * 6),
-        };
-        let wanted = options
-            .capacity_bytes
-            .or_else(|| is_file.then(roomy))
-            .map(whole);
-        let mut config = Config {
-            depot: options.depot,
-            engine: options.engine,
-            parameters: options.parameters,
-            compression: options.compression,
-            chunk_bytes: options.chunk_bytes,
-            hash_key: options.hash_key,
-            slots: Vec::new(),
-            volume: options.volume.clone(),
-            volume_bytes,
-            capacity_bytes: wanted.unwrap_or(chunk),
-            zone_bytes: 0,
-            data_path: options.data_path.clone().unwrap_or_default(),
-            metadata_path: options.metadata_path.clone().unwrap_or_default(),
-        };
-        config.check()?;
-        if options.encryption.is_some() && config.engine != EngineKind::Log {
-            return Err(Error::Invalid {
-                what: format!(
-                    "the backend {} cannot be encrypted: use log, or a disk that is encrypted below the depot",
-                    config.engine.name()
-                ),
-            });
-        }
-        let data = data::create(
-            &**folder,
-            &options.devices,
-            &config.data_path,
-            wanted,
-            options.overwrite,
-        )?;
-        config.capacity_bytes = data.capacity_bytes / chunk * chunk;
-        if config.engine == EngineKind::Log {
-            config.zone_bytes = log::zone_bytes(&config)?;
-        }
-        let (new, entropy) = (options.encryption.as_ref(), &options.entropy);
-        let (config, seals) = unlock::lock_up(config, new, entropy)?;
-        config.check()?;
-        if config.engine == EngineKind::Log {
-            log::confirm(&config, options.ram_bytes)?;
-        }
-        let metadata = backends::confirm_metadata(&config, options)?;
-        let before = BytesBefore::read(&data.disk, HEAD_BYTES)?;
-        // Whatever can be refused was, before anything of a device is written.
-        let write_all = || {
-            let disk = Arc::clone(&data.disk);
-            data::write_head(&*disk, &config)?;
-            match config.engine {
-                EngineKind::Log => log::create(folder, &config, disk, options.ram_bytes, seals)?,
-                EngineKind::Dmdedup(backend) => {
-                    backends::create(&**folder, &config, backend, metadata.as_ref())?;
-                }
-            }
-            let encoded = config.encode();
-            // The copy first: where `config` is, all else is there.
-            replace_file(&**folder, TEMPORARY, CONFIG_COPY, &encoded)?;
-            Ok(replace_file(&**folder, TEMPORARY, CONFIG, &encoded)?)
-        };
-        let written: Result<()> = write_all();
-        if written.is_err() && matches!(read_config(&**folder), Err(Error::NoDepot { .. })) {
-            before.put_back();
-            if let Some(metadata) = &metadata {
-                metadata.put_back();
-            }
-        }
-        written.map(|()| config)
-    }
-
     /// Opens the depot in `folder`, alone.
     ///
     /// # Errors
@@ -425,6 +263,16 @@ fn lock(folder: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     held.ok_or_else(|| Error::Held {
         place: "the depot".into(),
     })
+}
+
+/// Replaces the configuration and its copy.
+///
+/// # Errors
+/// The folder failed.
+fn write_config(folder: &dyn Dir, encoded: &[u8]) -> Result<()> {
+    // The copy first: `config` counts where it is there.
+    replace_file(folder, TEMPORARY, CONFIG_COPY, encoded)?;
+    Ok(replace_file(folder, TEMPORARY, CONFIG, encoded)?)
 }
 
 fn read_config(folder: &dyn Dir) -> Result<Config> {

@@ -73,9 +73,10 @@ fn passwords_are_added_changed_and_removed() {
     let added = by_old
         .add(&password(NEW, "ada@lovelace"), &Entropy::seeded(2))
         .expect("room");
-    let list = keys(&device, NEW).expect("it opens").list();
-    let is_current: Vec<_> = list.iter().map(|key| key.is_current).collect();
-    assert_eq!(is_current, [false, true]);
+    let by_new = keys(&device, NEW).expect("it opens");
+    let list = by_new.list();
+    assert_eq!((by_old.current(), by_new.current()), (&*old, &*added));
+    assert_eq!((list.len(), &list[0].id), (2, &old));
     assert_eq!(
         (&list[1].id, list[1].label.as_str()),
         (&added, "ada@lovelace")

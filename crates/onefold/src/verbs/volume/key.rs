@@ -14,7 +14,7 @@ use super::unlocking;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
-use crate::verbs::key::{NewKey, ShownKey, changed, resolve, short, show};
+use crate::verbs::key::{NewKey, changed, resolve, short, show};
 
 /// List, add, remove and change the passwords of an encrypted depot
 ///
@@ -67,7 +67,10 @@ pub struct NewKeyOf {
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     match &args.what {
-        DepotKeyAction::List(of) => list(&open(&of.depot)?, out)?,
+        DepotKeyAction::List(of) => {
+            let keys = open(&of.depot)?;
+            show(&keys.list(), Some(keys.current()), out)?;
+        }
         DepotKeyAction::Add(args) => add(args, out)?,
         DepotKeyAction::Remove { of, id } => {
             let mut keys = open(&of.depot)?;
@@ -82,17 +85,6 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn list(keys: &DepotKeys, out: &Out) -> Result<()> {
-    let rows = keys.list().into_iter().map(|key| ShownKey {
-        id: key.id,
-        label: key.label,
-        created_unix_s: key.created_unix_s,
-        is_current: key.is_current,
-        is_proved: key.is_proved,
-    });
-    show(&rows.collect::<Vec<_>>(), out)
-}
-
 fn add(args: &NewKeyOf, out: &Out) -> Result<()> {
     let mut keys = open(&args.of.depot)?;
     let id = keys
@@ -104,11 +96,11 @@ fn add(args: &NewKeyOf, out: &Out) -> Result<()> {
 
 fn change(args: &NewKeyOf, out: &Out) -> Result<()> {
     let mut keys = open(&args.of.depot)?;
-    let old = keys.list().into_iter().find(|key| key.is_current);
+    let old = keys.current().to_owned();
     let id = keys
         .replace_current(&new_password(&args.new)?, &Entropy::system())
         .map_err(|error| naming(error, &args.of.depot))?;
-    changed(Some(&id), old.as_ref().map(|key| key.id.as_str()), out)?;
+    changed(Some(&id), Some(&old), out)?;
     out.say(format_args!(
         "changed the password: key {} replaces the old one",
         short(&id)
