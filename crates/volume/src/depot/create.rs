@@ -74,7 +74,7 @@ impl CreateOptions {
         }
     }
 
-    /// So many bytes as whole chunks.
+    /// Rounds bytes up to whole chunks.
     fn whole(&self, bytes: u64) -> u64 {
         let chunk = u64::from(self.chunk_bytes).max(1);
         bytes.checked_next_multiple_of(chunk).unwrap_or(u64::MAX)
