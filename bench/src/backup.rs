@@ -187,9 +187,10 @@ impl<'a> Bench<'a> {
                 continue;
             }
             if asked || (args.tools.is_empty() && tool.name != "onefold-max") {
-                match find_program(tool.program, &bench.path).is_absolute() {
-                    true => bench.tools.push(*tool),
-                    false => println!("{}: {} is not there", tool.name, tool.program),
+                if find_program(tool.program, &bench.path).is_absolute() {
+                    bench.tools.push(*tool)
+                } else {
+                    println!("{}: {} is not there", tool.name, tool.program)
                 }
             }
         }
@@ -421,9 +422,10 @@ impl Life<'_> {
     /// change.
     fn moved(&mut self, label: &'static str, cached: bool) -> Result<Measured, String> {
         let set = self.set;
-        let path = match cached {
-            true => set.again.join("cached"),
-            false => set.again.join("cold"),
+        let path = if cached {
+            set.again.join("cached")
+        } else {
+            set.again.join("cold")
         };
         std::fs::create_dir_all(&set.again).map_err(|error| error.to_string())?;
         set.rename(&set.tree, &path)?;

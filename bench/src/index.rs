@@ -152,9 +152,10 @@ pub fn run(args: &IndexArgs) -> Result<(), Error> {
         }
     }
     print!("\n{}", figures::table(&all).text());
-    match all.is_empty() {
-        true => Err("none of them could be measured".into()),
-        false => Ok(()),
+    if all.is_empty() {
+        Err("none of them could be measured".into())
+    } else {
+        Ok(())
     }
 }
 

@@ -138,9 +138,10 @@ impl Bench {
         let start = Instant::now();
         let command = command.trim_start();
         let status = self.shell(command).status().map_err(|e| e.to_string())?;
-        match status.success() {
-            true => Ok(start.elapsed().as_secs_f64()),
-            false => Err(format!("{command}: {status}")),
+        if status.success() {
+            Ok(start.elapsed().as_secs_f64())
+        } else {
+            Err(format!("{command}: {status}"))
         }
     }
 

@@ -209,9 +209,10 @@ impl<'a> Bench<'a> {
         self.measure("restore --dry-run", &dry, None)?;
         let of_part = [&["restore", "latest", "--target", &target][..], part].concat();
         self.restore("restore, a part", &of_part)?;
-        match self.args.restore {
-            true => self.restore("restore", &["restore", &first, "--target", &target]),
-            false => Ok(()),
+        if self.args.restore {
+            self.restore("restore", &["restore", &first, "--target", &target])
+        } else {
+            Ok(())
         }
     }
 
@@ -223,9 +224,10 @@ impl<'a> Bench<'a> {
             .next()
             .is_none();
         std::fs::remove_dir_all(&self.restored).map_err(failed)?;
-        match is_empty {
-            true => Err(format!("{name}: there is nothing in the target")),
-            false => Ok(()),
+        if is_empty {
+            Err(format!("{name}: there is nothing in the target"))
+        } else {
+            Ok(())
         }
     }
 

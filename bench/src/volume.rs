@@ -88,8 +88,9 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     if !args.evaluation.is_empty() {
         evaluation::run(args)?;
     }
-    match args.transport {
-        true => transport::run(args),
-        false => Ok(()),
+    if args.transport {
+        transport::run(args)
+    } else {
+        Ok(())
     }
 }

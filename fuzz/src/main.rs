@@ -130,8 +130,9 @@ fn try_one(target: &Target, input: &[u8]) -> Result<Reach, String> {
             input.len()
         ));
     }
-    match start.elapsed() > INPUT_MAX {
-        true => Err(format!("takes {:?}", start.elapsed())),
-        false => Ok(reach),
+    if start.elapsed() > INPUT_MAX {
+        Err(format!("takes {:?}", start.elapsed()))
+    } else {
+        Ok(reach)
     }
 }

@@ -56,9 +56,10 @@ impl Mutator {
         let mut bytes = self.pick(&target.seeds);
         for _ in 0..=self.0.next() % CHANGES_MAX {
             let other = self.pick(&target.seeds);
-            match target.in_pages {
-                true => self.change_in_page(&mut bytes, &other),
-                false => self.change(&mut bytes, &other),
+            if target.in_pages {
+                self.change_in_page(&mut bytes, &other)
+            } else {
+                self.change(&mut bytes, &other)
             }
         }
         bytes

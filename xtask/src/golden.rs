@@ -167,11 +167,10 @@ fn listing(root: &Path, head: &str) -> Result<String, String> {
         let field = bytes
             .get(at..at + len)
             .ok_or_else(|| format!("{path} ends within \"{what}\""))?;
-        match count.starts_with('-') {
-            true => {
-                let _ = writeln!(out, "      … {len} bytes: {what}");
-            }
-            false => show(&mut out, at, field, what),
+        if count.starts_with('-') {
+            let _ = writeln!(out, "      … {len} bytes: {what}");
+        } else {
+            show(&mut out, at, field, what)
         }
         at += len;
     }

@@ -51,9 +51,10 @@ pub fn run(environment: &[(&str, &OsStr)]) -> Result<(), String> {
         }
     });
     let failed = failed.into_inner().map_err(|error| error.to_string())?;
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("\n")),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("\n"))
     }
 }
 
@@ -75,9 +76,10 @@ fn build() -> Result<Vec<Suite>, String> {
         suites.extend(Suite::of(&message));
     }
     let status = cargo.wait().map_err(|error| format!("cargo: {error}"))?;
-    match status.success() {
-        true => Ok(suites),
-        false => Err(format!("cargo test --no-run: {status}")),
+    if status.success() {
+        Ok(suites)
+    } else {
+        Err(format!("cargo test --no-run: {status}"))
     }
 }
 
@@ -123,9 +125,10 @@ impl Suite {
         let text = String::from_utf8_lossy(&text);
         let seconds = start.elapsed().as_secs();
         println!("── {}, {seconds} s\n{}", self.name, text.trim());
-        match status.success() {
-            true => Ok(()),
-            false => Err(status.to_string()),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(status.to_string())
         }
     }
 }

@@ -112,9 +112,10 @@ fn same_entry(one: &Path, other: &Path, buffers: &mut (Vec<u8>, Vec<u8>)) -> Res
     }
     if here.is_symlink() {
         let target = |path: &Path| std::fs::read_link(path).map_err(|error| error.to_string());
-        return match target(one)? == target(other)? {
-            true => Ok(false),
-            false => Err("link targets differ".into()),
+        return if target(one)? == target(other)? {
+            Ok(false)
+        } else {
+            Err("link targets differ".into())
         };
     }
     if here.is_file() {

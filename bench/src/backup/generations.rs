@@ -169,9 +169,10 @@ impl SeededTree {
     }
 
     fn add(&mut self) -> Result<(), String> {
-        let bytes = match self.random.one_in(400) {
-            true => LARGE_BYTES,
-            false => self.random.below(BYTES_MAX) + 1,
+        let bytes = if self.random.one_in(400) {
+            LARGE_BYTES
+        } else {
+            self.random.below(BYTES_MAX) + 1
         };
         let (path, content) = (self.new_path(), self.content(bytes));
         write(&path, &content)?;

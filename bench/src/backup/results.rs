@@ -252,9 +252,10 @@ impl Results {
     }
 
     fn document(&self, table: &str) -> String {
-        let cache = match self.cold {
-            true => "page cache dropped before each stage but reread-cached",
-            false => "page cache NOT dropped",
+        let cache = if self.cold {
+            "page cache dropped before each stage but reread-cached"
+        } else {
+            "page cache NOT dropped"
         };
         format!(
             "{}\n\nscale {}, seed {}, {cache}\n\n{table}\n{LEGEND}\n{}",
@@ -366,9 +367,10 @@ fn cells(row: &Timing, all: &[Timing], yardsticks: Yardsticks) -> Vec<String> {
             is_peer(&other.tool) && (!classes || compresses(&other.tool) == compresses(&row.tool))
         });
         let best = rivals.map(value).fold(f64::INFINITY, f64::min);
-        match row.tool != DISK && best.is_finite() && value(row) > 0.0 {
-            true => format!("{:.2}", best / value(row)),
-            false => String::new(),
+        if row.tool != DISK && best.is_finite() && value(row) > 0.0 {
+            format!("{:.2}", best / value(row))
+        } else {
+            String::new()
         }
     };
     let beside = |seconds: Option<f64>| {

@@ -51,13 +51,11 @@ impl Yardstick {
 
     /// Description of the reads, in words.
     pub fn words(&self, depth: usize) -> String {
-        let way = match uring_works() {
-            true => "io_uring",
-            false => "threads",
-        };
-        let files = match self.of_runs {
-            true => "run-* alone",
-            false => "all files",
+        let way = if uring_works() { "io_uring" } else { "threads" };
+        let files = if self.of_runs {
+            "run-* alone"
+        } else {
+            "all files"
         };
         format!(
             "the engine's batches of 4 KiB reads at random, {depth} in flight by {way}, in {files}"

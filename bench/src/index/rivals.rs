@@ -60,9 +60,10 @@ pub fn run(
             return Ok(None);
         }
     };
-    let name = match rival.given_mib == budget_mib {
-        true => store.to_string(),
-        false => format!("{store} (given {})", rival.given_mib),
+    let name = if rival.given_mib == budget_mib {
+        store.to_string()
+    } else {
+        format!("{store} (given {})", rival.given_mib)
     };
     Ok(Some(MeasuredStore {
         name,

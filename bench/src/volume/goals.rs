@@ -58,9 +58,10 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
     println!("── opening after a kill");
     let recovery = ["recovery", LOG_MIB, EXTENTS];
     note("opening", limits::example("log_limits", args, &recovery));
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("; ")),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(failed.join("; "))
     }
 }
 

@@ -26,17 +26,19 @@ pub fn packing(args: &VolumeArgs) -> Result<(), String> {
     let tree = args.tree.as_ref().map(|tree| tree.display().to_string());
     let tree = tree.unwrap_or_default();
     let numbers = [args.mib.to_string(), args.rounds.to_string()];
-    match example("packing", args, &[&tree, &numbers[0], &numbers[1]])? {
-        true => Ok(()),
-        false => Err("packing could not be measured".into()),
+    if example("packing", args, &[&tree, &numbers[0], &numbers[1]])? {
+        Ok(())
+    } else {
+        Err("packing could not be measured".into())
     }
 }
 
 fn run(args: &VolumeArgs, what: &[&str]) -> Result<(), String> {
     println!("{}", report::machine_line(&report::machine()));
-    match example("log_limits", args, what)? {
-        true => Ok(()),
-        false => Err("the limit is not kept".into()),
+    if example("log_limits", args, what)? {
+        Ok(())
+    } else {
+        Err("the limit is not kept".into())
     }
 }
 

@@ -41,9 +41,10 @@ pub fn run(args: &VolumeArgs) -> Result<(), String> {
         for (what, mut times) in times {
             let longest = times.iter().copied().fold(0.0, f64::max);
             let middle = median(&mut times);
-            let judged = match middle <= GOAL_SECONDS {
-                true => "kept",
-                false => "MISSED",
+            let judged = if middle <= GOAL_SECONDS {
+                "kept"
+            } else {
+                "MISSED"
             };
             println!(
                 "{middle:7.3} s  (at most {longest:.3})  {what} under {}  goal {GOAL_SECONDS}: {judged}",
@@ -93,8 +94,9 @@ fn timed(program: &Path, arguments: &[&str]) -> Result<f64, String> {
     let mut command = Command::new(program);
     let output = command.args(["-q", "volume"]).args(arguments).output();
     let output = output.map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => Ok(started.elapsed().as_secs_f64()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(started.elapsed().as_secs_f64())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }

@@ -215,9 +215,12 @@ impl<'a> Copier<'a> {
                 continue;
             }
             let copied = self.large(content, session, data, stream, progress);
-            let copied = copied.map_err(|error| match error.is_loss() {
-                true => Error::of_content("copy", &path::join(folder, &entry.name), error),
-                false => error,
+            let copied = copied.map_err(|error| {
+                if error.is_loss() {
+                    Error::of_content("copy", &path::join(folder, &entry.name), error)
+                } else {
+                    error
+                }
             })?;
             entry.content = Content {
                 digest: content.digest,

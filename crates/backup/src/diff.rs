@@ -104,9 +104,10 @@ pub fn diff(
     let mut summary = DiffSummary::default();
     let may_skip = first.is_complete() && second.is_complete();
     let (mut blind_a, mut blind_b) = (Blind::default(), Blind::default());
-    let mut chunks = match below.is_empty() {
-        true => DifferingChunks::of(first, second),
-        false => DifferingChunks::default(),
+    let mut chunks = if below.is_empty() {
+        DifferingChunks::of(first, second)
+    } else {
+        DifferingChunks::default()
     };
     loop {
         if let (Some(i), Some(j)) = (a.at_leaf(), b.at_leaf())

@@ -197,12 +197,13 @@ impl Slice {
 
 impl From<Slice> for Item {
     fn from(slice: Slice) -> Item {
-        match slice.is_whole() {
-            true => Item::Chunk {
+        if slice.is_whole() {
+            Item::Chunk {
                 chunk: slice.chunk,
                 span: slice.len.into(),
-            },
-            false => Item::Slice(slice),
+            }
+        } else {
+            Item::Slice(slice)
         }
     }
 }

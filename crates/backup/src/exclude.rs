@@ -132,13 +132,12 @@ impl PatternsBuilder {
             return Ok(());
         }
         let anchored = body.starts_with('/') || is_from_ignore_file && body.contains('/');
-        let globs = match anchored {
-            true => {
-                let body = format!("/{}", body.trim_start_matches('/'));
-                let below = self.below_base(&body, ignore_case).map(str::to_owned);
-                [Some(body), below]
-            }
-            false => [Some(format!("**/{body}")), None],
+        let globs = if anchored {
+            let body = format!("/{}", body.trim_start_matches('/'));
+            let below = self.below_base(&body, ignore_case).map(str::to_owned);
+            [Some(body), below]
+        } else {
+            [Some(format!("**/{body}")), None]
         };
         let mut globs = globs.into_iter().flatten();
         globs.try_for_each(|glob| {
@@ -151,9 +150,10 @@ impl PatternsBuilder {
     /// Returns the rest of an anchored pattern that begins with the base.
     fn below_base<'a>(&self, body: &'a str, ignore_case: bool) -> Option<&'a str> {
         let head = body.get(..self.base.len())?;
-        let is_same = match ignore_case {
-            true => head.to_lowercase() == self.base.to_lowercase(),
-            false => head == self.base,
+        let is_same = if ignore_case {
+            head.to_lowercase() == self.base.to_lowercase()
+        } else {
+            head == self.base
         };
         let rest = &body[head.len()..];
         (is_same && !head.is_empty() && rest.starts_with('/')).then_some(rest)
@@ -257,9 +257,10 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     let mut text = String::with_capacity(bytes.len() + 16);
     for piece in bytes.utf8_chunks() {
         for c in piece.valid().chars() {
-            match stands_for_byte(c) {
-                true => text.extend(c.encode_utf8(&mut [0; 4]).as_bytes().iter().map(stand_in)),
-                false => text.push(c),
+            if stands_for_byte(c) {
+                text.extend(c.encode_utf8(&mut [0; 4]).as_bytes().iter().map(stand_in))
+            } else {
+                text.push(c)
             }
         }
         text.extend(piece.invalid().iter().map(stand_in));

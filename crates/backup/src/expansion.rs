@@ -57,13 +57,14 @@ impl Expansion {
     /// [`Error::Malformed`](crate::Error::Malformed): it does not.
     pub fn confirm(&self) -> Result<()> {
         let paid = ITEMS_FREE.saturating_add(self.data_bytes / ITEM_BYTES_MIN);
-        match self.items <= paid {
-            true => Ok(()),
-            false => Err(WireReader::new("recipe", b"").fail(format_args!(
-                "it expands to more than {} items of {} bytes of data together: no backup makes such",
-                self.items - 1,
-                self.data_bytes
-            ))),
+        if self.items <= paid {
+            Ok(())
+        } else {
+            Err(WireReader::new("recipe", b"").fail(format_args!(
+            "it expands to more than {} items of {} bytes of data together: no backup makes such",
+            self.items - 1,
+            self.data_bytes
+        )))
         }
     }
 }

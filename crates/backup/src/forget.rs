@@ -283,9 +283,10 @@ fn keep_counted(
         if left > 0 && (!is_repeated || i + 1 == group.len()) {
             left -= 1;
             before = Some(bucket);
-            reasons[i].push(match is_repeated {
-                true => format!("oldest {} snapshot", word(period)),
-                false => format!("{} snapshot", word(period)),
+            reasons[i].push(if is_repeated {
+                format!("oldest {} snapshot", word(period))
+            } else {
+                format!("{} snapshot", word(period))
             });
         }
     }

@@ -70,9 +70,10 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
 
 /// Returns a path in the form of [`clean`], without a copy where it is clean.
 pub fn cleaned(path: &[u8]) -> Cow<'_, [u8]> {
-    match folder_is_safe(path) {
-        true => Cow::Borrowed(path),
-        false => Cow::Owned(clean(path)),
+    if folder_is_safe(path) {
+        Cow::Borrowed(path)
+    } else {
+        Cow::Owned(clean(path))
     }
 }
 
@@ -101,9 +102,10 @@ pub fn show(path: &[u8]) -> String {
     let mut shown = String::with_capacity(path.len());
     for piece in path.utf8_chunks() {
         for c in piece.valid().chars() {
-            match is_escaped(c) {
-                true => shown.extend(c.escape_default()),
-                false => shown.push(c),
+            if is_escaped(c) {
+                shown.extend(c.escape_default())
+            } else {
+                shown.push(c)
             }
         }
         piece

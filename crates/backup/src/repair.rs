@@ -49,9 +49,10 @@ pub fn repair(
     is_lost: &dyn Fn(&ChunkRef) -> bool,
     dry_run: bool,
 ) -> Result<Repaired> {
-    let storing = match dry_run {
-        true => Storing::Nothing,
-        false => Storing::Beside,
+    let storing = if dry_run {
+        Storing::Nothing
+    } else {
+        Storing::Beside
     };
     repair_as(repository, named, is_lost, &storing)
 }

@@ -336,16 +336,13 @@ fn open_target(
     stands_for: StandsFor,
     options: &Options,
 ) -> Result<(Option<TargetFolder>, bool, Option<Meta>)> {
-    let (target, is_new) = match options.dry_run {
-        true => {
-            let there = TargetFolder::existing(named)?;
-            let is_missing = there.is_none();
-            (there, is_missing)
-        }
-        false => {
-            let (target, is_new) = TargetFolder::create(named, stands_for.mode())?;
-            (Some(target), is_new)
-        }
+    let (target, is_new) = if options.dry_run {
+        let there = TargetFolder::existing(named)?;
+        let is_missing = there.is_none();
+        (there, is_missing)
+    } else {
+        let (target, is_new) = TargetFolder::create(named, stands_for.mode())?;
+        (Some(target), is_new)
     };
     let due = stands_for.due(target.as_ref(), is_new);
     let due = due.map_err(|e| Error::io("stat", named, e))?;

@@ -156,9 +156,10 @@ pub(crate) fn hurt_where(
     // Lost leaves before the first readable one: with no readable one, all of the snapshot is lost.
     let mut lost_so_far = Some(Vec::new());
     for (i, leaf) in tree.leaves().iter().enumerate() {
-        let bare = match is_lost(&leaf.chunk) {
-            true => None,
-            false => unless_lost(read_bare(leaf, reader), counts)?,
+        let bare = if is_lost(&leaf.chunk) {
+            None
+        } else {
+            unless_lost(read_bare(leaf, reader), counts)?
         };
         let Some((bare, counted)) = bare else {
             let next = tree
@@ -211,13 +212,14 @@ pub(crate) fn read_bare(leaf: &LeafRef, reader: &mut ChunkReader) -> Result<(Lea
 /// Reads the items of a leaf's recipe chunk.
 pub(crate) fn read_items(recipe: &RecipeRef, reader: &mut ChunkReader) -> Result<Vec<Item>> {
     let items = recipe::decode(&reader.read(&recipe.chunk)?, 0)?;
-    match items.len() == recipe.items as usize {
-        true => Ok(items),
-        false => Err(WireReader::new("recipe", &[]).fail(format_args!(
+    if items.len() == recipe.items as usize {
+        Ok(items)
+    } else {
+        Err(WireReader::new("recipe", &[]).fail(format_args!(
             "{} items, expected {}",
             items.len(),
             recipe.items
-        ))),
+        )))
     }
 }
 
@@ -232,9 +234,10 @@ fn lost_items(
     let mut lost = Vec::new();
     let mut at = 0;
     for recipe in &leaf.recipes {
-        let items = match is_lost(&recipe.chunk) {
-            true => None,
-            false => unless_lost(read_items(recipe, reader), counts)?,
+        let items = if is_lost(&recipe.chunk) {
+            None
+        } else {
+            unless_lost(read_items(recipe, reader), counts)?
         };
         for i in 0..u64::from(recipe.items) {
             let item = items.as_ref().and_then(|items| items.get(i as usize));

@@ -200,9 +200,10 @@ fn latest(repository: &Repository, filter: &SnapshotFilter) -> Result<Named> {
             });
         }
         let Some((_, id)) = newest else {
-            let what = match is_empty {
-                true => "there is no snapshot yet",
-                false => "no snapshot has that host, path or tag",
+            let what = if is_empty {
+                "there is no snapshot yet"
+            } else {
+                "no snapshot has that host, path or tag"
             };
             return Err(Error::NoSnapshot(what.into()));
         };

@@ -348,9 +348,10 @@ pub(crate) fn read_recipe(
         return fail(format_args!("depth {}, expected {depth}", recipe.depth));
     }
     let sum = recipe.sum;
-    match sum == Some(span) {
-        true => Ok(recipe),
-        false => fail(format_args!("items cover {sum:?} bytes, expected {span}")),
+    if sum == Some(span) {
+        Ok(recipe)
+    } else {
+        fail(format_args!("items cover {sum:?} bytes, expected {span}"))
     }
 }
 

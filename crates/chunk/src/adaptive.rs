@@ -170,9 +170,10 @@ impl Adaptive {
         if is_cut_off && !ends {
             return DataLook::More;
         }
-        match chi_squared(&all) > CHI_SQUARED_MAX {
-            true => DataLook::Short(window.len()),
-            false => DataLook::Long,
+        if chi_squared(&all) > CHI_SQUARED_MAX {
+            DataLook::Short(window.len())
+        } else {
+            DataLook::Long
         }
     }
 

@@ -240,8 +240,9 @@ fn parse_bytes(text: &str) -> Option<u64> {
 
 fn unknown(name: &str, key: &str, known: &[Knob]) -> String {
     let keys: Vec<_> = known.iter().map(|knob| knob.key).collect();
-    match keys.is_empty() {
-        true => format!("{name} has no parameters"),
-        false => format!("{name} has no {key:?}; there are {}", keys.join(", ")),
+    if keys.is_empty() {
+        format!("{name} has no parameters")
+    } else {
+        format!("{name} has no {key:?}; there are {}", keys.join(", "))
     }
 }

@@ -126,9 +126,10 @@ fn pattern(name: &str, knobs: &Knobs) -> Result<(usize, usize, u32), UnknownChun
 /// The chunker `fbc`: in one pass without parameters, otherwise in the dissertation's two stages.
 #[cfg(feature = "std")]
 fn shared_fbc(knobs: &Knobs, mean: usize) -> SharedFbc {
-    match knobs.is_empty() {
-        true => SharedFbc::one_pass(mean),
-        false => SharedFbc::counting(Params::of(knobs, mean)),
+    if knobs.is_empty() {
+        SharedFbc::one_pass(mean)
+    } else {
+        SharedFbc::counting(Params::of(knobs, mean))
     }
 }
 

@@ -65,9 +65,10 @@ impl<C: Chunker> ChunkStream<C> {
             rest = after;
             self.waiting.drain(..covered);
         }
-        let covered = match rest.len() >= enough {
-            true => cut_all(&mut self.chunker, rest, false, &mut chunk),
-            false => 0,
+        let covered = if rest.len() >= enough {
+            cut_all(&mut self.chunker, rest, false, &mut chunk)
+        } else {
+            0
         };
         self.waiting.extend_from_slice(&rest[covered..]);
     }

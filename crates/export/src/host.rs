@@ -93,11 +93,12 @@ pub fn unmount(folder: &Path) -> Result<()> {
         let done = run(program("umount").arg(folder), "umount (package mount)");
         done.is_ok().then_some(())
     };
-    match is_mounted(folder) {
-        false => Ok(()),
-        true => wait_for(unmount).ok_or_else(|| Error::Busy {
+    if !is_mounted(folder) {
+        Ok(())
+    } else {
+        wait_for(unmount).ok_or_else(|| Error::Busy {
             what: format!("{} is in use: leave it, then detach", folder.display()),
-        }),
+        })
     }
 }
 
@@ -133,16 +134,17 @@ pub fn confirm_unused(device: &Path, then: &str) -> Result<()> {
     match opened {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
             let places = mounted_at(device);
-            let what = match places.is_empty() {
-                true => format!(
+            let what = if places.is_empty() {
+                format!(
                     "{} is in use: close what uses it, then {then}",
                     device.display()
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "{} is mounted on {}: unmount it, then {then}",
                     device.display(),
                     places.join(", ")
-                ),
+                )
             };
             Err(Error::Busy { what })
         }
@@ -215,12 +217,13 @@ pub fn run(command: &mut Command, what: &str) -> Result<String> {
             source: io::ErrorKind::TimedOut.into(),
         });
     };
-    match ended.map_err(cannot_run)?.success() {
-        true => Ok(printed(child.stdout.take())),
-        false => Err(Error::Host {
+    if ended.map_err(cannot_run)?.success() {
+        Ok(printed(child.stdout.take()))
+    } else {
+        Err(Error::Host {
             what: format!("{what} failed"),
             source: io::Error::other(printed(child.stderr.take()).trim().to_owned()),
-        }),
+        })
     }
 }
 

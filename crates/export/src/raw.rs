@@ -35,9 +35,10 @@ impl RawDevice {
     /// # Errors
     /// [`Error::Held`] where another has it; the device cannot be opened.
     pub fn open(path: &Path, name: &str, is_writable: bool) -> Result<Self> {
-        let disk = match is_writable {
-            true => FileDisk::open_alone(path)?,
-            false => FileDisk::open(path)?,
+        let disk = if is_writable {
+            FileDisk::open_alone(path)?
+        } else {
+            FileDisk::open(path)?
         };
         let disk: Arc<dyn Disk> = match DirectDisk::over(disk.batched(Batching::Ring)) {
             Ok(direct) => Arc::new(direct),
@@ -62,11 +63,12 @@ impl RawDevice {
             });
         }
         let is_change = !matches!(request.op, Op::Read | Op::Flush);
-        match is_change && !self.geometry.is_writable {
-            true => Err(Error::ReadOnly {
+        if is_change && !self.geometry.is_writable {
+            Err(Error::ReadOnly {
                 why: "the file is served read-only".into(),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 
@@ -121,15 +123,17 @@ impl RawDevice {
             });
         }
         let wants_sync = |request: &Request| request.fua || request.op == Op::Flush;
-        let synced = match requests.iter().any(wants_sync) {
-            true => self.disk.sync().map_err(Error::from),
-            false => Ok(()),
+        let synced = if requests.iter().any(wants_sync) {
+            self.disk.sync().map_err(Error::from)
+        } else {
+            Ok(())
         };
         for (request, result) in requests.into_iter().zip(results) {
             let result = result.map_err(Error::from);
-            let result = match wants_sync(&request) {
-                true => result.and_then(|()| synced.clone()),
-                false => result,
+            let result = if wants_sync(&request) {
+                result.and_then(|()| synced.clone())
+            } else {
+                result
             };
             answer(request, result);
         }
@@ -179,9 +183,10 @@ impl BlockDevice for RawDevice {
                     what: format!("the device ends at {at}"),
                 });
             }
-            let kind = match stretch.is_hole {
-                true => ExtentKind::Hole,
-                false => ExtentKind::Data,
+            let kind = if stretch.is_hole {
+                ExtentKind::Hole
+            } else {
+                ExtentKind::Data
             };
             if !visit(at..end, kind) {
                 return Ok(());

@@ -203,9 +203,10 @@ impl Disk for DirectDisk {
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
-        match self.cached.zero_in_place(offset, len)? {
-            true => Ok(()),
-            false => write_zeroes_by_hand(self, offset, len),
+        if self.cached.zero_in_place(offset, len)? {
+            Ok(())
+        } else {
+            write_zeroes_by_hand(self, offset, len)
         }
     }
 

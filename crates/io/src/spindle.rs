@@ -278,11 +278,10 @@ mod tests {
                 data: &[1; 4096],
             };
             let writes: Vec<_> = offsets.iter().map(write).collect();
-            match together {
-                true => disk.write_many_at(&writes).unwrap(),
-                false => {
-                    (writes.iter()).for_each(|one| disk.write_at(one.data, one.offset).unwrap())
-                }
+            if together {
+                disk.write_many_at(&writes).unwrap()
+            } else {
+                (writes.iter()).for_each(|one| disk.write_at(one.data, one.offset).unwrap())
             }
             dir.counts().modelled_us - before
         };

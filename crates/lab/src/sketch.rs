@@ -101,9 +101,10 @@ impl Sketch {
             below += f64::from(u8::from(share < 1.0));
             sum += share.min(1.0);
         }
-        match below > 0.0 {
-            true => (below / sum * REGISTERS as f64 * weight_max, below),
-            false => (0.0, 0.0),
+        if below > 0.0 {
+            (below / sum * REGISTERS as f64 * weight_max, below)
+        } else {
+            (0.0, 0.0)
         }
     }
 

@@ -49,9 +49,10 @@ pub fn kind(kind: Kind) -> FileType {
 fn time(time: Time) -> SystemTime {
     let nanos = Duration::from_nanos(time.nanos.into());
     let secs = Duration::from_secs(time.secs.unsigned_abs());
-    let second = match time.secs < 0 {
-        true => SystemTime::UNIX_EPOCH.checked_sub(secs),
-        false => SystemTime::UNIX_EPOCH.checked_add(secs),
+    let second = if time.secs < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(secs)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(secs)
     };
     let exact = second.and_then(|second| second.checked_add(nanos));
     exact.unwrap_or(SystemTime::UNIX_EPOCH)

@@ -94,10 +94,7 @@ impl Snapshots {
 }
 
 fn ttl(of: &Attributes) -> &'static Duration {
-    match of.is_fixed {
-        true => &FIXED_TTL,
-        false => &SHELF_TTL,
-    }
+    if of.is_fixed { &FIXED_TTL } else { &SHELF_TTL }
 }
 
 /// The places of `.` and `..` come before those of a folder's names.
@@ -222,9 +219,10 @@ impl Filesystem for Snapshots {
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let is_shelf = matches!(Number::decode(ino.0), Some(Number::Shelf(_)));
-        let flags = match is_shelf {
-            true => FopenFlags::empty(),
-            false => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
+        let flags = if is_shelf {
+            FopenFlags::empty()
+        } else {
+            FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
         };
         reply.opened(FileHandle(0), flags);
     }

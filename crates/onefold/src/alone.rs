@@ -89,15 +89,16 @@ pub fn registry(
     if take_over {
         return take(objects, own, &lock_folder).map(Some);
     }
-    let who = match is_of_this_machine {
-        true => format!(
+    let who = if is_of_this_machine {
+        format!(
             "another container, or a service with folders of its own, uses this repository alone (init --single-writer) on this machine: {} is not there",
             folder.display()
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "the machine {} uses this repository alone (init --single-writer)",
             mark.host
-        ),
+        )
     };
     Err(Error::Locked {
         what: format!("{who}; where it does so no more, --take-over lets this one do it"),
@@ -255,12 +256,11 @@ impl OwnerMark {
         };
         // The name becomes a part of a path.
         let digits = mark.folder.strip_prefix("onefold-").unwrap_or_default();
-        match digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            true => Ok(mark),
-            false => {
-                let what = "its folder is no name of a folder of locks";
-                Err(Error::damaged(SINGLE_WRITER_OBJECT, Some(0), what))
-            }
+        if digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            Ok(mark)
+        } else {
+            let what = "its folder is no name of a folder of locks";
+            Err(Error::damaged(SINGLE_WRITER_OBJECT, Some(0), what))
         }
     }
 }

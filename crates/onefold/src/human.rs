@@ -93,9 +93,10 @@ pub fn ratio(big: u64, small: u64) -> String {
 /// A sentence for the user: the text is no rate, or the rate is zero.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit());
-    let rate = match is_bare {
-        true => parse_bytes(&format!("{text}K")),
-        false => parse_bytes(text),
+    let rate = if is_bare {
+        parse_bytes(&format!("{text}K"))
+    } else {
+        parse_bytes(text)
     }?;
     match rate {
         0 => Err("at a rate of 0 nothing moves: leave it out for none".into()),
@@ -209,9 +210,10 @@ impl<'a> Columns<'a> {
                 break;
             }
             let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-            line += &match self.right.contains(&c) {
-                true => pad + cell,
-                false => format!("{cell}{pad}"),
+            line += &if self.right.contains(&c) {
+                pad + cell
+            } else {
+                format!("{cell}{pad}")
             };
             line += "  ";
         }

@@ -47,9 +47,10 @@ impl Hurts {
                 (count, noun) => many(count, noun),
             })
             .collect();
-        match words.is_empty() {
-            true => "no file".into(),
-            false => words.join(", "),
+        if words.is_empty() {
+            "no file".into()
+        } else {
+            words.join(", ")
         }
     }
 
@@ -120,10 +121,7 @@ pub fn print(repository: &Repository, report: &CheckReport, out: &Out) -> Result
 
 /// Prints the heading of losses for people, with `-q` too: without it the losses mean nothing.
 fn heading(line: impl Display, out: &Out) -> Result<()> {
-    match out.json {
-        true => Ok(()),
-        false => out.report(line),
-    }
+    if out.json { Ok(()) } else { out.report(line) }
 }
 
 /// Prints one loss.

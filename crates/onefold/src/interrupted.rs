@@ -56,9 +56,10 @@ pub fn before_making<T, E>(ask: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
 
 impl RunningVerb {
     fn aftermath(&self) -> &'static str {
-        match IS_UNMADE.load(SeqCst) {
-            true => "no repository was made, and nothing is stored; run it again",
-            false => self.aftermath,
+        if IS_UNMADE.load(SeqCst) {
+            "no repository was made, and nothing is stored; run it again"
+        } else {
+            self.aftermath
         }
     }
 }

@@ -41,9 +41,10 @@ const NO_MEMORY: &str = "there is no more memory: this process may have no more 
 const NO_THREAD: &str = "no thread can be started: this process or its user may have no more (ulimit -u, a container's pids limit, TasksMax), or no more memory (ulimit -v)";
 
 fn said(what: &str, json: bool) -> String {
-    match json {
-        true => message::line(&message::ExitError::new(Exit::Failed, what)),
-        false => format!("onefold: {what}"),
+    if json {
+        message::line(&message::ExitError::new(Exit::Failed, what))
+    } else {
+        format!("onefold: {what}")
     }
 }
 

@@ -60,9 +60,10 @@ impl Out {
     /// nor hides how it ended.
     pub fn report(&self, line: impl Display) -> Result<()> {
         unless_closed(self.line(line))?;
-        match self.is_one_log {
-            true => self.flush(),
-            false => Ok(()),
+        if self.is_one_log {
+            self.flush()
+        } else {
+            Ok(())
         }
     }
 
@@ -102,17 +103,19 @@ impl Out {
 
     /// Prints a noteworthy line about the run on stderr; a `warning` in JSON.
     pub fn note(&self, line: impl Display) {
-        match self.json {
-            true => self.note_json(&PathWarning::of_nothing(&line.to_string())),
-            false => self.tell(line),
+        if self.json {
+            self.note_json(&PathWarning::of_nothing(&line.to_string()))
+        } else {
+            self.tell(line)
         }
     }
 
     /// Prints a warning on stderr: something may not be as the user meant it.
     pub fn warn(&self, line: impl Display) {
-        match self.json {
-            true => self.note(line),
-            false => self.tell(format_args!("warning: {line}")),
+        if self.json {
+            self.note(line)
+        } else {
+            self.tell(format_args!("warning: {line}"))
         }
     }
 

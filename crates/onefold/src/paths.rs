@@ -19,11 +19,12 @@ pub fn absolute(path: &OsStr) -> Result<Vec<u8>> {
 /// # Errors
 /// [`Error::Usage`].
 pub fn confirm_no_stdin(source: &OsStr) -> Result<()> {
-    match source == "-" && std::fs::symlink_metadata(source).is_err() {
-        true => Err(Error::Usage(
+    if source == "-" && std::fs::symlink_metadata(source).is_err() {
+        Err(Error::Usage(
             "- is no file here: --stdin, without paths, reads standard input".into(),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

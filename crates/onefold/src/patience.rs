@@ -42,9 +42,10 @@ pub fn tell_waiting(out: &Out, left: Duration, why: &str) {
         "waiting at most {:.0} s more {why}",
         left.as_secs_f64().ceil()
     );
-    match out.json {
-        true => out.note_json(&json!({"message_type": "waiting", "message": words})),
-        false => out.note(words),
+    if out.json {
+        out.note_json(&json!({"message_type": "waiting", "message": words}))
+    } else {
+        out.note(words)
     }
 }
 

@@ -384,19 +384,20 @@ impl Events for Meter<'_> {
             return;
         }
         // A closed standard output must not end a backup.
-        let _ = match self.out.json {
-            true => self.out.json_buffered(&status::verbose(
+        let _ = if self.out.json {
+            self.out.json_buffered(&status::verbose(
                 self.doing,
                 path,
                 change,
                 bytes,
                 &self.progress,
-            )),
-            false => self.out.line(format_args!(
+            ))
+        } else {
+            self.out.line(format_args!(
                 "{:9}  {}",
                 status::word(self.doing, change),
                 paths::shown(path)
-            )),
+            ))
         };
     }
 }

@@ -236,16 +236,18 @@ fn wrong_password(place: &Site, error: StoreError) -> Error {
 fn agree(global: &Global, place: &Site, is: Encryption) -> Result<()> {
     let place = place.display();
     if let Some(asked) = &global.encryption {
-        return match Encryption::by_name(asked)? == is {
-            true => Ok(()),
-            false => Err(Error::Usage(format!(
+        return if Encryption::by_name(asked)? == is {
+            Ok(())
+        } else {
+            Err(Error::Usage(format!(
                 "{} is asked for, and the repository at {place} was made with {}: that holds for all of its life",
-                match global.typed.has("encryption") {
-                    true => format!("--encryption {asked}"),
-                    false => format!("ONEFOLD_ENCRYPTION={asked}"),
+                if global.typed.has("encryption") {
+                    format!("--encryption {asked}")
+                } else {
+                    format!("ONEFOLD_ENCRYPTION={asked}")
                 },
                 is.name()
-            ))),
+            )))
         };
     }
     if is == Encryption::None

@@ -135,9 +135,10 @@ pub fn none_of(filter: &SnapshotFilter, total: usize) -> String {
         listed("path", paths.collect(), " and "),
     ];
     let has: Vec<String> = has.into_iter().flatten().collect();
-    let has = match has.is_empty() {
-        true => "what is asked for".into(),
-        false => out::safe(&has.join(" with ")),
+    let has = if has.is_empty() {
+        "what is asked for".into()
+    } else {
+        out::safe(&has.join(" with "))
     };
     let total = human::count(total as u64);
     format!("0 snapshots of {total}: none has {has}")
@@ -190,11 +191,12 @@ pub fn ids(
 /// Returns the name of a snapshot that has no path in it.
 fn alone(name: &OsString) -> Result<String> {
     let spec = Spec::parse(name)?;
-    match spec.path.is_empty() {
-        true => Ok(spec.snapshot),
-        false => Err(Error::Usage(
+    if spec.path.is_empty() {
+        Ok(spec.snapshot)
+    } else {
+        Err(Error::Usage(
             "a path within a snapshot makes no sense here".into(),
-        )),
+        ))
     }
 }
 
@@ -210,9 +212,10 @@ impl Unread {
             return;
         }
         let (name, message) = (short(&id), error.chain());
-        match out.json {
-            true => out.note_json(&PathError::of_id("read", &id.to_string(), &message)),
-            false => out.note(format_args!("snapshot {name} cannot be read: {message}")),
+        if out.json {
+            out.note_json(&PathError::of_id("read", &id.to_string(), &message))
+        } else {
+            out.note(format_args!("snapshot {name} cannot be read: {message}"))
         }
         self.0.push((id, error));
     }

@@ -81,11 +81,10 @@ where
         if !self.json {
             return writeln!(writer, "{level:>5} {}", out::safe(&text));
         }
-        let line = match is_warning {
-            true => message::line(&PathWarning::of_nothing(&text)),
-            false => message::line(
-                &json!({"message_type": "log", "level": level.as_str(), "message": text}),
-            ),
+        let line = if is_warning {
+            message::line(&PathWarning::of_nothing(&text))
+        } else {
+            message::line(&json!({"message_type": "log", "level": level.as_str(), "message": text}))
         };
         writeln!(writer, "{line}")
     }

@@ -55,9 +55,10 @@ impl Trouble {
 }
 
 fn said(between: &str, text: &str) -> String {
-    match text.is_empty() {
-        true => String::new(),
-        false => format!("{between}{text}"),
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("{between}{text}")
     }
 }
 

@@ -84,9 +84,10 @@ impl Client {
 
     /// The key of an object.
     fn key(&self, name: &str) -> Path {
-        match self.prefix.is_empty() {
-            true => Path::from(name),
-            false => Path::from(format!("{}/{name}", self.prefix)),
+        if self.prefix.is_empty() {
+            Path::from(name)
+        } else {
+            Path::from(format!("{}/{name}", self.prefix))
         }
     }
 
@@ -234,13 +235,12 @@ impl Client {
             require_whole(filled, wanted)?;
             Ok(len)
         })?;
-        match len < offset + wanted {
-            false => Ok(()),
-            true => {
-                let what = format!("expected {wanted} bytes, but the object ends at {len}");
-                let error = onefold_io::Error::new("read", name, ErrorKind::Short, what);
-                Err(error.at(offset).into())
-            }
+        if len >= offset + wanted {
+            Ok(())
+        } else {
+            let what = format!("expected {wanted} bytes, but the object ends at {len}");
+            let error = onefold_io::Error::new("read", name, ErrorKind::Short, what);
+            Err(error.at(offset).into())
         }
     }
 
@@ -321,12 +321,11 @@ fn is_register(name: &str) -> bool {
 
 /// A body that ends early, though its connection does not say so, is no answer.
 fn require_whole(came: usize, expected: u64) -> Attempt<()> {
-    match came as u64 == expected {
-        true => Ok(()),
-        false => {
-            let words = format!("{came} of {expected} bytes came");
-            Err((Failure::NoAnswer(0), words))
-        }
+    if came as u64 == expected {
+        Ok(())
+    } else {
+        let words = format!("{came} of {expected} bytes came");
+        Err((Failure::NoAnswer(0), words))
     }
 }
 

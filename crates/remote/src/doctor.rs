@@ -147,17 +147,18 @@ impl RunningTrials<'_> {
         let name = self.name("reach");
         self.connections[0].put_anyhow(&name, b"onefold")?;
         let found = ObjectStore::get(self.connections[1], &name)?;
-        match found == b"onefold" {
-            true => self.tell(
+        if found == b"onefold" {
+            self.tell(
                 "write and read",
                 TrialOutcome::Good,
                 "an object reads as it was written",
-            ),
-            false => self.tell(
+            )
+        } else {
+            self.tell(
                 "write and read",
                 TrialOutcome::Bad,
                 format!("{} other bytes came", found.len()),
-            ),
+            )
         }
         Ok(())
     }

@@ -41,9 +41,10 @@ impl Ending {
 
     /// Ends when a request is to end; `for_register`: one for a session or a lock.
     pub async fn over(&self, for_register: bool) {
-        let grace = match for_register {
-            true => REGISTER_GRACE,
-            false => OBJECT_GRACE,
+        let grace = if for_register {
+            REGISTER_GRACE
+        } else {
+            OBJECT_GRACE
         };
         loop {
             match self.since() {

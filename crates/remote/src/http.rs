@@ -105,9 +105,10 @@ impl HttpService for Http {
 }
 
 fn not_sent(error: hyper_util::client::legacy::Error) -> HttpError {
-    let kind = match error.is_connect() {
-        true => HttpErrorKind::Connect,
-        false => HttpErrorKind::Request,
+    let kind = if error.is_connect() {
+        HttpErrorKind::Connect
+    } else {
+        HttpErrorKind::Request
     };
     HttpError::new(kind, error)
 }

@@ -45,12 +45,13 @@ impl Client {
         if len != bytes.content_length() as u64 {
             return Ok(Some(false));
         }
-        match own.is_empty() {
-            true => Ok(Some(true)),
-            false => match self.get_into(name, 0, &mut found) {
+        if own.is_empty() {
+            Ok(Some(true))
+        } else {
+            match self.get_into(name, 0, &mut found) {
                 Err(error) if error.is_not_found() => Ok(None),
                 read => read.map(|()| Some(found == own)),
-            },
+            }
         }
     }
 
@@ -145,17 +146,19 @@ impl ObjectStore for Client {
     }
 
     fn get(&self, name: &str) -> Result<Vec<u8>> {
-        let bytes_max = match name.starts_with(CONTAINER_FOLDER) {
-            true => u64::MAX,
-            false => OBJECT_BYTES_MAX,
+        let bytes_max = if name.starts_with(CONTAINER_FOLDER) {
+            u64::MAX
+        } else {
+            OBJECT_BYTES_MAX
         };
         Ok(Client::get(self, name, None, bytes_max)?.0)
     }
 
     fn get_range(&self, name: &str, offset: u64, buf: &mut [u8]) -> Result<()> {
-        match buf.is_empty() {
-            true => self.head(name).map(drop),
-            false => self.get_into(name, offset, buf),
+        if buf.is_empty() {
+            self.head(name).map(drop)
+        } else {
+            self.get_into(name, offset, buf)
         }
     }
 

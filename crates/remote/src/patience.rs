@@ -52,9 +52,10 @@ impl<'a> RequestPatience<'a> {
 
     /// Waits before the next attempt, as long as the store asked at least, in seconds; false where there is none.
     pub fn wait(&mut self, asked_s: u64) -> bool {
-        let patience = match self.traffic.has_answered() {
-            true => self.patience_ms,
-            false => self.patience_ms.min(FIRST_PATIENCE_MS),
+        let patience = if self.traffic.has_answered() {
+            self.patience_ms
+        } else {
+            self.patience_ms.min(FIRST_PATIENCE_MS)
         };
         // An attempt may take a minute until it is given up: that counts, too.
         let passed_ms = self.began.elapsed().as_millis() as u64;

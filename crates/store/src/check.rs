@@ -178,9 +178,10 @@ struct Check<'a> {
 impl Check<'_> {
     fn note(&mut self, error: Error) {
         (self.found)(&error);
-        match error.is_other_version() {
-            true => self.report.other_versions.push(error),
-            false => self.report.damage.push(error),
+        if error.is_other_version() {
+            self.report.other_versions.push(error)
+        } else {
+            self.report.damage.push(error)
         }
     }
 
@@ -305,17 +306,19 @@ impl Check<'_> {
             }
             // A block of metadata is read here alone, unless all contents are; a root itself nothing makes again.
             let object = error.damaged_object();
-            match object.is_some_and(|object| object.starts_with(CONTAINER_FOLDER)) {
-                true => self.mendable(|check| check.note(error)),
-                false => self.note(error),
+            if object.is_some_and(|object| object.starts_with(CONTAINER_FOLDER)) {
+                self.mendable(|check| check.note(error))
+            } else {
+                self.note(error)
             }
         }
         let chunks = astray.unresolved.keys().copied();
         self.report.hurt.chunks.extend(chunks);
         for (id, error) in astray.failed {
-            match error.is_other_version() {
-                true => drop(self.report.hurt.containers.insert(id)),
-                false => self.lose(id),
+            if error.is_other_version() {
+                self.report.hurt.containers.insert(id);
+            } else {
+                self.lose(id)
             }
             self.mendable(|check| check.note(error));
         }
@@ -457,16 +460,17 @@ impl Check<'_> {
             .count();
         if lost > 0 {
             let what = format!("{} lost", chunks_are(lost));
-            self.note(match self.has_foreign_contents {
+            self.note(if self.has_foreign_contents {
                 // They may be in what another version wrote.
-                true => onefold_io::Error::new(
+                onefold_io::Error::new(
                     "read",
                     "references",
                     ErrorKind::OtherVersion,
                     what + " to this version of onefold",
                 )
-                .into(),
-                false => Error::damaged("references", None, what),
+                .into()
+            } else {
+                Error::damaged("references", None, what)
             });
         }
         Ok(())

@@ -205,9 +205,10 @@ impl RepositoryIndex {
     pub(crate) fn unlist(&self, gone: &[ContainerId]) -> Result<()> {
         self.ingested().remove(gone)?;
         let hooked = self.hooked();
-        match hooked.read()?.is_empty() {
-            true => Ok(()),
-            false => Ok(hooked.remove(gone)?),
+        if hooked.read()?.is_empty() {
+            Ok(())
+        } else {
+            Ok(hooked.remove(gone)?)
         }
     }
 
@@ -312,9 +313,12 @@ pub(crate) fn kind(text: &str, kinds: &[IndexKind]) -> Result<Option<(IndexKind,
         return Ok(None);
     }
     let found = kind_of(kinds, text);
-    let found = found.map_err(|error| match error.starts_with("unknown index") {
-        true => format!("{error}, {RAM}"),
-        false => error,
+    let found = found.map_err(|error| {
+        if error.starts_with("unknown index") {
+            format!("{error}, {RAM}")
+        } else {
+            error
+        }
     });
     found.map(Some).map_err(Error::Option)
 }
@@ -350,10 +354,11 @@ fn held(name: &str) -> Error {
 fn folder_bytes(dir: &dyn Dir) -> Result<u64> {
     let mut bytes = 0;
     for entry in dir.list()? {
-        bytes += match entry.is_dir {
-            true => folder_bytes(&*dir.open_subdir(&entry.name)?)?,
+        bytes += if entry.is_dir {
+            folder_bytes(&*dir.open_subdir(&entry.name)?)?
+        } else {
             // Merged away meanwhile, perhaps.
-            false => if_there(dir.len_of(&entry.name))?.unwrap_or(0),
+            if_there(dir.len_of(&entry.name))?.unwrap_or(0)
         };
     }
     Ok(bytes)

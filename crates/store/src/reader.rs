@@ -100,9 +100,10 @@ impl ChunkReader {
             tables: Cache::new(TABLE_CACHE_BYTES.min(cache_bytes / 2)),
             blocks: Cache::new(cache_bytes),
             decoded: Cache::new(DECODED_CACHE_BYTES.min(cache_bytes)),
-            copying: match cache_bytes > SMALL_CACHE_BYTES {
-                true => CopyTables::All,
-                false => CopyTables::OfMetadata,
+            copying: if cache_bytes > SMALL_CACHE_BYTES {
+                CopyTables::All
+            } else {
+                CopyTables::OfMetadata
             },
         })
     }
@@ -135,13 +136,14 @@ impl ChunkReader {
     /// is not as long as the reference says.
     pub fn read(&mut self, chunk: &ChunkRef) -> Result<ChunkData> {
         let data = self.read_any_length(chunk)?;
-        match data.len() == chunk.len as usize {
-            true => Ok(data),
-            false => Err(Error::other_length(
+        if data.len() == chunk.len as usize {
+            Ok(data)
+        } else {
+            Err(Error::other_length(
                 &chunk.fingerprint,
                 chunk.len,
                 data.len(),
-            )),
+            ))
         }
     }
 

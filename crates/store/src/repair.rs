@@ -241,9 +241,10 @@ impl Repository {
             // One of which nothing came may be sealed with a key that was not tried.
             let is_given = report.saved_chunks > before
                 && matches!(&saved, Some(unreadable) if unreadable.is_empty());
-            let list = match is_given && !hit.why.is_unreadable() {
-                true => &mut report.replaced_containers,
-                false => &mut aside,
+            let list = if is_given && !hit.why.is_unreadable() {
+                &mut report.replaced_containers
+            } else {
+                &mut aside
             };
             list.push(hit.id);
             let unreadable = saved.unwrap_or_default();

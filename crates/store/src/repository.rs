@@ -181,9 +181,10 @@ impl Repository {
             Some(unlocked) => Keys::from_master(&unlocked.master),
             None => Keys::none(),
         };
-        let local_cache_bytes = match place.ways.is_dear() {
-            true => options.local_cache_bytes,
-            false => 0,
+        let local_cache_bytes = if place.ways.is_dear() {
+            options.local_cache_bytes
+        } else {
+            0
         };
         let stored = Stored {
             objects,
@@ -401,9 +402,12 @@ impl Repository {
         let shared = &self.shared;
         // An index that others throw away meanwhile is begun anew.
         let mut is_new = false;
-        shared.with_index(|index| match std::mem::replace(&mut is_new, true) {
-            true => Ok(()),
-            false => shared.rebuild(index),
+        shared.with_index(|index| {
+            if std::mem::replace(&mut is_new, true) {
+                Ok(())
+            } else {
+                shared.rebuild(index)
+            }
         })?;
         session.finish()
     }

@@ -117,9 +117,10 @@ fn write(
             is_incompressible: false,
         })
         .collect();
-    match engine.write(&chunks)?.is_empty() {
-        true => Ok(()),
-        false => Err("the data device is full".into()),
+    if engine.write(&chunks)?.is_empty() {
+        Ok(())
+    } else {
+        Err("the data device is full".into())
     }
 }
 
@@ -137,9 +138,10 @@ fn write_new(engine: &mut LogEngine, first: u64, content: &dyn Fn(u64) -> Vec<u8
             is_incompressible: false,
         })
         .collect();
-    match engine.write(&chunks)?.is_empty() {
-        true => Ok(()),
-        false => Err("the data device is full".into()),
+    if engine.write(&chunks)?.is_empty() {
+        Ok(())
+    } else {
+        Err("the data device is full".into())
     }
 }
 
@@ -191,9 +193,10 @@ fn ram(dir: &Arc<dyn Dir>, chunks: u64, ram_bytes: u64) -> Outcome<()> {
         limit / MIB,
         if peak <= limit { "ok" } else { "TOO MUCH" }
     );
-    match peak <= limit {
-        true => Ok(()),
-        false => Err("the engine takes more RAM than its budget".into()),
+    if peak <= limit {
+        Ok(())
+    } else {
+        Err("the engine takes more RAM than its budget".into())
     }
 }
 

@@ -142,12 +142,13 @@ impl BlockStates {
     /// # Errors
     /// [`Error::Invalid`]: there is no such block.
     pub fn check(&self, pbn: Pbn) -> Result<()> {
-        match pbn.0 < self.blocks {
-            true => Ok(()),
-            false => Err(invalid(
+        if pbn.0 < self.blocks {
+            Ok(())
+        } else {
+            Err(invalid(
                 pbn,
                 &format!("lies beyond the {} blocks", self.blocks),
-            )),
+            ))
         }
     }
 }

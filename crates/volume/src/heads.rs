@@ -83,13 +83,14 @@ pub enum HeadChange {
 pub fn check_name(name: &str) -> Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_fine = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain);
-    match is_fine {
-        true => Ok(()),
-        false => Err(Error::Invalid {
+    if is_fine {
+        Ok(())
+    } else {
+        Err(Error::Invalid {
             what: format!(
                 "the name \"{name}\" is not possible: volumes and snapshots are named by 1 to {NAME_BYTES_MAX} letters from a to z, digits, '-', '_' and '.'"
             ),
-        }),
+        })
     }
 }
 

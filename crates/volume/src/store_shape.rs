@@ -38,13 +38,14 @@ impl StoreShape {
                 keys_max,
             } => (1..=KEY_BYTES_MAX).contains(&(key_bytes as u64)) && keys_max <= KEYS_MAX,
         };
-        match is_possible {
-            true => Ok(()),
-            false => Err(Error::Invalid {
+        if is_possible {
+            Ok(())
+        } else {
+            Err(Error::Invalid {
                 what: format!(
                     "a store of the shape {self:?}, where keys of up to {KEY_BYTES_MAX} bytes and up to {KEYS_MAX} keys can be"
                 ),
-            }),
+            })
         }
     }
 

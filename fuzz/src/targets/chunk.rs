@@ -25,9 +25,10 @@ pub fn targets() -> Vec<Target> {
             }
             stream.finish(|chunk| joined.extend_from_slice(chunk));
             assert!(joined == bytes, "bytes are changed");
-            match Tars::Magic.take(bytes) {
-                true => Reach::Inside,
-                false => Reach::Door,
+            if Tars::Magic.take(bytes) {
+                Reach::Inside
+            } else {
+                Reach::Door
             }
         })
         .mended(mend_headers),

@@ -140,9 +140,10 @@ fn look(
     let _ = index.insert(&entries(KEYS * 3..KEYS * 3 + 200));
     let _ = index.retire(&[ContainerId(5)]);
     let _ = index.checkpoint();
-    match is_stopped {
-        true => Reach::Door,
-        false => Reach::of(&asked),
+    if is_stopped {
+        Reach::Door
+    } else {
+        Reach::of(&asked)
     }
 }
 

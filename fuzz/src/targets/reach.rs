@@ -28,9 +28,10 @@ impl Reach {
     /// By an error and its causes.
     pub fn of_error(error: &dyn Error) -> Self {
         let causes = std::iter::successors(Some(error), |error: &&dyn Error| (*error).source());
-        match causes.map(ToString::to_string).any(|text| is_door(&text)) {
-            true => Self::Door,
-            false => Self::Inside,
+        if causes.map(ToString::to_string).any(|text| is_door(&text)) {
+            Self::Door
+        } else {
+            Self::Inside
         }
     }
 

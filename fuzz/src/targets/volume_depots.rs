@@ -89,9 +89,10 @@ impl ClosedDepot {
         let options = CreateOptions {
             engine,
             parameters: Parameters::default(),
-            compression: match is_log {
-                true => Compression::Lz4,
-                false => Compression::None,
+            compression: if is_log {
+                Compression::Lz4
+            } else {
+                Compression::None
             },
             encryption: is_sealed.then(password),
             entropy: Entropy::seeded(1),
@@ -267,9 +268,10 @@ fn run_at(path: &str) -> u64 {
 /// Makes the pages of a run whole, and its footer.
 fn mend_run(bytes: &mut [u8], run: u64) {
     for (number, page) in (0..).zip(bytes.chunks_mut(PAGE_BYTES)) {
-        match page.starts_with(b"1FVMAPRN") {
-            true => mend::frame(page),
-            false => mend_page_of_run(page, run, number),
+        if page.starts_with(b"1FVMAPRN") {
+            mend::frame(page)
+        } else {
+            mend_page_of_run(page, run, number)
         }
     }
 }

@@ -57,21 +57,22 @@ const STRESS_ALL: &str = "--class filesystem --seq 2 -t 5 --exclude bind-mount,b
 
 impl Loads {
     fn new(is_long: bool) -> Self {
-        match is_long {
-            false => Self {
+        if !is_long {
+            Self {
                 fio_bytes: "100M",
                 fsx_operations: 3000,
                 stress: STRESS_SOME,
                 has_dbench: false,
                 seconds_max: 120,
-            },
-            true => Self {
+            }
+        } else {
+            Self {
                 fio_bytes: "400M",
                 fsx_operations: 100_000,
                 stress: STRESS_ALL,
                 has_dbench: true,
                 seconds_max: 1200,
-            },
+            }
         }
     }
 }

@@ -25,9 +25,10 @@ pub fn check(root: &Path, amiss: &mut Vec<String>) {
             let shown = package.strip_prefix(root).unwrap_or(&package).display();
             let names: Vec<_> = cycle.iter().map(|path| path.join("::")).collect();
             let line = format!("{shown}: {}", names.join(", "));
-            match is_within_a_folder(&cycle) {
-                true => within.push(line),
-                false => across.push(line),
+            if is_within_a_folder(&cycle) {
+                within.push(line)
+            } else {
+                across.push(line)
             }
         }
     }

@@ -80,9 +80,10 @@ fn says_why(reasons: &str, name: &str) -> bool {
 }
 
 fn is_named(package: &Path, name: &str, for_tests: bool) -> bool {
-    let folders: &[&str] = match for_tests {
-        true => &["src", "tests", "examples", "benches"],
-        false => &["src"],
+    let folders: &[&str] = if for_tests {
+        &["src", "tests", "examples", "benches"]
+    } else {
+        &["src"]
     };
     let name = name.replace('-', "_");
     let sources = folders

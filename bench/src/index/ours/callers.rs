@@ -38,9 +38,10 @@ impl Bench<'_> {
         let ask_index = |_: usize, keys: &[Fingerprint]| ask(index, keys);
         let ask_own_map = |caller: usize, keys: &[Fingerprint]| {
             let is_there = |key| maps[caller].contains_key(key);
-            match keys.iter().all(is_there) {
-                true => Ok(()),
-                false => Err("a key is missing from a map".to_owned()),
+            if keys.iter().all(is_there) {
+                Ok(())
+            } else {
+                Err("a key is missing from a map".to_owned())
             }
         };
         let [mut one, mut many, mut one_apart, mut many_apart] = [const { Vec::new() }; 4];

@@ -29,9 +29,10 @@ impl QueueState {
     /// read anew while files behind it take up the room.
     fn fits(&self, id: u64, bytes: usize, max: usize) -> bool {
         let first = self.files.iter().find(|(_, file)| file.sends);
-        let limit = match first.is_some_and(|(first, _)| *first == id) {
-            true => max,
-            false => max / 2,
+        let limit = if first.is_some_and(|(first, _)| *first == id) {
+            max
+        } else {
+            max / 2
         };
         self.used + bytes <= limit || self.files.range(..=id).all(|(_, file)| file.used == 0)
     }

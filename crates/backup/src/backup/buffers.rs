@@ -141,9 +141,10 @@ impl Buffers {
     /// chunk ends in is gathered with those before it. While data is known nothing is added: buffers are freed as soon
     /// as they are fingerprinted, so most of them are only being read into, and their number keeps the disk busy.
     pub fn likely_bytes(&self, bytes: usize, carried: usize) -> usize {
-        let more = match self.outlook.is_known() {
-            true => 0,
-            false => carried - self.carried_bytes,
+        let more = if self.outlook.is_known() {
+            0
+        } else {
+            carried - self.carried_bytes
         };
         self.segment_bytes(bytes) + more
     }

@@ -164,9 +164,10 @@ impl<'a> LongChunks<'a> {
                 return Ok(ChunkDecision::Short);
             }
         }
-        Ok(match is_changed {
-            true => ChunkDecision::Short,
-            false => ChunkDecision::Long,
+        Ok(if is_changed {
+            ChunkDecision::Short
+        } else {
+            ChunkDecision::Long
         })
     }
 

@@ -25,9 +25,10 @@ pub enum ChunkLookup {
 /// places.
 pub fn look(session: &Session, reader: &mut ChunkReader, content: &mut Content) -> ChunkLookup {
     if content.depth == 0 {
-        return match content.items.iter_mut().all(|item| relocate(session, item)) {
-            true => ChunkLookup::There,
-            false => ChunkLookup::Missing,
+        return if content.items.iter_mut().all(|item| relocate(session, item)) {
+            ChunkLookup::There
+        } else {
+            ChunkLookup::Missing
         };
     }
     let mut chunks = ChunkLookup::There;

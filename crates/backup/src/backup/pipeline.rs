@@ -210,9 +210,10 @@ impl<'a> Pipeline<'a> {
     /// Makes the traces. Where the user says how files are to be cut, they are cut so, whatever earlier snapshots have.
     fn traces(&self, trees: &Trees, digester: Option<Arc<Digester>>) -> Traces<'a> {
         let tree = trees.parent.as_ref().or(trees.similar.as_ref());
-        match self.options.cuts_as_usual() {
-            true => Traces::new(self.session, tree.cloned(), digester),
-            false => Traces::none(self.session),
+        if self.options.cuts_as_usual() {
+            Traces::new(self.session, tree.cloned(), digester)
+        } else {
+            Traces::none(self.session)
         }
     }
 

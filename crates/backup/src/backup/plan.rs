@@ -309,9 +309,10 @@ impl Planner<'_> {
         }
         if planned.content != ContentFrom::Job {
             batch.push(folder, planned);
-            return match batch.is_full() {
-                true => self.submit(batch),
-                false => Ok(()),
+            return if batch.is_full() {
+                self.submit(batch)
+            } else {
+                Ok(())
             };
         }
         if stat.size >= LARGE_BYTES || self.may_hide_its_size(dir, &planned.entry.name, stat) {

@@ -162,9 +162,10 @@ impl Reader<'_> {
             };
             // Two runs of data without a hole between them mean that there was a hole when the first one's end was
             // asked for.
-            let is_there = match data.start > followed.at {
-                true => self.pass_hole(followed, data.start),
-                false => followed.at == 0,
+            let is_there = if data.start > followed.at {
+                self.pass_hole(followed, data.start)
+            } else {
+                followed.at == 0
             };
             if !is_there || !self.follow_run(followed, data)? {
                 return Ok(false);
@@ -194,9 +195,10 @@ impl Reader<'_> {
                 return Err(Abandoned);
             }
             let left = data.end - followed.at;
-            let next = match followed.digest.is_some() {
-                true => self.digested(followed, left),
-                false => self.fingerprinted(followed),
+            let next = if followed.digest.is_some() {
+                self.digested(followed, left)
+            } else {
+                self.fingerprinted(followed)
             };
             let next = next.filter(|(_, len)| *len as u64 <= left);
             let Some((proof, len)) = next.filter(|_| !followed.differs.load(Relaxed)) else {
@@ -356,9 +358,10 @@ impl Worker<'_> {
             Proof::Chunks(chunks) => {
                 let lengths = chunks.iter().map(|chunk| chunk.len);
                 let found = self.fingerprinter.fingerprints(pieces(seen, lengths));
-                match chunks.iter().map(|chunk| chunk.fingerprint).eq(found) {
-                    true => StretchResult::Same(None),
-                    false => StretchResult::Other,
+                if chunks.iter().map(|chunk| chunk.fingerprint).eq(found) {
+                    StretchResult::Same(None)
+                } else {
+                    StretchResult::Other
                 }
             }
             Proof::Digest => match &self.digester {

@@ -86,9 +86,10 @@ impl FileCutter {
     }
 
     pub fn packing(&self) -> Packing {
-        match self.chunker.is_compressible() {
-            true => Packing::Compress,
-            false => Packing::AsIs,
+        if self.chunker.is_compressible() {
+            Packing::Compress
+        } else {
+            Packing::AsIs
         }
     }
 }

@@ -75,9 +75,10 @@ impl<'a> SegmentSender<'a> {
         loop {
             let left = (range.end - at).try_into().unwrap_or(usize::MAX);
             // The more is carried, the longer are segments, since carried bytes are copied into each.
-            let (carried, short) = match self.carries_much.load(Relaxed) {
-                true => (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES),
-                false => (self.buffers.carried_bytes(), SEGMENT_BYTES),
+            let (carried, short) = if self.carries_much.load(Relaxed) {
+                (self.buffers.carried_bytes_max(), LONG_SEGMENT_BYTES)
+            } else {
+                (self.buffers.carried_bytes(), SEGMENT_BYTES)
             };
             let (bytes, want, queue) = if source.is_stream() {
                 let want = left.min(short);

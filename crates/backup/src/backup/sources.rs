@@ -35,12 +35,13 @@ enum SourceFault {
 pub fn confirm_sources(paths: &[Vec<u8>], excludes: &Excludes) -> Result<()> {
     check_depths(paths)?;
     let mut eye = Eye::new(excludes);
-    match paths
+    if paths
         .iter()
         .any(|path| eye.look(&path::cleaned(path)).is_none())
     {
-        true => Ok(()),
-        false => Sources::find(paths.to_vec(), excludes).map(drop),
+        Ok(())
+    } else {
+        Sources::find(paths.to_vec(), excludes).map(drop)
     }
 }
 

@@ -122,8 +122,9 @@ fn each_stretch(
         }
         end = after;
     }
-    match start < end {
-        true => visit(start, end - start),
-        false => visit(end, 0),
+    if start < end {
+        visit(start, end - start)
+    } else {
+        visit(end, 0)
     }
 }

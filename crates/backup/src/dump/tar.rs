@@ -98,9 +98,10 @@ impl TarArchive<'_> {
         }
         let first = self.links.first_name(entry, name.clone())?;
         let has_content = entry.kind == Kind::File && first.is_none();
-        let sparse = match has_content {
-            true => SparseLengths::of(entry, reader)?,
-            false => None,
+        let sparse = if has_content {
+            SparseLengths::of(entry, reader)?
+        } else {
+            None
         };
         let form = first.as_deref().map(MemberForm::LinkTo);
         let form = form.or(sparse.as_ref().map(MemberForm::Sparse));

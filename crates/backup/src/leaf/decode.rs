@@ -55,9 +55,10 @@ fn decode_with(bytes: &[u8], read: Option<ReadRecipe<'_>>) -> Result<(Leaf, Vec<
     let recipes = read_recipes(&mut reader, &tables.containers)?;
     let mut columns = Vec::with_capacity(COLUMNS_MAX);
     for column in 0..COLUMNS_MAX {
-        columns.push(match has_column(head, column) {
-            true => reader.column("leaf")?,
-            false => WireReader::new("leaf", b""),
+        columns.push(if has_column(head, column) {
+            reader.column("leaf")?
+        } else {
+            WireReader::new("leaf", b"")
         });
     }
     reader.end()?;
@@ -253,9 +254,10 @@ impl ItemFeed<'_> {
     }
 
     fn end(&self, reader: &WireReader<'_>) -> Result<()> {
-        match self.read.is_none() || self.items.is_empty() && self.recipes.is_empty() {
-            true => Ok(()),
-            false => Err(reader.fail("recipe chunks hold items of no file")),
+        if self.read.is_none() || self.items.is_empty() && self.recipes.is_empty() {
+            Ok(())
+        } else {
+            Err(reader.fail("recipe chunks hold items of no file"))
         }
     }
 }
@@ -322,16 +324,15 @@ impl<'a> LeafRows<'a, '_> {
         self.names
             .take((start.len() as u64).saturating_add(own as u64), column)?;
         let name = [start, self.column(Column::Names).take(own)?].concat();
-        match name_is_safe(&name) && name.as_slice() > before {
-            true => Ok(name),
-            false => {
-                let column = self.column(Column::Names);
-                Err(column.fail(format_args!(
-                    "name {:?} after {:?}",
-                    show(&name),
-                    show(before)
-                )))
-            }
+        if name_is_safe(&name) && name.as_slice() > before {
+            Ok(name)
+        } else {
+            let column = self.column(Column::Names);
+            Err(column.fail(format_args!(
+                "name {:?} after {:?}",
+                show(&name),
+                show(before)
+            )))
         }
     }
 

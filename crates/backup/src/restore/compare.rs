@@ -173,11 +173,12 @@ impl<'a> Comparing<'a> {
             let chunk = reader.read(&slice.chunk).map_err(io::Error::other)?;
             slice.of(&chunk) == self.buffer
         };
-        match is_same {
-            true => Ok(()),
-            false => differs(format!(
+        if is_same {
+            Ok(())
+        } else {
+            differs(format!(
                 "what was written at byte {offset} reads differently"
-            )),
+            ))
         }
     }
 }

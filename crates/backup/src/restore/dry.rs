@@ -222,9 +222,10 @@ impl DryRun<'_> {
         let change = there.map_or(Change::New, |there| {
             let has_same_time = || may_be_same(mtime, there.mtime);
             let overwrite = self.options.overwrite;
-            match overwrite.keeps(&there, (mode, what.1), mtime, has_same_time) {
-                true => Change::Unchanged,
-                false => Change::Modified,
+            if overwrite.keeps(&there, (mode, what.1), mtime, has_same_time) {
+                Change::Unchanged
+            } else {
+                Change::Modified
             }
         });
         let is_dir = there.is_some_and(|there| there.kind == Kind::Dir);
@@ -299,9 +300,10 @@ impl DryRun<'_> {
         let mtime = folder.meta.as_ref().map(|meta| meta.mtime);
         let is_same = |mtime| may_be_same(mtime, there.mtime);
         let overwrite = self.options.overwrite;
-        match overwrite.keeps_for_folder(&there, mtime, is_same) {
-            true => There::Stays,
-            false => There::Nothing,
+        if overwrite.keeps_for_folder(&there, mtime, is_same) {
+            There::Stays
+        } else {
+            There::Nothing
         }
     }
 

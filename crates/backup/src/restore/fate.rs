@@ -32,9 +32,10 @@ impl FolderFate {
             Overwrite::Never => true,
             Overwrite::IfNewer => there.mtime >= meta.mtime || has_same_time(meta.mtime),
         };
-        match !is_unfinished(there, meta.mode, None) && (!folder.is_asked_for || keeps()) {
-            true => Self::Kept,
-            false => Self::Described,
+        if !is_unfinished(there, meta.mode, None) && (!folder.is_asked_for || keeps()) {
+            Self::Kept
+        } else {
+            Self::Described
         }
     }
 }

@@ -52,9 +52,10 @@ impl<'a> Leading<'a> {
     /// source.
     pub fn explain(&self, why: Errno, there: Option<&Stat>, path: &[u8]) -> std::io::Error {
         let is_link = there.is_some_and(|there| there.kind == Kind::Symlink);
-        match why == Errno::EXIST && is_link && self.led(path) {
-            true => std::io::Error::new(std::io::ErrorKind::AlreadyExists, LINK_STAYS),
-            false => why.into(),
+        if why == Errno::EXIST && is_link && self.led(path) {
+            std::io::Error::new(std::io::ErrorKind::AlreadyExists, LINK_STAYS)
+        } else {
+            why.into()
         }
     }
 }

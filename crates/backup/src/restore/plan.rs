@@ -83,9 +83,10 @@ impl<'a> RestorePlanner<'a> {
             };
             is_single_file = matches!(stands_for, StandsFor::None);
             let (folder, name) = path::split(&options.path);
-            cursor = match is_single_file {
-                true => tree.cursor_at(folder, name),
-                false => tree.cursor_at(&options.path, b""),
+            cursor = if is_single_file {
+                tree.cursor_at(folder, name)
+            } else {
+                tree.cursor_at(&options.path, b"")
             };
             if is_single_file {
                 top = folder;
@@ -206,10 +207,10 @@ impl<'a> RestorePlanner<'a> {
     /// Returns the folder of the snapshot that the target stands for.
     pub fn top(&self) -> &'a [u8] {
         let path = &self.options.path[..];
-        match self.is_single_file {
-            true => path::split(path).0,
-            false => path,
+        if !self.is_single_file {
+            return path;
         }
+        path::split(path).0
     }
 
     /// Whether the wanted path is no folder.
@@ -219,9 +220,10 @@ impl<'a> RestorePlanner<'a> {
 
     fn is_below(&self, folder: &[u8], entry: &Entry) -> bool {
         let asked = &self.options.path[..];
-        match self.is_single_file {
-            true => (folder, &entry.name[..]) == path::split(asked),
-            false => path::within(folder, asked),
+        if self.is_single_file {
+            (folder, &entry.name[..]) == path::split(asked)
+        } else {
+            path::within(folder, asked)
         }
     }
 
@@ -234,10 +236,8 @@ impl<'a> RestorePlanner<'a> {
     fn enter(&mut self, name: Vec<u8>, entry: Option<Entry>) {
         let is_wanted = entry.is_some() && self.is_wanted(&name, true);
         let meta = entry.as_ref().map(Meta::of);
-        let path = match has_patterns(self.options) {
-            true => self.in_target(&name),
-            false => Vec::new(),
-        };
+        let path = has_patterns(self.options).then(|| self.in_target(&name));
+        let path = path.unwrap_or_default();
         let above = match self.stack.path_below_top() {
             b"" => None,
             _ => Some(&self.stack.innermost().state),

@@ -252,9 +252,10 @@ pub fn open_unmounted(dir: BorrowedFd<'_>, name: &[u8], device: u64) -> Result<O
 
 /// Checks the device. Subvolumes are file systems of their own that are mounted nowhere.
 fn on_device(folder: OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
-    match Stat::of(&folder)?.device == device {
-        true => Ok(folder),
-        false => Err(Errno::XDEV),
+    if Stat::of(&folder)?.device == device {
+        Ok(folder)
+    } else {
+        Err(Errno::XDEV)
     }
 }
 

@@ -205,9 +205,12 @@ impl Writer<'_> {
         // Try things out at the target's root if it is on the same device, so that no other folder of the user is
         // touched.
         let is_roots = |root: Stat| root.device == there.device;
-        let trial = || match Stat::of(self.target.root()).is_ok_and(is_roots) {
-            true => self.target.root(),
-            false => dir,
+        let trial = || {
+            if Stat::of(self.target.root()).is_ok_and(is_roots) {
+                self.target.root()
+            } else {
+                dir
+            }
         };
         let times = Times {
             is_same: |wanted| self.times.is_same(trial().as_fd(), wanted, &there),

@@ -460,9 +460,10 @@ impl WindowRun<'_> {
     fn io(&self, op: &'static str, path: &[u8], source: impl Into<std::io::Error>) -> Error {
         let source = source.into();
         let is_taken = source.raw_os_error() == Some(TAKEN.raw_os_error());
-        let source = match is_taken {
-            true => std::io::Error::other(self.taken(path)),
-            false => source,
+        let source = if is_taken {
+            std::io::Error::other(self.taken(path))
+        } else {
+            source
         };
         self.all.target.error(op, path, source)
     }

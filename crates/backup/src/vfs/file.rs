@@ -134,9 +134,10 @@ impl OpenFile {
         let stretch = Arc::clone(&place.stretch);
         let is_in_order = at <= place.read_to.saturating_add(ORDER_BYTES)
             && at.saturating_add(ORDER_BYTES) >= place.read_to;
-        place.ahead_bytes = match is_in_order {
-            true => (place.ahead_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX),
-            false => 0,
+        place.ahead_bytes = if is_in_order {
+            (place.ahead_bytes * 2).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX)
+        } else {
+            0
         };
         if !is_in_order {
             place.asked_to = 0;

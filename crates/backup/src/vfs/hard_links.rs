@@ -28,9 +28,10 @@ impl HardLinks {
     /// The number of an entry, which nobody may be told unless it is [met](Self::meet).
     pub fn number(snapshot: u32, position: EntryPosition, entry: &Entry) -> Number {
         let has_further_names = entry.links > 1 && entry.inode != 0 && entry.kind != Kind::Dir;
-        match has_further_names {
-            true => Number::linked(snapshot, entry.device, entry.inode),
-            false => Number::Entry(snapshot, position),
+        if has_further_names {
+            Number::linked(snapshot, entry.device, entry.inode)
+        } else {
+            Number::Entry(snapshot, position)
         }
     }
 

@@ -50,9 +50,10 @@ impl OpenLeaf {
             let is_below = self
                 .get(middle)
                 .is_some_and(|(at, entry)| entry_order((at, &entry.name), (folder, name)).is_lt());
-            match is_below {
-                true => low = middle + 1,
-                false => high = middle,
+            if is_below {
+                low = middle + 1
+            } else {
+                high = middle
             }
         }
         low

@@ -290,9 +290,10 @@ impl Vfs {
     /// # Errors
     /// A recipe chunk cannot be read.
     pub fn seek(&self, open: &OpenFile, offset: u64, wants_data: bool) -> Result<Option<u64>> {
-        match wants_data {
-            true => open.data_from(offset, &self.metadata),
-            false => open.hole_from(offset, &self.metadata),
+        if wants_data {
+            open.data_from(offset, &self.metadata)
+        } else {
+            open.hole_from(offset, &self.metadata)
         }
     }
 

@@ -185,9 +185,10 @@ impl Run {
         self.note(device);
         let newest = self.kept.len() - 1;
         let gone: Vec<_> = self.kept.drain(1..newest).collect();
-        let gone = match gone.is_empty() {
-            true => vec![self.kept.remove(0)],
-            false => gone,
+        let gone = if gone.is_empty() {
+            vec![self.kept.remove(0)]
+        } else {
+            gone
         };
         self.note(device);
         let lock = repository.lock_roots()?;

@@ -92,9 +92,10 @@ fn a_folder_that_only_leads_to_what_is_restored_keeps_its_own() {
             assert_eq!((summary.files, summary.dirs), (1, 0));
             assert_eq!((summary.skipped, summary.skipped_dirs), (0, 0));
             let (bits, secs) = look(&scene.target.join("sub"));
-            match is_there {
-                true => assert_eq!(bits, 0o711, "{overwrite:?}"),
-                false => assert_eq!((bits, secs), (0o750, SECS as i64), "{overwrite:?}"),
+            if is_there {
+                assert_eq!(bits, 0o711, "{overwrite:?}")
+            } else {
+                assert_eq!((bits, secs), (0o750, SECS as i64), "{overwrite:?}")
             }
         }
     }
@@ -124,9 +125,10 @@ fn a_folder_that_was_asked_for_is_overwritten_as_a_file_is() {
             );
             assert_eq!((summary.dirs, summary.skipped_dirs), (1, is_kept.into()));
             let (bits, time) = look(&scene.target.join("sub"));
-            match is_kept {
-                true => assert_eq!(bits, 0o711, "{overwrite:?}, {secs}"),
-                false => assert_eq!((bits, time), (0o750, SECS as i64), "{overwrite:?}, {secs}"),
+            if is_kept {
+                assert_eq!(bits, 0o711, "{overwrite:?}, {secs}")
+            } else {
+                assert_eq!((bits, time), (0o750, SECS as i64), "{overwrite:?}, {secs}")
             }
         }
     }
@@ -158,9 +160,10 @@ fn folders_of_many_windows_are_known_for_those_that_were_made() {
         );
         assert_eq!((summary.dirs, summary.skipped_dirs), (501, is_there.into()));
         let (bits, secs) = look(&scene.target.join("sub"));
-        match is_there {
-            true => assert_eq!(bits, 0o711),
-            false => assert_eq!((bits, secs), (0o750, SECS as i64)),
+        if is_there {
+            assert_eq!(bits, 0o711)
+        } else {
+            assert_eq!((bits, secs), (0o750, SECS as i64))
         }
         let (bits, _) = look(&scene.target.join("sub/0"));
         assert_eq!(bits, look(&sub.join("0")).0);

@@ -50,9 +50,10 @@ fn file_in_place_of_a_folder(scene: &Scene, is_newer: bool) {
         .open(scene.target.join("sub"))
         .expect("open");
     let ages = Duration::from_secs(86_400);
-    let time = match is_newer {
-        true => SystemTime::now() + ages,
-        false => SystemTime::now() - ages,
+    let time = if is_newer {
+        SystemTime::now() + ages
+    } else {
+        SystemTime::now() - ages
     };
     file.set_modified(time).expect("set");
 }

@@ -343,15 +343,16 @@ fn a_tag_that_is_added_removed_and_added_again_keeps_the_snapshot() {
     machine.back_up(1).expect("backup");
     for is_added in [true, false, true, false, true] {
         let tags = vec!["x".to_owned()];
-        let retag = match is_added {
-            true => Retag {
+        let retag = if is_added {
+            Retag {
                 add: tags,
                 ..Retag::default()
-            },
-            false => Retag {
+            }
+        } else {
+            Retag {
                 remove: tags,
                 ..Retag::default()
-            },
+            }
         };
         let repository = machine.open().expect("open");
         let new = snapshots::retag(&repository, machine.kept[0].0, &retag).expect("retag");

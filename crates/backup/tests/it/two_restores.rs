@@ -44,9 +44,10 @@ fn look(root: &Path) -> Vec<(String, u32, u32, i64, Vec<u8>)> {
         for entry in fs::read_dir(&folder).expect("list") {
             let path = entry.expect("entry").path();
             let there = path.symlink_metadata().expect("stat");
-            let content = match there.is_file() {
-                true => fs::read(&path).expect("read"),
-                false => Vec::new(),
+            let content = if there.is_file() {
+                fs::read(&path).expect("read")
+            } else {
+                Vec::new()
             };
             let name = path.strip_prefix(root).expect("below it");
             let name = name.display().to_string();

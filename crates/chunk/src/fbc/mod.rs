@@ -336,9 +336,10 @@ impl Fbc {
 
     /// The end of the chunk at the beginning of `stretch`, and what to remember of it.
     fn chunk(&self, stretch: &[u8], stays_whole: bool) -> NextChunk {
-        let choice = match stays_whole {
-            true => None,
-            false => self.choose(stretch),
+        let choice = if stays_whole {
+            None
+        } else {
+            self.choose(stretch)
         };
         match choice {
             // The part in front of the segment is too short for a chunk of its own.

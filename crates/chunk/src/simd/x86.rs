@@ -225,9 +225,10 @@ unsafe fn slopes_by<V: Vector>(
             let bit = 1u64 << sequence.min(last_down);
             // SAFETY: the caller's CPU has BMI2.
             let position = at + unsafe { _pdep_u64(bit, steps) }.trailing_zeros() as usize;
-            return match sequence < last_down {
-                true => SlopeEnd::Sequence(position),
-                false => SlopeEnd::Downs(position),
+            return if sequence < last_down {
+                SlopeEnd::Sequence(position)
+            } else {
+                SlopeEnd::Downs(position)
             };
         }
         slopes.downs += downs.count_ones();

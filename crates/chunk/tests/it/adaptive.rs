@@ -44,9 +44,10 @@ fn random_bytes_are_cut_into_long_chunks_and_others_as_by_sieve() {
     let (last, others) = lengths.split_last().expect("some");
     let mut at = 0;
     for length in others {
-        let range = match at < DEEP_BYTES {
-            true => LONG_BYTES_MIN..=LONG_BYTES_MAX,
-            false => DEEP_BYTES_MIN..=DEEP_BYTES_MAX,
+        let range = if at < DEEP_BYTES {
+            LONG_BYTES_MIN..=LONG_BYTES_MAX
+        } else {
+            DEEP_BYTES_MIN..=DEEP_BYTES_MAX
         };
         assert!(range.contains(length), "{lengths:?}");
         at += length;

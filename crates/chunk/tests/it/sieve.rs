@@ -286,9 +286,10 @@ fn threshold_for(limits: ChunkLimits) -> (u8, u64) {
     let (mut low, mut high) = (-60f64, -1f64);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
-        match mean_at(middle.exp2()) > limits.mean as f64 {
-            true => low = middle,
-            false => high = middle,
+        if mean_at(middle.exp2()) > limits.mean as f64 {
+            low = middle
+        } else {
+            high = middle
         }
     }
     let odds = high.exp2();
@@ -305,9 +306,10 @@ fn threshold_for(limits: ChunkLimits) -> (u8, u64) {
 #[test]
 fn instruction_sets_that_are_not_here_are_told() {
     let here = SieveIsa::available();
-    let wanted: &[SieveIsa] = match cfg!(target_arch = "x86_64") {
-        true => &[SieveIsa::Pclmul, SieveIsa::Avx2, SieveIsa::Avx512],
-        false => &[SieveIsa::Neon],
+    let wanted: &[SieveIsa] = if cfg!(target_arch = "x86_64") {
+        &[SieveIsa::Pclmul, SieveIsa::Avx2, SieveIsa::Avx512]
+    } else {
+        &[SieveIsa::Neon]
     };
     for isa in wanted.iter().filter(|isa| !here.contains(isa)) {
         not_tested(&format!(
@@ -385,10 +387,7 @@ proptest! {
         let (mut data, mut splits) = (Vec::new(), vec![]);
         for (i, (length, crafted, listed)) in lengths.into_iter().enumerate() {
             let begin = data.len();
-            match crafted {
-                true => data.extend(all_candidates(seed ^ i as u64, length)),
-                false => data.extend(random(seed ^ i as u64, length)),
-            }
+            if crafted { data.extend(all_candidates(seed ^ i as u64, length)) } else { data.extend(random(seed ^ i as u64, length)) }
             // Pieces may lie apart: data between them is searched when cuts are made.
             if listed {
                 splits.push(begin..data.len());

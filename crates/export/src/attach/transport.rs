@@ -55,9 +55,10 @@ impl Transport {
         if !Path::new(file).exists() {
             host::load_module(module);
         }
-        match Path::new(file).exists() {
-            true => Ok(()),
-            false => Err(Error::Missing { what: why.into() }),
+        if Path::new(file).exists() {
+            Ok(())
+        } else {
+            Err(Error::Missing { what: why.into() })
         }
     }
 }

@@ -34,9 +34,10 @@ impl NbdClient {
     /// asks for more than it agreed to.
     pub fn plan(&self, header: &RequestHeader) -> RequestPlan {
         let end = header.offset.checked_add(header.bytes);
-        match end.is_some_and(|end| end > self.geometry.bytes) {
-            true => request::plan(header, &self.agreement, &self.agreement.device.geometry()),
-            false => request::plan(header, &self.agreement, &self.geometry),
+        if end.is_some_and(|end| end > self.geometry.bytes) {
+            request::plan(header, &self.agreement, &self.agreement.device.geometry())
+        } else {
+            request::plan(header, &self.agreement, &self.geometry)
         }
     }
 }

@@ -143,9 +143,10 @@ impl Connection {
     fn status(&self, range: Range<u64>, is_one: bool, form: Form) -> Reply {
         let agreement = &self.client.agreement;
         // Without extended headers a length has four bytes.
-        let end = match agreement.is_extended {
-            true => range.end,
-            false => range.end.min(range.start + u64::from(!511u32)),
+        let end = if agreement.is_extended {
+            range.end
+        } else {
+            range.end.min(range.start + u64::from(!511u32))
         };
         let range = range.start..end;
         let most = if is_one { 1 } else { STRETCHES_MAX };

@@ -345,9 +345,10 @@ impl Handshake {
 
     fn abilities(&self, device: &Arc<dyn BlockDevice>) -> u16 {
         let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::MULTI_CONN | can::CACHE;
-        flags |= match device.geometry().is_writable {
-            true => can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO,
-            false => can::READ_ONLY,
+        flags |= if device.geometry().is_writable {
+            can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO
+        } else {
+            can::READ_ONLY
         };
         if self.is_structured {
             flags |= can::DF;

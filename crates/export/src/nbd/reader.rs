@@ -75,9 +75,10 @@ impl RequestReader {
                 Err(_) => self.has_ended = true,
             }
         }
-        match jobs.is_empty() && self.has_ended {
-            true => None,
-            false => Some(jobs),
+        if jobs.is_empty() && self.has_ended {
+            None
+        } else {
+            Some(jobs)
         }
     }
 
@@ -123,9 +124,10 @@ impl RequestReader {
                 buffer_bytes,
                 hints,
             } => {
-                let how = match op == Op::Write && !self.collect(client, buffer_bytes)? {
-                    true => MemoryUse::Arrival,
-                    false => MemoryUse::Request,
+                let how = if op == Op::Write && !self.collect(client, buffer_bytes)? {
+                    MemoryUse::Arrival
+                } else {
+                    MemoryUse::Request
                 };
                 let Some((buffer, permit)) = memory(client, buffer_bytes, how, may_wait) else {
                     self.waiting = Some((header, plan));
@@ -239,9 +241,10 @@ fn memory(
         return Some((Buffer::zeroed(0), None));
     }
     let (memory, share): (&Arc<_>, _) = (&client.memory, &client.share);
-    let permit = match may_wait {
-        true => memory.take(share, bytes, how),
-        false => memory.try_take(share, bytes, how)?,
+    let permit = if may_wait {
+        memory.take(share, bytes, how)
+    } else {
+        memory.try_take(share, bytes, how)?
     };
     Some((memory.buffer(bytes), Some(permit)))
 }

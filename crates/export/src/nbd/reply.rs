@@ -73,27 +73,25 @@ impl Form {
 
     /// Everything was done; there is no data.
     pub fn done(&self) -> Reply {
-        let head = match self.is_structured {
-            true => self.chunk(chunk::NONE, 0),
-            false => self.simple(0),
+        let head = if self.is_structured {
+            self.chunk(chunk::NONE, 0)
+        } else {
+            self.simple(0)
         };
         Reply { head, data: None }
     }
 
     /// The reply to a read: the bytes of `buffer`.
     pub fn data(&self, buffer: Buffer) -> Reply {
-        let head = match self.is_structured && !buffer.is_empty() {
-            true => {
-                let mut head = self.chunk(chunk::OFFSET_DATA, 8 + buffer.len() as u64);
-                head.put(&self.offset.to_be_bytes());
-                head
-            }
-            false => {
-                return Reply {
-                    data: Some(buffer),
-                    ..self.done()
-                };
-            }
+        let head = if self.is_structured && !buffer.is_empty() {
+            let mut head = self.chunk(chunk::OFFSET_DATA, 8 + buffer.len() as u64);
+            head.put(&self.offset.to_be_bytes());
+            head
+        } else {
+            return Reply {
+                data: Some(buffer),
+                ..self.done()
+            };
         };
         Reply {
             head,
@@ -123,9 +121,10 @@ impl Form {
         let mut all = ReplyHead::Long(Vec::new());
         for (number, status) in contexts.iter().enumerate() {
             let count = status.stretches.len() as u64;
-            let (kind, bytes) = match self.is_extended {
-                true => (chunk::BLOCK_STATUS_EXTENDED, 8 + 16 * count),
-                false => (chunk::BLOCK_STATUS, 4 + 8 * count),
+            let (kind, bytes) = if self.is_extended {
+                (chunk::BLOCK_STATUS_EXTENDED, 8 + 16 * count)
+            } else {
+                (chunk::BLOCK_STATUS, 4 + 8 * count)
             };
             let is_last = number + 1 == contexts.len();
             let flags = if is_last { chunk::DONE } else { 0 };
@@ -135,15 +134,12 @@ impl Form {
                 all.put(&(count as u32).to_be_bytes());
             }
             for FlaggedStretch { bytes, flags } in &status.stretches {
-                match self.is_extended {
-                    true => {
-                        all.put(&bytes.to_be_bytes());
-                        all.put(&u64::from(*flags).to_be_bytes());
-                    }
-                    false => {
-                        all.put(&(*bytes as u32).to_be_bytes());
-                        all.put(&flags.to_be_bytes());
-                    }
+                if self.is_extended {
+                    all.put(&bytes.to_be_bytes());
+                    all.put(&u64::from(*flags).to_be_bytes());
+                } else {
+                    all.put(&(*bytes as u32).to_be_bytes());
+                    all.put(&flags.to_be_bytes());
                 }
             }
         }

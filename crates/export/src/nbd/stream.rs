@@ -49,9 +49,10 @@ impl Deadline {
     }
 
     pub fn check(self) -> io::Result<()> {
-        match Instant::now() < self.0 {
-            true => Ok(()),
-            false => Err(io::Error::new(ErrorKind::TimedOut, "the client stalls")),
+        if Instant::now() < self.0 {
+            Ok(())
+        } else {
+            Err(io::Error::new(ErrorKind::TimedOut, "the client stalls"))
         }
     }
 }

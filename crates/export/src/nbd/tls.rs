@@ -47,9 +47,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let all: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .map_err(|error| fail(path, &error))?;
-    match all.is_empty() {
-        true => Err(fail(path, &"there is no certificate in it")),
-        false => Ok(all),
+    if all.is_empty() {
+        Err(fail(path, &"there is no certificate in it"))
+    } else {
+        Ok(all)
     }
 }
 

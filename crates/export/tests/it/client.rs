@@ -210,9 +210,10 @@ impl Client {
         head.extend(command.to_be_bytes());
         head.extend(cookie.to_be_bytes());
         head.extend(offset.to_be_bytes());
-        match self.is_extended {
-            true => head.extend(bytes.to_be_bytes()),
-            false => head.extend((bytes as u32).to_be_bytes()),
+        if self.is_extended {
+            head.extend(bytes.to_be_bytes())
+        } else {
+            head.extend((bytes as u32).to_be_bytes())
         }
         self.send(&head);
     }
@@ -231,9 +232,10 @@ impl Client {
         assert_eq!(head[4..6], [0, 1], "the last chunk");
         let kind = u16::from_be_bytes([head[6], head[7]]);
         let cookie = u64::from_be_bytes(head[8..16].try_into().expect("eight"));
-        let bytes = match self.is_extended {
-            true => u64::from_be_bytes(head[24..32].try_into().expect("eight")) as usize,
-            false => u32::from_be_bytes(head[16..20].try_into().expect("four")) as usize,
+        let bytes = if self.is_extended {
+            u64::from_be_bytes(head[24..32].try_into().expect("eight")) as usize
+        } else {
+            u32::from_be_bytes(head[16..20].try_into().expect("four")) as usize
         };
         let mut data = vec![0; bytes];
         self.socket.read_exact(&mut data).expect("its data");

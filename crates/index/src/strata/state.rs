@@ -72,9 +72,10 @@ impl StrataState {
     /// too many runs, the number has no limit, and the merge is completed even while the index is being closed;
     /// otherwise no opener would ever do it where all sessions are short.
     pub fn merges_at_most(&self) -> u64 {
-        match are_many(&self.view().manifest, self.plan.tail_records as u64) {
-            true => u64::MAX,
-            false => self.copies_at_most(),
+        if are_many(&self.view().manifest, self.plan.tail_records as u64) {
+            u64::MAX
+        } else {
+            self.copies_at_most()
         }
     }
 
@@ -84,13 +85,15 @@ impl StrataState {
     pub fn copies_at_most(&self) -> u64 {
         let tail = self.plan.tail_records as u64;
         let sealed = self.sealed.load(Ordering::Relaxed);
-        let most = match self.retires.load(Ordering::Relaxed) {
-            true => u64::MAX,
-            false => tail.saturating_add(sealed.saturating_mul(MERGED_OF_SEALED)),
+        let most = if self.retires.load(Ordering::Relaxed) {
+            u64::MAX
+        } else {
+            tail.saturating_add(sealed.saturating_mul(MERGED_OF_SEALED))
         };
-        match self.is_closing() {
-            true => most.min(tail.max(CLOSING_RECORDS_MAX)),
-            false => most,
+        if self.is_closing() {
+            most.min(tail.max(CLOSING_RECORDS_MAX))
+        } else {
+            most
         }
     }
 

@@ -110,9 +110,10 @@ impl View {
             };
             runs.push(run);
         }
-        let loose = match manifest.has_loose_of(&old.manifest) {
-            true => Arc::clone(&old.loose),
-            false => Arc::new(Loose::read(manifest.loose(), &logs, plan.merge_pages / 2)?),
+        let loose = if manifest.has_loose_of(&old.manifest) {
+            Arc::clone(&old.loose)
+        } else {
+            Arc::new(Loose::read(manifest.loose(), &logs, plan.merge_pages / 2)?)
         };
         let retired = manifest.retired.iter().copied().collect();
         Ok(Ok(View {

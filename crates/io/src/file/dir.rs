@@ -250,9 +250,10 @@ impl FileDir {
             Ok(stat) => stat.st_uid == rustix::process::geteuid().as_raw(),
             Err(_) => false,
         };
-        match self.linked == Some(name) && is_own() {
-            true => OFlags::empty(),
-            false => OFlags::NOFOLLOW,
+        if self.linked == Some(name) && is_own() {
+            OFlags::empty()
+        } else {
+            OFlags::NOFOLLOW
         }
     }
 

@@ -88,9 +88,10 @@ impl FileDisk {
 
     fn open_path(path: &Path, writable: bool) -> Result<Self> {
         let shown = path.display().to_string();
-        let access = match writable {
-            true => OFlags::RDWR,
-            false => OFlags::RDONLY,
+        let access = if writable {
+            OFlags::RDWR
+        } else {
+            OFlags::RDONLY
         };
         let open = || rustix::fs::open(path, access | OFlags::CLOEXEC, Mode::empty());
         let file = unless_interrupted(open).map_err(|e| Error::from_io("open", &shown, e))?;
@@ -322,9 +323,10 @@ impl Disk for FileDisk {
     }
 
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<()> {
-        match self.zero_in_place(offset, len)? {
-            true => Ok(()),
-            false => write_zeroes_by_hand(self, offset, len),
+        if self.zero_in_place(offset, len)? {
+            Ok(())
+        } else {
+            write_zeroes_by_hand(self, offset, len)
         }
     }
 
@@ -365,13 +367,14 @@ impl Disk for FileDisk {
         rustix::fs::ftruncate(&self.file, len).map_err(|e| {
             let error = self.fail("set length of", e);
             // the errno of a read-only file is the same as that of an impossible length
-            match e == Errno::INVAL && self.is_read_only() {
-                true => Error {
+            if e == Errno::INVAL && self.is_read_only() {
+                Error {
                     kind: ErrorKind::Denied,
                     what: "opened for reading only".into(),
                     ..error
-                },
-                false => error,
+                }
+            } else {
+                error
             }
         })
     }

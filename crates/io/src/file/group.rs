@@ -39,9 +39,10 @@ impl GroupAccess {
     /// The access that a folder's mode grants its group: [`Self::Write`] where new files get the folder's group
     /// (setgid) and the group may create files, otherwise none.
     pub(super) fn of_setgid_folder(mode: Mode) -> Self {
-        match mode.contains(Mode::SGID) && Self::of_mode(mode) == Self::Write {
-            true => Self::Write,
-            false => Self::None,
+        if mode.contains(Mode::SGID) && Self::of_mode(mode) == Self::Write {
+            Self::Write
+        } else {
+            Self::None
         }
     }
 

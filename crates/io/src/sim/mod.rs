@@ -295,9 +295,10 @@ impl SharedDevice {
     /// Counts an operation on a folder, and fails where asked to.
     fn look_into_folder(&mut self, op: &'static str, path: &str) -> Result<()> {
         let number = faults::count(&mut self.counts.folders);
-        match self.faults.folder_error.hits(number) {
-            true => Err(Error::from_io(op, path, Errno::IO)),
-            false => Ok(()),
+        if self.faults.folder_error.hits(number) {
+            Err(Error::from_io(op, path, Errno::IO))
+        } else {
+            Ok(())
         }
     }
 

@@ -45,9 +45,6 @@ pub struct CacheOptions {
 impl CacheOptions {
     /// Returns the bytes of copies that are kept at most; 0 where none are used.
     pub fn bytes_max(&self) -> u64 {
-        match self.no_cache {
-            true => 0,
-            false => self.bytes_max,
-        }
+        if self.no_cache { 0 } else { self.bytes_max }
     }
 }

@@ -40,9 +40,10 @@ impl Typed {
     ) -> Result<Option<(String, T)>> {
         let given = ways.into_iter().filter_map(|way| {
             let is_typed = self.has(way.id);
-            let name = match is_typed {
-                true => format!("--{}", way.id.replace('_', "-")),
-                false => way.variable.to_owned(),
+            let name = if is_typed {
+                format!("--{}", way.id.replace('_', "-"))
+            } else {
+                way.variable.to_owned()
             };
             Some((is_typed, name, way.value?))
         });
@@ -87,18 +88,20 @@ impl Args for Typed {
 pub fn as_meant(arg: Arg) -> Arg {
     let takes_one =
         arg.get_long().is_some() && arg.get_action().takes_values() && !arg.is_require_equals_set();
-    let arg = match takes_one {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
+    let arg = if takes_one {
+        arg.allow_negative_numbers(true)
+    } else {
+        arg
     };
     unless_empty(arg)
 }
 
 fn unless_empty(arg: Arg) -> Arg {
     let value = arg.get_env().and_then(std::env::var_os);
-    match value.is_some_and(|value| value.is_empty()) {
-        true => arg.env(Resettable::Reset),
-        false => arg,
+    if value.is_some_and(|value| value.is_empty()) {
+        arg.env(Resettable::Reset)
+    } else {
+        arg
     }
 }
 

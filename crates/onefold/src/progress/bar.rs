@@ -101,9 +101,10 @@ pub fn fit(mut parts: Vec<Part>, path: &str, width: usize) -> String {
     if path.is_empty() || left < PATH_MIN {
         return end(&line, width).to_owned();
     }
-    match measure_text_width(path) <= left {
-        true => format!("{line}  {path}"),
-        false => format!("{line}  …{}", end(path, left - 1)),
+    if measure_text_width(path) <= left {
+        format!("{line}  {path}")
+    } else {
+        format!("{line}  …{}", end(path, left - 1))
     }
 }
 

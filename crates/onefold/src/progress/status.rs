@@ -42,12 +42,11 @@ impl RunState {
     /// Returns the bytes of work done, and of all work: bytes that are read back count twice.
     pub fn work(&self, progress: &Progress, total: u64) -> (u64, u64) {
         let done = self.bytes_done(progress).min(total);
-        match progress.is_verifying.load(Relaxed) {
-            false => (done, total),
-            true => {
-                let verified = progress.bytes_verified.load(Relaxed).min(done);
-                (done + verified, total.saturating_mul(2))
-            }
+        if !progress.is_verifying.load(Relaxed) {
+            (done, total)
+        } else {
+            let verified = progress.bytes_verified.load(Relaxed).min(done);
+            (done + verified, total.saturating_mul(2))
         }
     }
 

@@ -60,9 +60,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             json!(SnapshotJson::from(&named))
         }
     };
-    match out.json {
-        true => out.json(&value)?,
-        false => out.bytes(format!("{value:#}\n").as_bytes())?,
+    if out.json {
+        out.json(&value)?
+    } else {
+        out.bytes(format!("{value:#}\n").as_bytes())?
     }
     Ok(Exit::Ok)
 }

@@ -211,9 +211,10 @@ fn end(report: &mut CheckReport, hurts: Hurts, out: &Out) -> Result<Exit> {
             0 => format!("found {found}, but all that snapshots refer to can be read"),
             _ => format!("found {found}; hurt: {}", hurts.words()),
         },
-        remedy: match report.is_mendable {
-            true => Some(remedy::REPAIR.into()),
-            false => remedy::of_what_is_left(report, hurts),
+        remedy: if report.is_mendable {
+            Some(remedy::REPAIR.into())
+        } else {
+            remedy::of_what_is_left(report, hurts)
         },
     })
 }

@@ -42,21 +42,22 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let (chosen, mut unread) = select::many_or_not(&from, &args.snapshots, &filter, out)?;
     let meter = Meter::new(Doing::Copy, out);
     let stats = meter.run(|| copy(chosen, (&from, &to), &meter, &mut unread, out))?;
-    match out.json {
-        true => out.json(&json!({
+    if out.json {
+        out.json(&json!({
             "message_type": "summary",
             "snapshots_copied": stats.snapshots,
             "chunks_read": stats.chunks_read,
             "bytes_read": stats.bytes_read,
             "bytes_new": stats.bytes_new,
             "bytes_stored": stats.bytes_stored,
-        }))?,
-        false => out.say(format_args!(
+        }))?
+    } else {
+        out.say(format_args!(
             "{} copied: {} read, {} stored",
             human::many(stats.snapshots, "snapshot"),
             human::bytes(stats.bytes_read),
             human::bytes(stats.bytes_stored)
-        ))?,
+        ))?
     }
     unread.end()
 }

@@ -70,9 +70,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
     let mut reader = session.reader()?;
     let tree = Tree::open(&named.snapshot, &mut reader)?;
-    let words = match spec.words.is_empty() {
-        true => &args.path,
-        false => &spec.words,
+    let words = if spec.words.is_empty() {
+        &args.path
+    } else {
+        &spec.words
     };
     let entry = find(&tree, &path, words, &mut reader)?;
     let is_archive = args.archive == Archive::Zip || entry.as_ref().is_none_or(Entry::is_dir);
@@ -206,12 +207,11 @@ impl<'a> LeftOutCounts<'a> {
 
     /// Reports a path that is missing or incomplete; `what` is in brackets.
     fn note(&self, path: &[u8], what: &str) {
-        match self.out.json {
-            true => {
-                let what = what.trim_matches([' ', '(', ')']);
-                self.out.note_json(&PathWarning::new("dump", path, what));
-            }
-            false => self.out.note(format_args!("{}{what}", paths::shown(path))),
+        if self.out.json {
+            let what = what.trim_matches([' ', '(', ')']);
+            self.out.note_json(&PathWarning::new("dump", path, what));
+        } else {
+            self.out.note(format_args!("{}{what}", paths::shown(path)))
         }
     }
 
@@ -296,9 +296,10 @@ struct Stoppable(File);
 
 impl Write for Stoppable {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match signal::raised() {
-            true => Err(io::Error::other("interrupted")),
-            false => self.0.write(buf),
+        if signal::raised() {
+            Err(io::Error::other("interrupted"))
+        } else {
+            self.0.write(buf)
         }
     }
 

@@ -210,8 +210,9 @@ fn search(
 }
 
 fn print(path: &[u8], entry: &Entry, args: &Args, out: &Out) -> Result<()> {
-    out.line(match args.long {
-        true => ls::long(path, entry, args.human_readable),
-        false => format!("{}{}", paths::shown(path), ls::missing(entry)),
+    out.line(if args.long {
+        ls::long(path, entry, args.human_readable)
+    } else {
+        format!("{}{}", paths::shown(path), ls::missing(entry))
     })
 }

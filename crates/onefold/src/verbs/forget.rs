@@ -223,9 +223,10 @@ fn judge(
     for series in forget::group(chosen, args.group_by) {
         let ages = series.iter().map(|brief| (brief.time, &brief.tags[..]));
         let ages: Vec<_> = ages.collect();
-        let reasons = match policy.is_empty() {
-            true => vec![Vec::new(); ages.len()],
-            false => forget::apply(&ages, policy, now, &TimeZone::system()),
+        let reasons = if policy.is_empty() {
+            vec![Vec::new(); ages.len()]
+        } else {
+            forget::apply(&ages, policy, now, &TimeZone::system())
         };
         if reasons.iter().all(Vec::is_empty) && !args.unsafe_allow_remove_all {
             let key = group::key(repository, &series, args.group_by)?;
@@ -318,9 +319,12 @@ fn reclaim(
 ) -> Result<()> {
     if args.prune {
         let patience = Patience::new(global, out);
-        return patience.keep(|| match args.dry_run {
-            true => prune::sweep(repository, &Without(gone), &args.how, true, out),
-            false => prune::sweep(repository, &SnapshotRoots, &args.how, false, out),
+        return patience.keep(|| {
+            if args.dry_run {
+                prune::sweep(repository, &Without(gone), &args.how, true, out)
+            } else {
+                prune::sweep(repository, &SnapshotRoots, &args.how, false, out)
+            }
         });
     }
     if gone.is_empty() || out.quiet || out.json {

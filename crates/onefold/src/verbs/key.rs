@@ -135,20 +135,21 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
 /// there.
 fn remove_old(repository: &Repository, old: &str, (global, out): (&Global, &Out)) -> Result<()> {
     let patience = Patience::with_the_brief(global, out);
-    patience.keep(
-        || match repository.key_names()?.iter().any(|key| key == old) {
-            true => Ok(repository.remove_key(old)?),
-            false => Ok(()),
-        },
-    )
+    patience.keep(|| {
+        if repository.key_names()?.iter().any(|key| key == old) {
+            Ok(repository.remove_key(old)?)
+        } else {
+            Ok(())
+        }
+    })
 }
 
 /// Reports, for programs, the key that was added, and the one that was removed.
 pub fn changed(added: Option<&str>, removed: Option<&str>, out: &Out) -> Result<()> {
-    match out.json {
-        true => out
-            .json(&json!({"message_type": "summary", "added_key": added, "removed_key": removed})),
-        false => Ok(()),
+    if out.json {
+        out.json(&json!({"message_type": "summary", "added_key": added, "removed_key": removed}))
+    } else {
+        Ok(())
     }
 }
 

@@ -76,11 +76,10 @@ fn chunks(repository: &Repository, out: &Out) -> Result<Exit> {
             StreamKind::Metadata => "tree",
         };
         for (chunk, _) in chunks {
-            match out.json {
-                true => {
-                    out.json_buffered(&json!({"type": word, "id": chunk.to_string()}))?;
-                }
-                false => out.line(format_args!("{word} {chunk}"))?,
+            if out.json {
+                out.json_buffered(&json!({"type": word, "id": chunk.to_string()}))?;
+            } else {
+                out.line(format_args!("{word} {chunk}"))?
             }
         }
     }

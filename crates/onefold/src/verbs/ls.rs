@@ -81,9 +81,10 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
     let tree = Tree::open(&named.snapshot, &mut reader)?;
     let nothing = || {
         let id = short(&named.id);
-        let words = match spec.words.is_empty() {
-            true => args.paths.first(),
-            false => Some(&spec.words),
+        let words = if spec.words.is_empty() {
+            args.paths.first()
+        } else {
+            Some(&spec.words)
         };
         let meant = words.map(|path| paths::meant(path)).unwrap_or_default();
         Error::Failed(format!("nothing of that path is in snapshot {id}{meant}"))
@@ -184,9 +185,10 @@ fn line(args: &Args, path: &[u8], entry: &Entry, out: &Out) -> String {
         (node["message_type"], node["struct_type"]) = (json!("node"), json!("node"));
         return message::line(&node);
     }
-    match args.long {
-        true => long(path, entry, args.human_readable),
-        false => format!("{}{}", paths::shown(path), missing(entry)),
+    if args.long {
+        long(path, entry, args.human_readable)
+    } else {
+        format!("{}{}", paths::shown(path), missing(entry))
     }
 }
 

@@ -171,16 +171,13 @@ fn serve(args: &Args, global: &Global, is_started: bool, out: &Out) -> Result<Ex
         "process": std::process::id(),
         "snapshots": snapshots,
     });
-    match is_started {
-        true => {
-            out.json(&said)?;
-            out.flush()?;
-            onefold_mount::leave_terminal();
-        }
-        false => {
-            tell(&said, out)?;
-            out.flush()?;
-        }
+    if is_started {
+        out.json(&said)?;
+        out.flush()?;
+        onefold_mount::leave_terminal();
+    } else {
+        tell(&said, out)?;
+        out.flush()?;
     }
     keep_alive(&vfs)?;
     wait(&mounted, out);

@@ -80,22 +80,23 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         Err(_) if signal::raised() => return Err(onefold_backup::Error::Cancelled.into()),
         report => report?,
     };
-    match out.json {
-        true => out.json(&json!({
+    if out.json {
+        out.json(&json!({
             "message_type": "summary",
             "objects_copied": report.copied,
             "bytes_copied": report.copied_bytes,
             "objects_deleted": report.deleted,
             "snapshots": report.snapshots,
             "damaged": report.damaged,
-        }))?,
-        false => out.say(format_args!(
+        }))?
+    } else {
+        out.say(format_args!(
             "{} copied, {}; {} deleted; the replica has {}",
             human::many(report.copied, "object"),
             human::bytes(report.copied_bytes),
             human::count(report.deleted),
             human::many(report.snapshots, "snapshot"),
-        ))?,
+        ))?
     }
     if report.damaged.is_empty() {
         return Ok(Exit::Ok);

@@ -216,12 +216,11 @@ fn two_machines_and_a_prune_that_are_killed_lose_nothing() {
         let forgotten: Vec<_> = acknowledged.keys().take(1).cloned().collect();
         let hasty = ["--grace", "0s", "--retry-lock", "10s"];
         let mut args = [&["forget", "--prune"][..], &hasty].concat();
-        match acknowledged.len() > 3 {
-            true => {
-                acknowledged.remove(&forgotten[0]);
-                args.push(&forgotten[0]);
-            }
-            false => args = [&["prune"][..], &hasty].concat(),
+        if acknowledged.len() > 3 {
+            acknowledged.remove(&forgotten[0]);
+            args.push(&forgotten[0]);
+        } else {
+            args = [&["prune"][..], &hasty].concat()
         }
         let prune = start(&machines[(round % 2) as usize], &args);
         let mut running = [Some(prune), None, None];

@@ -42,9 +42,10 @@ fn find_and_stats_go_on_past_a_snapshot_that_cannot_be_read() {
     for of_the_object in [false, true] {
         let rig = Rig::open();
         let [(old, _), (new, metadata)] = two_snapshots(&rig);
-        match of_the_object {
-            true => flip_a_bit(&rig.repo().join("snapshots").join(&new)),
-            false => ruin(&metadata),
+        if of_the_object {
+            flip_a_bit(&rig.repo().join("snapshots").join(&new))
+        } else {
+            ruin(&metadata)
         }
         let found = rig.run(["find", "file"]).ends(13);
         assert_eq!(found.out.matches("/file\n").count(), 30, "{}", found.out);

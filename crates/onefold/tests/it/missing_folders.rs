@@ -36,9 +36,10 @@ fn what_is_missing_with_its_folder_is_damage_and_nothing_is_deleted_for_it() {
                 if folder == "containers" && args == ["snapshots"] {
                     continue;
                 }
-                let (code, what) = match leads_nowhere {
-                    true => (1, "a symbolic link, which is not followed here"),
-                    false => (13, "the folder is missing"),
+                let (code, what) = if leads_nowhere {
+                    (1, "a symbolic link, which is not followed here")
+                } else {
+                    (13, "the folder is missing")
                 };
                 let ran = rig.run(args).ends(code);
                 let named = format!("{folder}: {what}");

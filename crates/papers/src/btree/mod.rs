@@ -255,9 +255,10 @@ impl BTree {
 
     /// The durability with which a full write buffer is committed.
     fn durability(&self) -> Durability {
-        match self.options.writes_late {
-            true => Durability::None,
-            false => Durability::Immediate,
+        if self.options.writes_late {
+            Durability::None
+        } else {
+            Durability::Immediate
         }
     }
 

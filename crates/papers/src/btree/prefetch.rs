@@ -58,9 +58,10 @@ impl PrefetchCache {
 
     /// The number of keys of one container that fit; 0 for a container that is known to have more.
     pub fn room(&self, container: &ContainerId) -> usize {
-        match self.too_large.contains(container) {
-            true => 0,
-            false => self.budget_bytes.saturating_sub(CONTAINER_BYTES) / KEY_BYTES,
+        if self.too_large.contains(container) {
+            0
+        } else {
+            self.budget_bytes.saturating_sub(CONTAINER_BYTES) / KEY_BYTES
         }
     }
 

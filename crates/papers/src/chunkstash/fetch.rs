@@ -44,9 +44,10 @@ impl ChunkStash {
     fn window_of(&self, page: u32) -> Range<u32> {
         let pages = self.containers.pages_of(page);
         let most = (self.cache.capacity() as u32 / 2).clamp(1, WINDOW_PAGES_MAX);
-        match pages.len() as u32 <= most {
-            true => pages,
-            false => page..pages.end.min(page + most),
+        if pages.len() as u32 <= most {
+            pages
+        } else {
+            page..pages.end.min(page + most)
         }
     }
 

@@ -245,9 +245,10 @@ impl Forest {
             accounting,
             ..
         } = self.options;
-        let shape = match self.layers.is_empty() {
-            true => self.options.shape,
-            false => self.options.grown,
+        let shape = if self.layers.is_empty() {
+            self.options.shape
+        } else {
+            self.options.grown
         };
         if let Some(lowest) = self.layers.last_mut() {
             lowest.flush()?;

@@ -42,9 +42,10 @@ impl FlashLog {
                     }));
                     if number + 1 - head.owner == head.batch {
                         for (container, is_gone) in retired.drain(..) {
-                            match is_gone {
-                                true => gone.insert(container),
-                                false => gone.remove(&container),
+                            if is_gone {
+                                gone.insert(container)
+                            } else {
+                                gone.remove(&container)
                             };
                         }
                         last = head;
@@ -202,9 +203,10 @@ fn lowest<'a>(
 
 /// The record for a container that is retired, or back.
 fn retirement((container, is_gone): (ContainerId, bool)) -> LogRecord {
-    let kind = match is_gone {
-        true => RecordKind::Retires(container),
-        false => RecordKind::Returns(container),
+    let kind = if is_gone {
+        RecordKind::Retires(container)
+    } else {
+        RecordKind::Returns(container)
     };
     LogRecord {
         key: Fingerprint([0; 32]),

@@ -61,12 +61,11 @@ impl Ledger {
         });
         part.removed.iter().for_each(|key| self.remove(key, number));
         for record in &part.records {
-            match record.is_new {
-                true => {
-                    self.told(&record.container);
-                    self.hooks.moved(&record.key, number);
-                }
-                false => self.hooks.seen(&record.key, number),
+            if record.is_new {
+                self.told(&record.container);
+                self.hooks.moved(&record.key, number);
+            } else {
+                self.hooks.seen(&record.key, number)
             }
             *self.counts.entry(record.container).or_default() += 1;
         }
@@ -111,13 +110,15 @@ impl Ledger {
     /// Whether the record of `key` in manifest `number` counts: it was not removed, nor, as far as hooks know, moved
     /// since.
     pub fn counts(&self, key: &Fingerprint, number: u32) -> bool {
-        let is_newest = || match self.hooks.is_hook(key) {
-            true => self
-                .hooks
-                .manifests(key)
-                .last()
-                .is_some_and(|oldest| number >= oldest),
-            false => true,
+        let is_newest = || {
+            if self.hooks.is_hook(key) {
+                self.hooks
+                    .manifests(key)
+                    .last()
+                    .is_some_and(|oldest| number >= oldest)
+            } else {
+                true
+            }
         };
         !self.is_removed(key, number) && is_newest()
     }

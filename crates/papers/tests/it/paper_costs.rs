@@ -155,9 +155,12 @@ fn a_sample_loses_few_duplicates_of_backups() {
         for backup in 0..4u64 {
             // runs of 64 chunks, a thirty-second of which is new in each backup
             let changed = |i: &u64| (i / 64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == backup;
-            let number = |i: u64| match backup > 0 && changed(&i) {
-                true => i + (backup << 40),
-                false => i,
+            let number = |i: u64| {
+                if backup > 0 && changed(&i) {
+                    i + (backup << 40)
+                } else {
+                    i
+                }
             };
             new += (0..KEYS).filter(|i| backup > 0 && changed(i)).count() as u64;
             let mut keys = (0..KEYS).map(|i| key_of(number(i)));

@@ -197,9 +197,10 @@ fn golden_filters_are_still_written_so_and_read() {
                 std::fs::create_dir_all(&folder).expect("create");
                 std::fs::write(&path, &written).expect("write");
             }
-            let golden = match written.is_empty() {
-                true => Vec::new(),
-                false => std::fs::read(&path).expect("golden file"),
+            let golden = if written.is_empty() {
+                Vec::new()
+            } else {
+                std::fs::read(&path).expect("golden file")
             };
             assert!(written == golden, "{name}: {file} differs");
             kept.create(file)

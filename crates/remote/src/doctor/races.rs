@@ -54,11 +54,12 @@ pub(super) fn conditions(trials: &mut RunningTrials<'_>) -> Result<()> {
             ));
         }
         one.delete(&name)?;
-        match other.put_if(&name, &first, swap(&found.version.0))? == Some(true) {
-            true => Ok(Some(
+        if other.put_if(&name, &first, swap(&found.version.0))? == Some(true) {
+            Ok(Some(
                 "an object that was removed was replaced by who named its version",
-            )),
-            false => Ok(None),
+            ))
+        } else {
+            Ok(None)
         }
     };
     match outcome() {

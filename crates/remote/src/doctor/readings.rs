@@ -144,25 +144,25 @@ pub(super) fn pages(trials: &mut RunningTrials<'_>) -> Result<()> {
     let listed = Client::list(other, &folder)?
         .into_iter()
         .map(|(name, _)| name);
-    match listed.eq(names.iter().cloned()) {
-        true => trials.tell(
+    if listed.eq(names.iter().cloned()) {
+        trials.tell(
             TRIAL,
             TrialOutcome::Good,
             format!("{MANY} names, each once"),
-        ),
-        false => trials.tell(
+        )
+    } else {
+        trials.tell(
             TRIAL,
             TrialOutcome::Bad,
             format!("not the {MANY} names that were put"),
-        ),
+        )
     }
     one.delete_all(&names)?;
-    match Client::list(other, &folder)?.is_empty() {
-        true => Ok(()),
-        false => {
-            let what = "objects that were removed together are listed";
-            trials.tell(TRIAL, TrialOutcome::Bad, what);
-            Ok(())
-        }
+    if Client::list(other, &folder)?.is_empty() {
+        Ok(())
+    } else {
+        let what = "objects that were removed together are listed";
+        trials.tell(TRIAL, TrialOutcome::Bad, what);
+        Ok(())
     }
 }

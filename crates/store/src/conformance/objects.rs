@@ -140,12 +140,11 @@ fn as_the_naive_twin_does(objects: &dyn ObjectStore, seed: u64) {
             }
             1 | 2 => {
                 let put = objects.put_if_absent(name, &[&bytes[..len / 2], &bytes[len / 2..]]);
-                match twin.contains_key(name) {
-                    true => assert_eq!(kind(put), ErrorKind::Exists, "{point}"),
-                    false => {
-                        put.expect(&point);
-                        twin.insert(name.clone(), bytes);
-                    }
+                if twin.contains_key(name) {
+                    assert_eq!(kind(put), ErrorKind::Exists, "{point}")
+                } else {
+                    put.expect(&point);
+                    twin.insert(name.clone(), bytes);
                 }
             }
             3 => {

@@ -200,9 +200,10 @@ fn act(twin: &mut RegistryTwin, registry: &dyn Registry, random: &mut Random, po
         (1, Some(name)) => drop(twin.sessions.remove(&name)),
         (2, Some(name)) => {
             let (_, is_revoked) = twin.sessions.get_mut(&name).expect("it was listed");
-            let expected = match std::mem::replace(is_revoked, true) {
-                true => Revoked::Ended,
-                false => Revoked::Revoked,
+            let expected = if std::mem::replace(is_revoked, true) {
+                Revoked::Ended
+            } else {
+                Revoked::Revoked
             };
             assert_eq!(registry.revoke(&name).expect(point), expected, "{point}");
         }

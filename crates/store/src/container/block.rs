@@ -232,12 +232,13 @@ pub(crate) fn verify_stored(stored: &[u8], number: u32, object: &str, offset: u6
         )));
     }
     let expected = block_checksum(&stored[..BLOCK_HEADER_BYTES - 8], body);
-    match block.checksum == expected {
-        true => Ok(block.codec),
-        false => Err(bad(format!(
+    if block.checksum == expected {
+        Ok(block.codec)
+    } else {
+        Err(bad(format!(
             "checksum {:#018x}, expected {expected:#018x}",
             block.checksum
-        ))),
+        )))
     }
 }
 

@@ -59,9 +59,10 @@ pub fn decode(framed: &[u8], file: &str) -> Result<Vec<u8>> {
     let payload = frame::decode_whole(CACHED, framed, file, 0)?;
     let mut reader = ByteReader::new(payload, file, 0);
     let name_bytes = reader.u8()? as usize;
-    match reader.take(name_bytes)? == file.as_bytes() {
-        true => Ok(payload[1 + name_bytes..].to_vec()),
-        false => Err(reader.damaged("the copy of another object".into()).into()),
+    if reader.take(name_bytes)? == file.as_bytes() {
+        Ok(payload[1 + name_bytes..].to_vec())
+    } else {
+        Err(reader.damaged("the copy of another object".into()).into())
     }
 }
 

@@ -53,18 +53,20 @@ impl ChangeMachine {
     /// the old ones.
     pub fn chosen(&mut self) {
         expect(self.step, ChangeStep::Choose);
-        self.step = match self.rules.hold(Rule::DecideChangesLocked) {
-            true => ChangeStep::Decide,
-            false => ChangeStep::PutRoots,
+        self.step = if self.rules.hold(Rule::DecideChangesLocked) {
+            ChangeStep::Decide
+        } else {
+            ChangeStep::PutRoots
         };
     }
 
     /// Whether the lock was still held, and the change is decided. If not, nothing has happened.
     pub fn decided(&mut self, is_decided: bool) {
         expect(self.step, ChangeStep::Decide);
-        self.step = match is_decided {
-            true => ChangeStep::PutRoots,
-            false => ChangeStep::Over,
+        self.step = if is_decided {
+            ChangeStep::PutRoots
+        } else {
+            ChangeStep::Over
         };
     }
 

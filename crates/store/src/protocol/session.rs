@@ -98,9 +98,10 @@ impl<C: Names, L: Names> SessionMachine<C, L> {
     pub fn work_done(&mut self) {
         expect(self.step, SessionStep::Work);
         (self.condemned, self.live) = (C::default(), C::default());
-        self.step = match self.rules.hold(Rule::CommitByDecision) {
-            true => SessionStep::Commit,
-            false => SessionStep::PutRoot,
+        self.step = if self.rules.hold(Rule::CommitByDecision) {
+            SessionStep::Commit
+        } else {
+            SessionStep::PutRoot
         };
     }
 

@@ -160,9 +160,10 @@ impl<C: Names, R: Names, L: Names> SweepMachine<C, R, L> {
     }
 
     fn look(&self, look: Look) -> SweepStep {
-        match self.rules.hold(Rule::ListRootsLocked) {
-            true => SweepStep::LockRoots(look),
-            false => SweepStep::ListRoots(look),
+        if self.rules.hold(Rule::ListRootsLocked) {
+            SweepStep::LockRoots(look)
+        } else {
+            SweepStep::ListRoots(look)
         }
     }
 
@@ -223,9 +224,10 @@ impl<C: Names, R: Names, L: Names> SweepMachine<C, R, L> {
     }
 
     fn wait(&self) -> SweepStep {
-        match self.rules.hold(Rule::WaitForSessions) {
-            true => SweepStep::Wait,
-            false => self.look(Look::Second),
+        if self.rules.hold(Rule::WaitForSessions) {
+            SweepStep::Wait
+        } else {
+            self.look(Look::Second)
         }
     }
 

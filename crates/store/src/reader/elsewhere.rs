@@ -234,9 +234,10 @@ impl Survey {
         self.unread.clear();
         self.read(shared, &new)?;
         self.misses = 0;
-        self.patience = match is_changed {
-            true => 1,
-            false => (self.patience * 2).min(PATIENCE_MAX),
+        self.patience = if is_changed {
+            1
+        } else {
+            (self.patience * 2).min(PATIENCE_MAX)
         };
         Ok(())
     }
@@ -248,9 +249,10 @@ impl Survey {
     ) -> Result<SearchOutcome> {
         let mut search = SearchOutcome::default();
         let mut maybe = [false];
-        let filter = match is_listed {
-            true => &mut self.repeated,
-            false => &mut self.chunks,
+        let filter = if is_listed {
+            &mut self.repeated
+        } else {
+            &mut self.chunks
         };
         filter.may_contain(&[*fingerprint], &mut maybe)?;
         if !maybe[0] {

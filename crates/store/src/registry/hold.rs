@@ -49,16 +49,17 @@ impl Repository {
         roots.sort_unstable();
         roots.dedup();
         let registry = &self.shared.place.registry;
-        let pin = match roots.is_empty() {
-            true => None,
-            false => match registry.begin(&self.shared.options.pin, &roots) {
+        let pin = if roots.is_empty() {
+            None
+        } else {
+            match registry.begin(&self.shared.options.pin, &roots) {
                 Err(Error::Io(error))
                     if matches!(error.kind, ErrorKind::Denied | ErrorKind::NoSpace) =>
                 {
                     None
                 }
                 begun => Some(begun?),
-            },
+            }
         };
         let there = self.roots()?;
         let held = before.map_or(&[][..], Hold::roots);

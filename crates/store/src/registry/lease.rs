@@ -351,9 +351,10 @@ impl LeaseCore {
     }
 
     fn clear_revoked(&self, object: &str, register: &Register) -> Result<()> {
-        match register.age_s >= Some(REVOKED_KEPT_S) {
-            true => self.registers.remove(object),
-            false => Ok(()),
+        if register.age_s >= Some(REVOKED_KEPT_S) {
+            self.registers.remove(object)
+        } else {
+            Ok(())
         }
     }
 

@@ -157,10 +157,7 @@ struct UnderItsName {
 
 impl UnderItsName {
     fn real<'a>(&'a self, name: &'a str) -> &'a str {
-        match name == self.own {
-            true => &self.aside,
-            false => name,
-        }
+        if name == self.own { &self.aside } else { name }
     }
 }
 

@@ -282,12 +282,11 @@ impl<'a> Salvage<'a> {
                 SearchResult::Nothing => start + 1,
                 SearchResult::Foreign(end) => {
                     self.strange_at.get_or_insert(start);
-                    match start == next {
-                        true => {
-                            next = end;
-                            end
-                        }
-                        false => start + 1,
+                    if start == next {
+                        next = end;
+                        end
+                    } else {
+                        start + 1
                     }
                 }
                 SearchResult::Block(block) => {

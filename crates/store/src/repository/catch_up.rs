@@ -22,9 +22,12 @@ impl Repository {
     ) -> Result<(Hooked, Vec<CatalogEntry>)> {
         let shared = &self.shared;
         let is_dear = shared.place.ways.is_dear();
-        let hooked = || match is_dear {
-            true => shared.index.read().hooked().read_in_order(),
-            false => Ok(Vec::new()),
+        let hooked = || {
+            if is_dear {
+                shared.index.read().hooked().read_in_order()
+            } else {
+                Ok(Vec::new())
+            }
         };
         let known = Sorted::from([ingested, &hooked()?].concat());
         let is_listed = |id: &ContainerId| listed.binary_search(id).is_ok();
@@ -40,13 +43,15 @@ impl Repository {
                     index.retire(&gone)?;
                 }
                 let is_hooked = is_dear && missed.len() > shared.place.ways.whole_max;
-                let left = match is_hooked {
-                    true => shared.tell_hooks(index, &missed)?,
-                    false => missed.clone(),
+                let left = if is_hooked {
+                    shared.tell_hooks(index, &missed)?
+                } else {
+                    missed.clone()
                 };
-                let to_catalog = match is_dear && !is_hooked {
-                    true => shared.in_no_catalog(&left)?,
-                    false => left.clone(),
+                let to_catalog = if is_dear && !is_hooked {
+                    shared.in_no_catalog(&left)?
+                } else {
+                    left.clone()
                 };
                 unnamed.clear();
                 shared.tell_durably(index, &left, &mut |id, table| {
@@ -54,9 +59,10 @@ impl Repository {
                         unnamed.push(CatalogEntry::of(id, table));
                     }
                 })?;
-                match gone.is_empty() {
-                    true => Ok(()),
-                    false => index.unlist(&gone),
+                if gone.is_empty() {
+                    Ok(())
+                } else {
+                    index.unlist(&gone)
                 }
             })?;
         }

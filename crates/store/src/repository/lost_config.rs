@@ -63,12 +63,13 @@ fn proves(objects: &dyn ObjectStore, master: &Zeroizing<[u8; 32]>, slot: &str) -
     };
     let (ids, keys) = (root::ids(&listed), Keys::from_master(master));
     let opens = |id| root::read(objects, &keys, id).is_ok();
-    match ids.is_empty() || ids.iter().any(opens) {
-        true => Ok(()),
-        false => Err(Error::damaged(
+    if ids.is_empty() || ids.iter().any(opens) {
+        Ok(())
+    } else {
+        Err(Error::damaged(
             slot,
             None,
             "the password opens it, and its key opens no snapshot: it is another repository's, or all snapshots are damaged",
-        )),
+        ))
     }
 }

@@ -280,13 +280,14 @@ impl ReplicaCopy<'_> {
             let bytes = self.from.get(name)?;
             verify_container(id, &bytes).map(|()| bytes)
         })?;
-        match is_there {
+        if is_there {
             // The object there has another length: it is a part of a copy that was interrupted.
-            true => self.to.put(name, &[&bytes])?,
-            false => match self.to.put_if_absent(name, &[&bytes]) {
+            self.to.put(name, &[&bytes])?
+        } else {
+            match self.to.put_if_absent(name, &[&bytes]) {
                 Err(Error::Io(error)) if error.kind == ErrorKind::Exists => {}
                 put => put?,
-            },
+            }
         }
         Ok(bytes.len() as u64)
     }
@@ -299,12 +300,11 @@ impl ReplicaCopy<'_> {
         let read = read_twice_at_most(self.from, &object, || {
             let bytes = self.from.get(&object)?;
             let found = RootId(*blake3::hash(&bytes).as_bytes());
-            match found == *root {
-                true => Ok(bytes),
-                false => {
-                    let what = format!("its bytes hash to {found}");
-                    Err(Error::damaged(object.clone(), Some(0), what))
-                }
+            if found == *root {
+                Ok(bytes)
+            } else {
+                let what = format!("its bytes hash to {found}");
+                Err(Error::damaged(object.clone(), Some(0), what))
             }
         });
         match read {
@@ -388,8 +388,9 @@ pub fn verify_container(id: ContainerId, bytes: &[u8]) -> Result<()> {
         block::verify_stored(&bytes[at..end], number, &object, at as u64)?;
         at = end;
     }
-    match at == table_at {
-        true => Ok(()),
-        false => Err(bad(at, "bytes between its blocks and its table")),
+    if at == table_at {
+        Ok(())
+    } else {
+        Err(bad(at, "bytes between its blocks and its table"))
     }
 }

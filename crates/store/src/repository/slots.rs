@@ -68,14 +68,15 @@ pub(crate) fn unwrap(
 /// # Errors
 /// [`Error::Damaged`] of `object`: its label, date and cost are anybody's.
 pub(crate) fn confirm(slot: &Slot, keys: &Keys, object: &str) -> Result<()> {
-    match slot.is_proved_by(keys) {
-        true => Ok(()),
-        false => Err(Error::damaged(
+    if slot.is_proved_by(keys) {
+        Ok(())
+    } else {
+        Err(Error::damaged(
             object,
             None,
             "its label, date and cost were not written with this repository's key: do not go by them; `onefold key passwd` makes the key in use anew, \
-             `onefold key remove` removes one that nobody misses",
-        )),
+         `onefold key remove` removes one that nobody misses",
+        ))
     }
 }
 

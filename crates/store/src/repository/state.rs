@@ -52,11 +52,12 @@ impl RepositoryState {
 
     /// Damage where the folder is missing.
     pub(crate) fn require_folder(&self, folder: &str) -> Result<()> {
-        match self.objects.has_folder(folder)? {
-            true => Ok(()),
-            false => Err(Error::MissingFolder {
+        if self.objects.has_folder(folder)? {
+            Ok(())
+        } else {
+            Err(Error::MissingFolder {
                 folder: folder.into(),
-            }),
+            })
         }
     }
 
@@ -290,11 +291,10 @@ impl RepositoryState {
 
 /// Where a folder cannot be listed: for who only reads, and goes on with the others.
 pub(crate) fn warn_of_loss(error: Error) -> Result<()> {
-    match error.is_loss() {
-        true => {
-            tracing::warn!("{error}: what is in there counts as missing");
-            Ok(())
-        }
-        false => Err(error),
+    if error.is_loss() {
+        tracing::warn!("{error}: what is in there counts as missing");
+        Ok(())
+    } else {
+        Err(error)
     }
 }

@@ -65,9 +65,10 @@ impl SpareBuffers {
     pub fn block(&self, chunk_bytes: usize) -> Vec<u8> {
         let bytes = chunk_bytes + BLOCK_TAIL_BYTES;
         let is_long = bytes > self.block_bytes;
-        let (own, other) = match is_long {
-            true => (&self.long_blocks.1, &self.blocks.1),
-            false => (&self.blocks.1, &self.long_blocks.1),
+        let (own, other) = if is_long {
+            (&self.long_blocks.1, &self.blocks.1)
+        } else {
+            (&self.blocks.1, &self.long_blocks.1)
         };
         let mut block = own.try_recv().unwrap_or_else(|_| {
             other.try_iter().for_each(drop);
@@ -347,9 +348,10 @@ fn store_container(
     sums.0 += bytes;
     sums.1 += 1;
     drop(sums);
-    match dry_run {
-        true => session.imagine(&whole.table)?,
-        false => session.tell_index(whole.id, &whole.table)?,
+    if dry_run {
+        session.imagine(&whole.table)?
+    } else {
+        session.tell_index(whole.id, &whole.table)?
     }
     Ok(whole.bytes)
 }

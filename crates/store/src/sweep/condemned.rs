@@ -169,9 +169,10 @@ pub fn take_over(objects: &dyn ObjectStore, number: u64) -> Result<()> {
     }
     let containers = read(objects, ListId::Before)?;
     objects.delete(&ListId::Before.object())?;
-    match containers.is_empty() {
-        true => Ok(()),
-        false => put(objects, number, &containers),
+    if containers.is_empty() {
+        Ok(())
+    } else {
+        put(objects, number, &containers)
     }
 }
 

@@ -332,9 +332,10 @@ impl Sweep<'_> {
         })?;
         // They stay condemned, too, and the next sweep has nothing of them to rescue.
         needed.extend(self.graced_containers());
-        self.protocol.new_marked(match proved {
-            true => needed.into_iter().collect::<Vec<_>>().into(),
-            false => condemned,
+        self.protocol.new_marked(if proved {
+            needed.into_iter().collect::<Vec<_>>().into()
+        } else {
+            condemned
         });
         Ok(())
     }

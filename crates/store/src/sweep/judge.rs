@@ -117,9 +117,10 @@ impl Sweep<'_> {
                 done,
                 total,
             });
-            let mark = match done < all.listed.len() as u64 {
-                true => Marker::mark,
-                false => Marker::mark_held,
+            let mark = if done < all.listed.len() as u64 {
+                Marker::mark
+            } else {
+                Marker::mark_held
             };
             if mark(
                 &mut marker,

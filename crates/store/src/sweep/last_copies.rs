@@ -115,16 +115,18 @@ fn find(
     let marks = sifted.as_mut().map_or(marks, |sifted| &mut sifted.marks);
     let (mut staying, mut done) = (HashSet::new(), 0);
     while done < going.len() {
-        let (count, chunks) = match are_few {
-            true => (going.len(), all),
-            false => at_once(&counts[done..], limits.chunks_at_once),
+        let (count, chunks) = if are_few {
+            (going.len(), all)
+        } else {
+            at_once(&counts[done..], limits.chunks_at_once)
         };
         let lot = &going[done..done + count];
         done += count;
         let mut copies = LastCopies {
-            filter: match are_few {
-                true => None,
-                false => Some(filter_of(reader, lot, chunks)?),
+            filter: if are_few {
+                None
+            } else {
+                Some(filter_of(reader, lot, chunks)?)
             },
             reader: &mut *reader,
             going: lot,
@@ -177,9 +179,10 @@ impl LastCopies<'_> {
                 twin: None,
             }));
         }
-        match self.suspects.len() >= SUSPECTS {
-            true => self.settle(),
-            false => Ok(()),
+        if self.suspects.len() >= SUSPECTS {
+            self.settle()
+        } else {
+            Ok(())
         }
     }
 

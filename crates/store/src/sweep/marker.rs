@@ -141,9 +141,10 @@ impl<'a> Marker<'a> {
             if self.stays(&chunk.container) {
                 mark(chunk.container, &chunk.fingerprint, MarkOrigin::Direct)?;
                 let twins = self.twins.as_mut();
-                return match twins.is_some_and(|twins| twins.meet(chunk)) {
-                    true => self.look_up_twins(),
-                    false => Ok(()),
+                return if twins.is_some_and(|twins| twins.meet(chunk)) {
+                    self.look_up_twins()
+                } else {
+                    Ok(())
                 };
             }
             wandering.push(*chunk);

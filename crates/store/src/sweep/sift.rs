@@ -123,9 +123,10 @@ impl<'a, const NUMBERS: usize> SiftShelves<'a, NUMBERS> {
         let shelf = &mut self.shelves[at as usize];
         shelf.entries += 1;
         shelf.ready.push(entry);
-        match shelf.ready.len() >= PIECE_BYTES / (8 * NUMBERS) {
-            true => shelf.write(self.file),
-            false => Ok(()),
+        if shelf.ready.len() >= PIECE_BYTES / (8 * NUMBERS) {
+            shelf.write(self.file)
+        } else {
+            Ok(())
         }
     }
 }

@@ -122,14 +122,15 @@ impl Guarded {
     }
 
     fn may_write(&self, op: &'static str, name: &str) -> Result<()> {
-        match self.is_writable {
-            true => Ok(()),
-            false => Err(Error::new(
+        if self.is_writable {
+            Ok(())
+        } else {
+            Err(Error::new(
                 op,
                 self.path_of(name),
                 ErrorKind::Denied,
                 "to be read only",
-            )),
+            ))
         }
     }
 }

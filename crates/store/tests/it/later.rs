@@ -206,9 +206,10 @@ fn a_container_of_a_later_version_hides_no_copy_of_a_chunk_in_another() {
         let mut foreign = Vec::new();
         let copy = |bytes: &mut Vec<u8>| {
             let (header, footer) = (CONTAINER_HEADER_BYTES, bytes.len() - FOOTER_BYTES);
-            foreign = match by_header {
-                true => [&bytes[..header], &[7; 900]].concat(),
-                false => [&[7; 900], &bytes[footer..]].concat(),
+            foreign = if by_header {
+                [&bytes[..header], &[7; 900]].concat()
+            } else {
+                [&[7; 900], &bytes[footer..]].concat()
             };
         };
         device.damage(&path, copy).unwrap();

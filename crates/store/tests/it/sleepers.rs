@@ -150,9 +150,10 @@ fn go_on(dir: &Arc<dyn Dir>, roots: &Arc<Mutex<Roots>>, rewrites: bool) {
             compact_below: 0.0,
             ..SweepOptions::default()
         };
-        match rewrites {
-            true => sweep(repository),
-            false => repository.sweep(&Lists, &whole_only, &mut Hasty),
+        if rewrites {
+            sweep(repository)
+        } else {
+            repository.sweep(&Lists, &whole_only, &mut Hasty)
         }
     };
     sweep(&repository).unwrap();

@@ -250,9 +250,10 @@ fn a_bad_block_keeps_a_sweep_from_no_other_container() {
         let bad = decode_root(&repository.root(&root).unwrap())[0].container;
         let bad = container::object_name(bad);
         // In its first block, of chunks that are referred to still.
-        match is_spoilt {
-            true => device.spoil(&bad, 100..101).unwrap(),
-            false => device.damage(&bad, |bytes| bytes[100] ^= 1).unwrap(),
+        if is_spoilt {
+            device.spoil(&bad, 100..101).unwrap()
+        } else {
+            device.damage(&bad, |bytes| bytes[100] ^= 1).unwrap()
         }
         for gone in [root, dead] {
             repository.remove_root(&gone).unwrap();
@@ -290,9 +291,10 @@ fn of_a_container_with_a_bad_block_at_its_end_no_sweep_copies_the_rest() {
             at = block.unwrap() + BLOCK_HEADER_BYTES;
         };
         device.damage(&bad, find_last).unwrap();
-        match is_spoilt {
-            true => device.spoil(&bad, at as u64..at as u64 + 1).unwrap(),
-            false => device.damage(&bad, |bytes| bytes[at] ^= 1).unwrap(),
+        if is_spoilt {
+            device.spoil(&bad, at as u64..at as u64 + 1).unwrap()
+        } else {
+            device.damage(&bad, |bytes| bytes[at] ^= 1).unwrap()
         }
         repository.remove_root(&root).unwrap();
         for _ in 0..2 {

@@ -214,9 +214,10 @@ fn of_two_salts_the_one_counts_that_opens() {
         for path in containers(&device) {
             let edit = |bytes: &mut Vec<u8>| {
                 let footer = bytes.len() - FOOTER_BYTES;
-                let (from, to) = match in_header {
-                    true => (0, HEADER_BYTES),
-                    false => (footer, bytes.len()),
+                let (from, to) = if in_header {
+                    (0, HEADER_BYTES)
+                } else {
+                    (footer, bytes.len())
                 };
                 // The salt is the last of the payload.
                 bytes[to - 20] ^= 1;

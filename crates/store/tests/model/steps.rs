@@ -366,21 +366,22 @@ fn judge_by(world: &World, number: usize, roots: Set, done: &mut dyn FnMut(World
     if staying.is_empty() {
         // The chunk is in condemned containers only, or in none.
         let holders = inherited.both(world.containers);
-        match can_copy && !holders.is_empty() {
-            true => decide(
+        if can_copy && !holders.is_empty() {
+            decide(
                 direct,
                 Set::default(),
                 Set::default(),
                 true,
                 "rescues a chunk",
-            ),
-            false => decide(
+            )
+        } else {
+            decide(
                 direct,
                 Set::default(),
                 holders,
                 false,
                 "cannot rescue a chunk",
-            ),
+            )
         }
         return;
     }

@@ -197,9 +197,10 @@ pub fn own_versions() -> Result<TempDir, Error> {
 
 fn git(args: &[&str]) -> Result<Vec<u8>, Error> {
     let output = Command::new("git").args(args).output()?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(format!("git: {}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

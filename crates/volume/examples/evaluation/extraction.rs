@@ -110,9 +110,10 @@ fn tar_of_versions(args: &Args, work: &Path) -> Result<PathBuf, Error> {
         .arg(trees)
         .arg(".")
         .status()?;
-    match status.success() {
-        true => Ok(tar),
-        false => Err(format!("tar: {status}").into()),
+    if status.success() {
+        Ok(tar)
+    } else {
+        Err(format!("tar: {status}").into())
     }
 }
 

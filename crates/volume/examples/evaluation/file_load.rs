@@ -162,9 +162,10 @@ impl<'a> FileServer<'a> {
     /// Has the file system write out all that it holds.
     fn sync(&self) -> Result<(), Error> {
         let status = Command::new("sync").arg("-f").arg(self.root).status()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(format!("sync: {status}").into()),
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("sync: {status}").into())
         }
     }
 

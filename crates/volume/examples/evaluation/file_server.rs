@@ -264,9 +264,10 @@ fn load(args: &Args, mount: &Path, recorder: &Recorder) -> Result<(), Error> {
 fn shell(line: &str) -> Result<(), Error> {
     let script = format!("export PATH=$PATH:/usr/sbin:/sbin; {line}");
     let output = Command::new("sh").args(["-c", &script]).output()?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

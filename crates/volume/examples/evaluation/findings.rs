@@ -84,9 +84,10 @@ impl Findings {
 
     /// Everything that was measured.
     pub fn table(&self) -> Table {
-        match self.ratios.is_empty() {
-            true => self.rates(),
-            false => Table {
+        if self.ratios.is_empty() {
+            self.rates()
+        } else {
+            Table {
                 head: vec!["cut into", "of", "ratio"],
                 words: 2,
                 rows: (self.ratios.iter())
@@ -95,7 +96,7 @@ impl Findings {
                         vec![one.group.clone(), one.label.clone(), ratio]
                     })
                     .collect(),
-            },
+            }
         }
     }
 
@@ -223,9 +224,10 @@ fn judged(claim: &Claim, found: (f64, f64)) -> &'static str {
     let is_equal = |a: f64, b: f64| a == b || (a / b).max(b / a) <= EQUAL;
     let is_direction = claim.unit == Unit::Times && (low == 0.0 || high.is_infinite());
     if is_direction {
-        return match low <= found.0 && found.1 <= high {
-            true => "holds",
-            false => "does not hold",
+        return if low <= found.0 && found.1 <= high {
+            "holds"
+        } else {
+            "does not hold"
         };
     }
     if is_equal(low, found.0) && is_equal(high, found.1) {
@@ -236,9 +238,10 @@ fn judged(claim: &Claim, found: (f64, f64)) -> &'static str {
         return "holds, narrower";
     }
     let is_same_side = (low >= 1.0 && found.0 >= 1.0) || (high <= 1.0 && found.1 <= 1.0);
-    match claim.unit == Unit::Times && is_same_side && !is_no_gain {
-        true => "direction holds",
-        false => "does not hold",
+    if claim.unit == Unit::Times && is_same_side && !is_no_gain {
+        "direction holds"
+    } else {
+        "does not hold"
     }
 }
 

@@ -57,17 +57,19 @@ impl MetadataDevice<'_> {
 
     /// The share of the metadata in a cache that is called so large.
     pub fn cache(&self, share: f64) -> f64 {
-        match self.is_like(Likeness::Cache) {
-            true => share / 2.0,
-            false => share,
+        if self.is_like(Likeness::Cache) {
+            share / 2.0
+        } else {
+            share
         }
     }
 
     /// The backend with nodes of the wanted size.
     pub fn nodes(&self, backend: Box<dyn MetadataBackend>) -> Box<dyn MetadataBackend> {
-        match self.is_like(Likeness::Nodes) {
-            true => Box::new(WideKeys(backend)),
-            false => backend,
+        if self.is_like(Likeness::Nodes) {
+            Box::new(WideKeys(backend))
+        } else {
+            backend
         }
     }
 }

@@ -219,10 +219,13 @@ fn said(load: &Load) -> Option<(f64, f64)> {
         ("4.2", Order::InOrder, setup) if setup.is_cbt(1) => Some((12.0, 12.0)),
         ("4.2", Order::InOrder, _) => times(1.4, 2.0),
         ("4.2", Order::Random, _) => a_second(2.0 * 420.0, 140.0 * 420.0),
-        ("4.3", Order::InOrder, Setup::InRam) => match load.set == TAR_512 {
-            true => times(1.11, 1.11),
-            false => times(1.45, 1.45),
-        },
+        ("4.3", Order::InOrder, Setup::InRam) => {
+            if load.set == TAR_512 {
+                times(1.11, 1.11)
+            } else {
+                times(1.45, 1.45)
+            }
+        }
         _ => None,
     }
 }

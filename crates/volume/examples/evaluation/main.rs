@@ -186,9 +186,10 @@ fn table(args: &Args, name: &str) -> Result<(), Error> {
 }
 
 fn print(args: &Args, title: &str, table: &Table) {
-    let text = match args.markdown {
-        true => table.markdown(),
-        false => table.text(),
+    let text = if args.markdown {
+        table.markdown()
+    } else {
+        table.text()
     };
     println!("\n{title}\n\n{text}");
 }

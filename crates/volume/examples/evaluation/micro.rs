@@ -179,9 +179,10 @@ fn run(
     set: DataSet,
     transactions: &[u64],
 ) -> Result<[Vec<Measured>; 2], Error> {
-    let (chunks, setups) = match args.real {
-        true => ((args.mib << 20) / CHUNK_BYTES, setups_here()),
-        false => (chunks, setups(transactions)),
+    let (chunks, setups) = if args.real {
+        ((args.mib << 20) / CHUNK_BYTES, setups_here())
+    } else {
+        (chunks, setups(transactions))
     };
     let has_name = setups.iter().any(|setup| setup.name() == args.only);
     let is_wanted = |setup: &&Setup| {
@@ -200,9 +201,10 @@ fn run(
             seed: args.seed,
         }));
     }
-    let all = match args.real {
-        true => measure_here(args, &loads)?,
-        false => parallel(&loads, measure)?,
+    let all = if args.real {
+        measure_here(args, &loads)?
+    } else {
+        parallel(&loads, measure)?
     };
     let (in_order, random) = all
         .into_iter()

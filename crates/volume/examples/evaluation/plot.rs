@@ -79,9 +79,10 @@ impl Axis {
             .collect();
         let low = logs.iter().copied().fold(f64::INFINITY, f64::min);
         let high = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (low, high) = match low.is_finite() {
-            true => (low.floor() as i32, high.ceil() as i32),
-            false => (0, 1),
+        let (low, high) = if low.is_finite() {
+            (low.floor() as i32, high.ceil() as i32)
+        } else {
+            (0, 1)
         };
         Self {
             low,

@@ -273,9 +273,10 @@ impl Modelled {
                     reads.push(ChunkRead { lbn, buffer });
                 }
                 let (reader, head) = (engine.reader(), HeadId(0));
-                match is_hinted {
-                    true => reader.read_and_remember(head, &mut reads, &fingerprints)?,
-                    false => reader.read(head, &mut reads)?,
+                if is_hinted {
+                    reader.read_and_remember(head, &mut reads, &fingerprints)?
+                } else {
+                    reader.read(head, &mut reads)?
                 }
             }
         }

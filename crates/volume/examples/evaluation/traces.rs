@@ -84,13 +84,15 @@ impl Synthesised {
             }
             // New places and contents come evenly over the whole trace.
             let is_due = |next: u64, all: u64| next * written < (done[0] + 1) * all;
-            let place = match is_due(next_place, places) {
-                true => next_place,
-                false => random.below(next_place),
+            let place = if is_due(next_place, places) {
+                next_place
+            } else {
+                random.below(next_place)
             };
-            let content = match is_due(next_content, contents) {
-                true => next_content,
-                false => random.below(next_content),
+            let content = if is_due(next_content, contents) {
+                next_content
+            } else {
+                random.below(next_content)
             };
             next_place = next_place.max(place + 1);
             next_content = next_content.max(content + 1);
@@ -181,10 +183,7 @@ pub fn characteristics(args: &Args) -> Table {
 }
 
 fn all(args: &Args) -> Vec<Synthesised> {
-    let chunks = match args.full {
-        true => u64::MAX,
-        false => args.chunks(),
-    };
+    let chunks = if args.full { u64::MAX } else { args.chunks() };
     let made = |of: &'static Trace| Synthesised::new(of, chunks, args.seed);
     TRACES_OF_TABLE.iter().map(made).collect()
 }
@@ -261,9 +260,10 @@ impl Device {
     fn read(&mut self, runs: &[u64]) -> Result<(), Error> {
         let first: Vec<u64> = runs.iter().map(|lbn| self.place(*lbn)).collect();
         let lbns: Vec<u64> = first.iter().flat_map(|lbn| *lbn..lbn + RUN).collect();
-        match lbns.is_empty() {
-            true => Ok(()),
-            false => self.made.read(&lbns, false),
+        if lbns.is_empty() {
+            Ok(())
+        } else {
+            self.made.read(&lbns, false)
         }
     }
 }

@@ -49,9 +49,10 @@ impl ReferenceCounts {
             Some(number) => pager.shadow(number, COUNTS)?,
         };
         pager.change(number)?[at..at + 4].copy_from_slice(&count.to_le_bytes());
-        match old == Some(number) {
-            true => Ok(()),
-            false => self.tree.insert(pager, nodes, &key, number),
+        if old == Some(number) {
+            Ok(())
+        } else {
+            self.tree.insert(pager, nodes, &key, number)
         }
     }
 

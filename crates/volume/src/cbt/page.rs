@@ -101,12 +101,13 @@ pub(super) fn key_bytes(bytes: &[u8]) -> usize {
 pub(super) fn expect(bytes: &[u8], page: u64, head: CbtPageHead) -> Result<()> {
     let found = (bytes[KIND_AT], bytes[LEVEL_AT], bytes[KEY_BYTES_AT]);
     let expected = (head.kind.code(), head.level, head.key_bytes);
-    match found == expected {
-        true => Ok(()),
-        false => Err(damaged(
+    if found == expected {
+        Ok(())
+    } else {
+        Err(damaged(
             page,
             format!("expected kind, level and key length {expected:?}, found {found:?}"),
-        )),
+        ))
     }
 }
 

@@ -88,12 +88,13 @@ impl Pager {
     /// # Errors
     /// As of [`read`](Self::read).
     pub fn read_any(&mut self, number: u64) -> Result<&[u8]> {
-        match number < self.space.end() {
-            true => self.cache.read(number),
-            false => Err(page::damaged(
+        if number < self.space.end() {
+            self.cache.read(number)
+        } else {
+            Err(page::damaged(
                 number,
                 format!("it lies behind the last page {}", self.space.end()),
-            )),
+            ))
         }
     }
 

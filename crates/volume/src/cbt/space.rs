@@ -191,9 +191,10 @@ impl Space {
 
     /// The page that comes next where one is added at the end.
     fn next_at_end(&self) -> u64 {
-        match self.end.is_multiple_of(GROUP_PAGES) {
-            true => self.end + RESERVED,
-            false => self.end,
+        if self.end.is_multiple_of(GROUP_PAGES) {
+            self.end + RESERVED
+        } else {
+            self.end
         }
     }
 
@@ -287,9 +288,10 @@ impl Space {
         let group = &mut self.groups[(page / GROUP_PAGES) as usize];
         let at = page % GROUP_PAGES;
         let word = &mut group.words[(at / 64) as usize];
-        match is_used {
-            true => *word |= 1 << (at % 64),
-            false => *word &= !(1 << (at % 64)),
+        if is_used {
+            *word |= 1 << (at % 64)
+        } else {
+            *word &= !(1 << (at % 64))
         }
         group.is_dirty = true;
     }

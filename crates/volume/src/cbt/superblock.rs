@@ -187,8 +187,9 @@ fn tree(reader: &mut ByteReader<'_>, key_bytes: u8) -> Result<CbtTree> {
         entries: reader.varint()?,
         key_bytes,
     };
-    match tree.level <= LEVEL_MAX && (tree.root != 0 || tree.entries == 0) {
-        true => Ok(tree),
-        false => Err(reader.damaged(format!("{tree:?} cannot be")).into()),
+    if tree.level <= LEVEL_MAX && (tree.root != 0 || tree.entries == 0) {
+        Ok(tree)
+    } else {
+        Err(reader.damaged(format!("{tree:?} cannot be")).into())
     }
 }

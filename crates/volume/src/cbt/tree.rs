@@ -211,11 +211,12 @@ impl CbtTree {
 /// # Errors
 /// [`Error::Damaged`](crate::Error::Damaged): the node is empty.
 pub(super) fn child(bytes: &[u8], number: u64, at: usize) -> Result<u64> {
-    match at < page::count(bytes) {
-        true => Ok(node::value(bytes, at)),
-        false => Err(page::damaged(
+    if at < page::count(bytes) {
+        Ok(node::value(bytes, at))
+    } else {
+        Err(page::damaged(
             number,
             "a node above the leaves has no entries".into(),
-        )),
+        ))
     }
 }

@@ -164,9 +164,10 @@ impl EngineSuite {
         } else {
             self.snapshots += 1;
             let is_writable = random.one_in(3);
-            let name = match is_writable {
-                true => format!("clone{}", self.snapshots),
-                false => format!("main@{}", self.snapshots),
+            let name = if is_writable {
+                format!("clone{}", self.snapshots)
+            } else {
+                format!("main@{}", self.snapshots)
             };
             let copied = self.engine.change_heads(&HeadChange::Copy {
                 from: HEAD,
@@ -233,9 +234,10 @@ impl EngineSuite {
         // Chunks that are remembered may be written anew, freed or moved before its content comes again.
         let name = |chunks: &[&[u8]]| chunks.iter().copied().map(Fingerprint::of).collect();
         let reader = self.engine.reader();
-        let done = match first.is_multiple_of(2) {
-            true => reader.read_and_remember(HEAD, &mut reads, &name),
-            false => reader.read(HEAD, &mut reads),
+        let done = if first.is_multiple_of(2) {
+            reader.read_and_remember(HEAD, &mut reads, &name)
+        } else {
+            reader.read(HEAD, &mut reads)
         };
         done.expect("a read");
         drop(reads);
@@ -261,9 +263,10 @@ impl EngineSuite {
     }
 
     fn collect(&mut self, random: &mut Random) {
-        let effort = match random.one_in(2) {
-            true => Effort::Whole,
-            false => Effort::Step,
+        let effort = if random.one_in(2) {
+            Effort::Whole
+        } else {
+            Effort::Step
         };
         self.engine.write_out().expect("the device takes it");
         let before = self.engine.free_space();

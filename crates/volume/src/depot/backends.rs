@@ -73,9 +73,10 @@ pub(super) fn confirm_metadata(
     devices: &OpenDevice,
     overwrite: bool,
 ) -> Result<Option<NewMetadata>> {
-    match config.metadata_path.is_empty() {
-        true => Ok(None),
-        false => metadata_device::confirm(devices, config, overwrite).map(Some),
+    if config.metadata_path.is_empty() {
+        Ok(None)
+    } else {
+        metadata_device::confirm(devices, config, overwrite).map(Some)
     }
 }
 
@@ -118,9 +119,10 @@ pub(super) fn metadata(
     config: &Config,
     opening_tag: [u8; 8],
 ) -> Result<Option<Arc<dyn Disk>>> {
-    match config.metadata_path.is_empty() {
-        true => Ok(None),
-        false => metadata_device::open(folder, devices, config, opening_tag).map(Some),
+    if config.metadata_path.is_empty() {
+        Ok(None)
+    } else {
+        metadata_device::open(folder, devices, config, opening_tag).map(Some)
     }
 }
 
@@ -167,9 +169,10 @@ pub(super) fn open(
     let cache_bytes = ram_bytes.unwrap_or(config.parameters.cache_bytes);
     let (metadata, transaction): (Box<dyn MetadataBackend>, u64) = match backend {
         Backend::InRam | Backend::InRamSaved => {
-            let save_at = match is_saved_at_close(config) {
-                true => SaveAt::Close,
-                false => SaveAt::Flush,
+            let save_at = if is_saved_at_close(config) {
+                SaveAt::Close
+            } else {
+                SaveAt::Flush
             };
             InRam::require_file(&**folder)?;
             let inram = InRam::open(Arc::clone(folder), blocks, save_at)?;
@@ -192,8 +195,9 @@ pub(super) fn open(
         }
     };
     let engine = Dmdedup::open(metadata, data, config.lbns())?.committing_every(transaction);
-    Ok(match is_inline {
-        true => Box::new(engine),
-        false => Box::new(engine.write_behind(WRITERS)),
+    Ok(if is_inline {
+        Box::new(engine)
+    } else {
+        Box::new(engine.write_behind(WRITERS))
     })
 }

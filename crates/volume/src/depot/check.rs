@@ -96,9 +96,10 @@ impl CheckProgress {
     /// [`Error::Closing`]: the check is to end.
     pub fn add(&self, bytes: u64) -> Result<()> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
-        match self.is_stopped.load(Ordering::Relaxed) {
-            true => Err(Error::Closing),
-            false => Ok(()),
+        if self.is_stopped.load(Ordering::Relaxed) {
+            Err(Error::Closing)
+        } else {
+            Ok(())
         }
     }
 }

@@ -152,13 +152,14 @@ fn claim_file(folder: &dyn Dir) -> Result<Box<dyn LockGuard>> {
 /// # Errors
 /// [`Error::Exists`] where either end holds something; the device failed.
 pub(super) fn confirm_blank(disk: &dyn Disk, path: &str) -> Result<()> {
-    match is_blank(disk)? {
-        true => Ok(()),
-        false => Err(Error::Exists {
-            place: path.into(),
-            what: "its first and last MiB are not all zeros, so it may hold something (`--overwrite` takes it all the same)"
-                .into(),
-        }),
+    if is_blank(disk)? {
+        Ok(())
+    } else {
+        Err(Error::Exists {
+        place: path.into(),
+        what: "its first and last MiB are not all zeros, so it may hold something (`--overwrite` takes it all the same)"
+            .into(),
+    })
     }
 }
 
@@ -284,15 +285,16 @@ fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
         });
     }
     let owner = read_head(disk, path)?;
-    match owner.depot == config.depot {
-        true => Ok(()),
-        false => Err(Error::Unsupported {
+    if owner.depot == config.depot {
+        Ok(())
+    } else {
+        Err(Error::Unsupported {
             what: format!(
                 "{path} belongs to depot {}, not to {}",
                 crate::dump::hex(&owner.depot),
                 crate::dump::hex(&config.depot)
             ),
-        }),
+        })
     }
 }
 

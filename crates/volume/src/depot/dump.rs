@@ -91,13 +91,15 @@ fn seals_of(config: &Config, password: Option<&Secret>) -> Result<Seals> {
 
 /// The key of the hashes is secret, and left out.
 fn config_fields(config: &Config) -> Dump {
-    let data = match config.data_path.is_empty() {
-        true => "the file data in the folder",
-        false => &config.data_path,
+    let data = if config.data_path.is_empty() {
+        "the file data in the folder"
+    } else {
+        &config.data_path
     };
-    let encryption = match config.is_encrypted() {
-        true => "aes256gcm",
-        false => "none",
+    let encryption = if config.is_encrypted() {
+        "aes256gcm"
+    } else {
+        "none"
     };
     let mut fields = vec![
         ("depot", hex(&config.depot).into()),

@@ -116,11 +116,12 @@ impl Depot {
 
     fn lbns_of(&self, bytes: u64) -> Result<u64> {
         let lbns = bytes.div_ceil(u64::from(self.config.chunk_bytes));
-        match (1..=super::config::BYTES_MAX).contains(&bytes) {
-            true => Ok(lbns),
-            false => Err(Error::Invalid {
+        if (1..=super::config::BYTES_MAX).contains(&bytes) {
+            Ok(lbns)
+        } else {
+            Err(Error::Invalid {
                 what: format!("a volume of {bytes} bytes, where 1 to 2^50 are expected"),
-            }),
+            })
         }
     }
 

@@ -49,15 +49,17 @@ impl Depot {
 
     fn touched(&self, head: &Head, bytes: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let chunk_bytes = u64::from(self.config.chunk_bytes);
-        let touched = |range: &Range<u64>| match range.start <= range.end && range.end <= head.bytes
-        {
-            true => Ok(range.start / chunk_bytes..range.end.div_ceil(chunk_bytes)),
-            false => Err(Error::Invalid {
-                what: format!(
-                    "bytes {} to {} are none of volume {}, which has {}",
-                    range.start, range.end, head.name, head.bytes
-                ),
-            }),
+        let touched = |range: &Range<u64>| {
+            if range.start <= range.end && range.end <= head.bytes {
+                Ok(range.start / chunk_bytes..range.end.div_ceil(chunk_bytes))
+            } else {
+                Err(Error::Invalid {
+                    what: format!(
+                        "bytes {} to {} are none of volume {}, which has {}",
+                        range.start, range.end, head.name, head.bytes
+                    ),
+                })
+            }
         };
         bytes.iter().map(touched).collect()
     }

@@ -104,11 +104,12 @@ impl DepotKeys {
         self.change(|slots| {
             let count = slots.len();
             slots.retain(|slot| slot.id() != id);
-            match slots.len() == count {
-                true => Err(Error::Invalid {
+            if slots.len() == count {
+                Err(Error::Invalid {
                     what: format!("no key is named \"{id}\""),
-                }),
-                false => Ok(()),
+                })
+            } else {
+                Ok(())
             }
         })
     }

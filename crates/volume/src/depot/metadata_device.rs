@@ -170,15 +170,16 @@ fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
     let mut head = vec![0; disk.len()?.min(HEAD_BYTES) as usize];
     disk.read_at(&mut head, 0)?;
     let owner = decode_head(&head, path)?;
-    match owner == config.depot {
-        true => Ok(()),
-        false => Err(Error::Unsupported {
+    if owner == config.depot {
+        Ok(())
+    } else {
+        Err(Error::Unsupported {
             what: format!(
                 "{path} has metadata of depot {}, not of {}",
                 hex(&owner),
                 hex(&config.depot)
             ),
-        }),
+        })
     }
 }
 
@@ -229,12 +230,11 @@ impl Disk for PagesDisk {
 
     /// The device stays as long as it is: there is room, or there is none.
     fn set_len(&self, len: u64) -> onefold_io::Result<()> {
-        match len <= self.bytes {
-            true => Ok(()),
-            false => {
-                let what = format!("room for {} bytes of metadata, not for {len}", self.bytes);
-                Err(IoError::new("grow", &*self.path, ErrorKind::NoSpace, what))
-            }
+        if len <= self.bytes {
+            Ok(())
+        } else {
+            let what = format!("room for {} bytes of metadata, not for {len}", self.bytes);
+            Err(IoError::new("grow", &*self.path, ErrorKind::NoSpace, what))
         }
     }
 

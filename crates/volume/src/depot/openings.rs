@@ -75,10 +75,7 @@ impl Openings {
         let mut opening = || -> Result<DeviceOpening> {
             Ok(DeviceOpening {
                 number: u64::from_le_bytes(reader.array()?),
-                tag: match is_tagged {
-                    true => reader.array()?,
-                    false => [0; 8],
-                },
+                tag: if is_tagged { reader.array()? } else { [0; 8] },
             })
         };
         let (before, last) = (opening()?, opening()?);

@@ -87,15 +87,16 @@ impl DataArea {
     }
 
     fn offset(&self, pbn: Pbn) -> Result<u64> {
-        match pbn.0 < self.blocks {
-            true => Ok(self.start + pbn.0 * u64::from(self.block_bytes)),
-            false => Err(Error::Damaged {
+        if pbn.0 < self.blocks {
+            Ok(self.start + pbn.0 * u64::from(self.block_bytes))
+        } else {
+            Err(Error::Damaged {
                 place: "metadata".into(),
                 what: format!(
                     "it names block {}, and the data device has {}",
                     pbn.0, self.blocks
                 ),
-            }),
+            })
         }
     }
 }

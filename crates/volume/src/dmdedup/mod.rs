@@ -172,9 +172,10 @@ impl Shared {
     /// [`Error::Closing`] once the engine is closed.
     fn backend(&self) -> Result<Backend<'_>> {
         let guard = self.backend.lock();
-        match guard.is_some() {
-            true => Ok(Backend(guard)),
-            false => Err(Error::Closing),
+        if guard.is_some() {
+            Ok(Backend(guard))
+        } else {
+            Err(Error::Closing)
         }
     }
 
@@ -186,14 +187,15 @@ impl Shared {
     /// # Errors
     /// [`Error::Invalid`] beyond the end.
     fn check(&self, lbns: &Range<u64>) -> Result<()> {
-        match lbns.start <= lbns.end && lbns.end <= self.lbn_count {
-            true => Ok(()),
-            false => Err(Error::Invalid {
+        if lbns.start <= lbns.end && lbns.end <= self.lbn_count {
+            Ok(())
+        } else {
+            Err(Error::Invalid {
                 what: format!(
                     "chunks {} to {} lie beyond the volume's {}",
                     lbns.start, lbns.end, self.lbn_count
                 ),
-            }),
+            })
         }
     }
 }
@@ -220,9 +222,10 @@ impl Engine for Dmdedup {
     }
 
     fn commit(&mut self) -> Result<()> {
-        match self.is_changed {
-            true => self.commit_changes(),
-            false => Ok(()),
+        if self.is_changed {
+            self.commit_changes()
+        } else {
+            Ok(())
         }
     }
 

@@ -49,17 +49,19 @@ impl BlockRoom {
 
     /// Asks the file system for more room, if it was full.
     pub fn ask_again(&mut self, data: &DataArea) -> Result<()> {
-        match self.is_full {
-            true => self.keep(data),
-            false => Ok(()),
+        if self.is_full {
+            self.keep(data)
+        } else {
+            Ok(())
         }
     }
 
     /// Blocks that cannot be written for want of room.
     pub fn missing(&self, data: &DataArea) -> u64 {
-        match self.is_full {
-            true => data.blocks() - self.kept,
-            false => 0,
+        if self.is_full {
+            data.blocks() - self.kept
+        } else {
+            0
         }
     }
 

@@ -69,9 +69,10 @@ impl Dmdedup {
         }
         let plan = self.plan(chunks)?;
         self.is_changed = true;
-        let running = match plan.contents.is_empty() {
-            true => Running::ended(Buffer::zeroed(0), Ok(())),
-            false => self.write_data(&plan)?,
+        let running = if plan.contents.is_empty() {
+            Running::ended(Buffer::zeroed(0), Ok(()))
+        } else {
+            self.write_data(&plan)?
         };
         self.in_flight.push_back(InFlight {
             chunks: plan.chunks,
@@ -102,9 +103,10 @@ impl Dmdedup {
         if !memory.is_empty() {
             self.memories.push(memory);
         }
-        let result = match is_on(DmdedupFault::FailedWriteIsNamed) {
-            true => Ok(()),
-            false => result,
+        let result = if is_on(DmdedupFault::FailedWriteIsNamed) {
+            Ok(())
+        } else {
+            result
         };
         let settled = result.and_then(|()| self.publish_all(&batch.chunks, &batch.new_blocks));
         if let Err(error) = settled {
@@ -181,10 +183,7 @@ impl Dmdedup {
                 ),
             });
         }
-        let pbn = match has_page {
-            true => self.allocate()?,
-            false => None,
-        };
+        let pbn = if has_page { self.allocate()? } else { None };
         if let Some(pbn) = pbn {
             self.pending.extend(key.map(|key| (key, pbn)));
             plan.new_blocks.push((pbn, key));

@@ -64,10 +64,7 @@ impl Front {
         hash_key: [u8; 32],
         options: Options,
     ) -> Self {
-        let workers = match options.inline {
-            true => 0,
-            false => options.workers(),
-        };
+        let workers = if options.inline { 0 } else { options.workers() };
         let shared = Arc::new(FrontShared::new(engine, chunk_bytes, hash_key, options));
         let threads = (0..workers)
             .map(|_| {

@@ -46,9 +46,10 @@ impl PagePromises {
     /// Sets `count` pages aside, all or none. Metadata of a file system may use the reserve.
     #[must_use]
     pub fn claim(&mut self, count: u64, is_metadata: bool) -> bool {
-        let claimable = match is_metadata {
-            true => self.space.claimable_metadata,
-            false => self.space.claimable_data,
+        let claimable = if is_metadata {
+            self.space.claimable_metadata
+        } else {
+            self.space.claimable_data
         };
         let is_there = claimable >= self.claimed + count;
         if is_there {
@@ -66,9 +67,10 @@ impl PagePromises {
     /// freed nothing it takes twice as much, so that writes that are refused do not have the map read again and again;
     /// metadata of file systems is worth it all the same.
     pub fn has_garbage(&self, is_metadata: bool) -> bool {
-        let more = match is_metadata {
-            true => MORE_GARBAGE,
-            false => MORE_GARBAGE << self.fruitless.saturating_sub(1).min(10),
+        let more = if is_metadata {
+            MORE_GARBAGE
+        } else {
+            MORE_GARBAGE << self.fruitless.saturating_sub(1).min(10)
         };
         match self.worthless {
             0 => self.space.reclaimable > 0,

@@ -38,9 +38,10 @@ impl FrontShared {
         let alone = all.is_err() && requests.len() > 1;
         for mut request in requests {
             // One that fails must not fail the others.
-            let result = match alone {
-                true => self.fill(head, std::slice::from_mut(&mut request)),
-                false => all.clone(),
+            let result = if alone {
+                self.fill(head, std::slice::from_mut(&mut request))
+            } else {
+                all.clone()
             };
             self.counters.read_done(request.bytes);
             request.completion.done(result.map(|()| request.buffer));
@@ -68,9 +69,10 @@ impl FrontShared {
         let mut of_parts = Vec::new();
         let mut bounce = bounces.iter_mut();
         for (request, plan) in requests.iter_mut().zip(&plans) {
-            let reads = match self.is_copied(head, request) {
-                true => &mut prefetched,
-                false => &mut plain,
+            let reads = if self.is_copied(head, request) {
+                &mut prefetched
+            } else {
+                &mut plain
             };
             let mut rest = &mut request.buffer[..];
             for segment in plan {

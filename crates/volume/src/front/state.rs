@@ -132,13 +132,12 @@ impl FrontShared {
         if self.is_stopped() {
             return Err(Error::Closing);
         }
-        match self.options.inline {
-            false => self.progress.wait(state),
-            true => {
-                let did_something = MutexGuard::unlocked(state, || self.step());
-                if !did_something {
-                    return Err(Error::Closing);
-                }
+        if !self.options.inline {
+            self.progress.wait(state)
+        } else {
+            let did_something = MutexGuard::unlocked(state, || self.step());
+            if !did_something {
+                return Err(Error::Closing);
             }
         }
         Ok(())

@@ -53,9 +53,10 @@ impl FrontShared {
             fua,
             completion,
         };
-        match span.is_aligned() {
-            true => self.stage_when_there_is_room(run),
-            false => self.write_partial(run, span),
+        if span.is_aligned() {
+            self.stage_when_there_is_room(run)
+        } else {
+            self.write_partial(run, span)
         }
     }
 
@@ -75,9 +76,10 @@ impl FrontShared {
         while !state.has_room(bytes, self.options.staging_bytes) {
             self.wait(state)?;
         }
-        match self.is_stopped() {
-            true => Err(Error::Closing),
-            false => Ok(()),
+        if self.is_stopped() {
+            Err(Error::Closing)
+        } else {
+            Ok(())
         }
     }
 
@@ -88,9 +90,10 @@ impl FrontShared {
         let is_put_off = !has_pages || self.options.ack == Ack::Written;
         let mut completion = Some(new.completion);
         let ack = completion.take_if(|_| is_put_off).map(|completion| {
-            let completion = match new.fua {
-                true => self.then_flush(completion),
-                false => completion,
+            let completion = if new.fua {
+                self.then_flush(completion)
+            } else {
+                completion
             };
             Arc::new(WriteAck::new(completion, Buffer::zeroed(0), chunks))
         });
@@ -210,9 +213,10 @@ impl FrontShared {
                 }),
             }
         }
-        match reads.is_empty() {
-            true => Ok(()),
-            false => self.reader.read(new.head, &mut reads),
+        if reads.is_empty() {
+            Ok(())
+        } else {
+            self.reader.read(new.head, &mut reads)
         }
     }
 
@@ -226,9 +230,10 @@ impl FrontShared {
         completion: Completion,
     ) {
         self.counters.discard();
-        let completion = match fua {
-            true => self.then_flush(completion),
-            false => completion,
+        let completion = if fua {
+            self.then_flush(completion)
+        } else {
+            completion
         };
         if lbns.is_empty() {
             return completion.done(Ok(buffer));
@@ -248,9 +253,10 @@ impl FrontShared {
         completion: Completion,
     ) {
         self.counters.zeroing();
-        let completion = match fua {
-            true => self.then_flush(completion),
-            false => completion,
+        let completion = if fua {
+            self.then_flush(completion)
+        } else {
+            completion
         };
         let edges: Vec<u64> = span.edges().collect();
         let whole = span.whole();

@@ -84,16 +84,18 @@ impl ExtSuperblock {
             return None;
         }
         let groups = (blocks - first_block).div_ceil(group_blocks);
-        let descriptor_bytes = match has_64_bits {
-            true => le16(bytes, 0xFE)?.max(32),
-            false => 32,
+        let descriptor_bytes = if has_64_bits {
+            le16(bytes, 0xFE)?.max(32)
+        } else {
+            32
         };
         if !descriptor_bytes.is_power_of_two() || descriptor_bytes > block_bytes {
             return None;
         }
-        let groups_ahead = match incompat & INCOMPAT_META_BG == 0 {
-            true => groups,
-            false => le32(bytes, 0x104)?.saturating_mul(block_bytes / descriptor_bytes),
+        let groups_ahead = if incompat & INCOMPAT_META_BG == 0 {
+            groups
+        } else {
+            le32(bytes, 0x104)?.saturating_mul(block_bytes / descriptor_bytes)
         };
         let backups = match (le32(bytes, 0x5C)?, le32(bytes, 0x64)?) {
             (compat, _) if compat & COMPAT_SPARSE_SUPER_2 != 0 => {
@@ -211,9 +213,10 @@ fn add_groups(
 /// Bitmaps and inode table of one group.
 fn add_group(superblock: &ExtSuperblock, descriptor: &[u8], ranges: &mut Vec<Range<u64>>) {
     for (at, blocks) in [(0x0, 1), (0x4, 1), (0x8, superblock.inode_table_blocks)] {
-        let high = match superblock.descriptor_bytes >= 64 {
-            true => le32(descriptor, at + 0x20).unwrap_or(0),
-            false => 0,
+        let high = if superblock.descriptor_bytes >= 64 {
+            le32(descriptor, at + 0x20).unwrap_or(0)
+        } else {
+            0
         };
         let block = le32(descriptor, at).unwrap_or(0) | high << 32;
         if block > 0 {

@@ -38,12 +38,11 @@ impl FileSystem {
             return Ok(Self::default());
         }
         read(0, &mut head)?;
-        let (found, ids) = match xfs::begins(&head) {
-            true => {
-                let log = xfs::log(&head).into_iter().collect();
-                (log, xfs::id(&head).map_or(Ids::None, Ids::Xfs))
-            }
-            false => (ext4::ranges(&head, read)?, Ids::None),
+        let (found, ids) = if xfs::begins(&head) {
+            let log = xfs::log(&head).into_iter().collect();
+            (log, xfs::id(&head).map_or(Ids::None, Ids::Xfs))
+        } else {
+            (ext4::ranges(&head, read)?, Ids::None)
         };
         let end = btrfs::SUPERBLOCK + btrfs::SUPERBLOCK_BYTES as u64;
         let ids = match ids {

@@ -202,9 +202,10 @@ impl FrameWriter<'_> {
                 before = None;
             }
         }
-        match self.payload.is_empty() {
-            true => Ok(()),
-            false => self.end_frame(),
+        if self.payload.is_empty() {
+            Ok(())
+        } else {
+            self.end_frame()
         }
     }
 
@@ -435,10 +436,11 @@ fn ascending(bytes: &mut ByteReader<'_>, before: Option<u64>, end: u64) -> Resul
 }
 
 fn check_pbn(bytes: &ByteReader<'_>, pbn: u64, max: u64) -> Result<()> {
-    match pbn <= max {
-        true => Ok(()),
-        false => Err(bytes
+    if pbn <= max {
+        Ok(())
+    } else {
+        Err(bytes
             .damaged(format!("block {pbn}, where {max} is the last one"))
-            .into()),
+            .into())
     }
 }

@@ -39,9 +39,10 @@ impl Ballast {
         if let Some(disk) = if_there(ballast.dir.open_write(NAME))? {
             // A crash may have left length without room.
             let there = disk.len()?.min(bytes);
-            ballast.held = match allocated(&*disk, 0, there)? {
-                true => there,
-                false => 0,
+            ballast.held = if allocated(&*disk, 0, there)? {
+                there
+            } else {
+                0
             };
             disk.set_len(ballast.held)?;
         }

@@ -124,9 +124,10 @@ impl Shared {
         };
         let kind = |lbn: u64| {
             let (old, new) = (place(before, lbn), place(now, lbn));
-            match new.is_some() && old == new {
-                true => ChangeKind::Same,
-                false => ChangeKind::Data,
+            if new.is_some() && old == new {
+                ChangeKind::Same
+            } else {
+                ChangeKind::Data
             }
         };
         let is_there = |extent: &Extent| {

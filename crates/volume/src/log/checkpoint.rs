@@ -137,22 +137,21 @@ impl LogEngine {
     /// [`Error::NoSpace`].
     pub(super) fn check_memtables(&self) -> Result<()> {
         let entries_max = self.sizes.memtable_entries * MEMTABLES_MAX;
-        match self.checkpoint_again > 0 && self.shared.memtable_entries() >= entries_max {
-            true => Err(Error::NoSpace {
+        if self.checkpoint_again > 0 && self.shared.memtable_entries() >= entries_max {
+            return Err(Error::NoSpace {
                 what: "the file system of the depot's folder has no room for the map".to_string(),
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 
     /// A checkpoint, where anything changed since the last one.
     pub(super) fn checkpoint_if_changed(&mut self) -> Result<()> {
-        match self.log_bytes > 0 || self.has_pending() {
-            true => self.checkpoint(),
-            false => {
-                self.shared.damaged.keep(&*self.dir);
-                self.check_usable()
-            }
+        if self.log_bytes > 0 || self.has_pending() {
+            self.checkpoint()
+        } else {
+            self.shared.damaged.keep(&*self.dir);
+            self.check_usable()
         }
     }
 

@@ -90,10 +90,11 @@ impl LogEngine {
     /// Takes the next victims of the plan: as many as free zones have room for their living chunks.
     fn next_victims(&mut self) -> Vec<VictimZone> {
         let layout = self.shared.layout;
-        let zone_pages = match self.packer.is_on() {
+        let zone_pages = if self.packer.is_on() {
             // Rows of packed pages take room, too.
-            true => u64::from(layout.packed_pages_min()),
-            false => u64::from(layout.groups_end() - 1),
+            u64::from(layout.packed_pages_min())
+        } else {
+            u64::from(layout.groups_end() - 1)
         };
         let ready = self.shared.zones.read().ready();
         let copies_max = u64::from(ready.saturating_sub(1));
@@ -113,10 +114,10 @@ impl LogEngine {
             count += 1;
             gains = count as u64 > copies;
         }
-        match gains {
-            true => self.plan.victims.split_off(self.plan.victims.len() - count),
-            false => Vec::new(),
+        if !gains {
+            return Vec::new();
         }
+        self.plan.victims.split_off(self.plan.victims.len() - count)
     }
 
     /// Looks for garbage, and condemns the zones that have the most.

@@ -72,10 +72,9 @@ impl LogEngine {
     /// The device failed, or a chunk or the zone's table is damaged.
     pub(super) fn read_living(&self, victim: &VictimZone) -> Result<LivingChunks> {
         let layout = self.shared.layout;
-        let table = match victim.live.is_empty() {
-            true => None,
-            false => Some(self.shared.tables.read(victim.zone, victim.no)?),
-        };
+        let has_live = !victim.live.is_empty();
+        let table = has_live.then(|| self.shared.tables.read(victim.zone, victim.no));
+        let table = table.transpose()?;
         let (bytes, places) = self.read_pages(victim)?;
         let mut living = LivingChunks {
             bytes,

@@ -102,9 +102,10 @@ impl LogEngine {
     /// Pages that cleaning would likely find.
     fn likely_garbage(&self) -> u64 {
         let totals = &self.totals;
-        let left = match totals.is_left_worthless {
-            true => 0,
-            false => totals.garbage_left,
+        let left = if totals.is_left_worthless {
+            0
+        } else {
+            totals.garbage_left
         };
         let changed = totals.changed_since_mark * u64::from(self.shared.layout.chunk_pages);
         changed + totals.journal_since_mark + left
@@ -130,22 +131,23 @@ impl LogEngine {
         let is_host_full = self.host.is_full || !self.host.takes_data();
         let free_zones = if is_host_full { ready } else { free };
         let kept = Self::zones_kept(layout) - others;
-        let usable = match self.host.takes_data() {
-            true => free_zones.saturating_sub(others),
+        let usable = if self.host.takes_data() {
+            free_zones.saturating_sub(others)
+        } else {
             // Only metadata may be written.
-            false => free_zones.saturating_sub(others).min(kept),
+            free_zones.saturating_sub(others).min(kept)
         };
         // Room that is promised must be there on the host already.
         let metadata = ready.saturating_sub(others);
-        let data = match self.host.takes_data() {
-            true => metadata.saturating_sub(reserve_ready(layout, kept)),
-            false => 0,
+        let data = if self.host.takes_data() {
+            metadata.saturating_sub(reserve_ready(layout, kept))
+        } else {
+            0
         };
-        let reclaimable = match self.is_worth_cleaning() {
-            true => {
-                (self.likely_garbage() / u64::from(layout.chunk_pages)).min(self.stored_chunks())
-            }
-            false => 0,
+        let reclaimable = if self.is_worth_cleaning() {
+            (self.likely_garbage() / u64::from(layout.chunk_pages)).min(self.stored_chunks())
+        } else {
+            0
         };
         let (total, free_chunks) = (u64::from(layout.zones) * a_zone, u64::from(usable) * a_zone);
         // No more chunks are live than volumes and snapshots map.

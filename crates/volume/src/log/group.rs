@@ -149,10 +149,7 @@ pub const fn header_pages_max(entries: usize, data_pages: usize, check_bytes: u3
 }
 
 fn kind_of(sealer: &PageSealer) -> FrameKind {
-    match sealer.seals() {
-        true => SEALED,
-        false => GROUP_KIND,
-    }
+    if sealer.seals() { SEALED } else { GROUP_KIND }
 }
 
 /// Identity that the seal of a group's header is bound to, besides its page.
@@ -297,13 +294,14 @@ fn decode_entry(reader: &mut ByteReader<'_>, sequence: u64, expected: &mut u64) 
 /// The place of the first of some chunks.
 fn take_place(reader: &mut ByteReader<'_>, chunks: u64) -> Result<ZonePlace> {
     let place = ZonePlace(reader.varint_max(ZonePlace::MAX)? as u16);
-    match place.has_behind(chunks) {
-        true => Ok(place),
-        false => Err(reader
+    if place.has_behind(chunks) {
+        Ok(place)
+    } else {
+        Err(reader
             .damaged(format!(
                 "{chunks} chunks from {place:?} on, which no zone has"
             ))
-            .into()),
+            .into())
     }
 }
 

@@ -33,12 +33,11 @@ pub const ROW_BYTES: usize = 19;
 /// [`Damaged`](crate::Error::Damaged): the number is so large that nobody can have counted to it.
 pub fn take_counter(reader: &mut ByteReader<'_>) -> Result<u64> {
     let number = reader.u64()?;
-    match number < COUNTED_MAX {
-        true => Ok(number),
-        false => {
-            let what = format!("number {number}, expected less than {COUNTED_MAX}");
-            Err(reader.damaged(what).into())
-        }
+    if number < COUNTED_MAX {
+        Ok(number)
+    } else {
+        let what = format!("number {number}, expected less than {COUNTED_MAX}");
+        Err(reader.damaged(what).into())
     }
 }
 

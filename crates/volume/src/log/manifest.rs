@@ -359,14 +359,17 @@ mod tests {
             next_run: random.below(1 << 62),
             zone_list: random.below(1 << 62),
             zone_changes: (changed.into_iter())
-                .map(|no| match random.one_in(3) {
-                    true => ZoneChange::Free(ZoneNo(no)),
-                    false => ZoneChange::Filled(ListedZone {
-                        no: ZoneNo(no),
-                        id: ZoneId(random.below(1 << 62) | 1),
-                        stream: Stream::Copied,
-                        pages_used: random.below(60) as u32,
-                    }),
+                .map(|no| {
+                    if random.one_in(3) {
+                        ZoneChange::Free(ZoneNo(no))
+                    } else {
+                        ZoneChange::Filled(ListedZone {
+                            no: ZoneNo(no),
+                            id: ZoneId(random.below(1 << 62) | 1),
+                            stream: Stream::Copied,
+                            pages_used: random.below(60) as u32,
+                        })
+                    }
                 })
                 .collect(),
             relocations: random.below(1 << 62),

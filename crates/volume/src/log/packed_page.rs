@@ -88,9 +88,10 @@ fn lengths(page: &[u8]) -> Result<Vec<usize>, String> {
     let lengths: Vec<usize> = numbers
         .map(|number| usize::from(u16::from_le_bytes([number[0], number[1]])))
         .collect();
-    match lengths.iter().sum::<usize>() <= first && !lengths.contains(&0) {
-        true => Ok(lengths),
-        false => Err(format!("slots of {lengths:?} bytes do not fit into a page")),
+    if lengths.iter().sum::<usize>() <= first && !lengths.contains(&0) {
+        Ok(lengths)
+    } else {
+        Err(format!("slots of {lengths:?} bytes do not fit into a page"))
     }
 }
 
@@ -147,9 +148,10 @@ mod tests {
         for _ in 0..5000 {
             let (mut page, _) = some_page(&mut random);
             for _ in 0..1 + random.below(4) {
-                let at = match random.one_in(2) {
-                    true => PAGE_BYTES - 1 - random.below(8) as usize,
-                    false => random.below(4096) as usize,
+                let at = if random.one_in(2) {
+                    PAGE_BYTES - 1 - random.below(8) as usize
+                } else {
+                    random.below(4096) as usize
                 };
                 page[at] = random.next() as u8;
             }

@@ -93,9 +93,10 @@ impl ShrinkTrials {
     }
 
     fn note(&mut self, has_shrunk: bool) {
-        self.unshrunk = match has_shrunk {
-            true => 0,
-            false => self.unshrunk.saturating_add(1),
+        self.unshrunk = if has_shrunk {
+            0
+        } else {
+            self.unshrunk.saturating_add(1)
         };
     }
 }
@@ -157,9 +158,10 @@ impl Packer {
 
     /// Pages that the group's chunks take at most, where they take `unpacked` as they are.
     pub fn data_pages(&self, unpacked: usize) -> usize {
-        match self.is_on() {
-            true => self.pages_max(),
-            false => unpacked,
+        if self.is_on() {
+            self.pages_max()
+        } else {
+            unpacked
         }
     }
 

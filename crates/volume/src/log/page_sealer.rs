@@ -150,9 +150,10 @@ impl PageSealer {
             Self::Crc32c => {
                 let found = page_check(address, page);
                 let expected = check.first_chunk().map_or(0, |it| u32::from_le_bytes(*it));
-                match found == expected {
-                    true => Ok(()),
-                    false => Err(format!("checksum {found:#010x}, expected {expected:#010x}")),
+                if found == expected {
+                    Ok(())
+                } else {
+                    Err(format!("checksum {found:#010x}, expected {expected:#010x}"))
                 }
             }
             Self::Aead(key) => {

@@ -64,9 +64,10 @@ impl PendingGroup {
 
     /// Entries that the group will have at most.
     pub fn entries_max(&self, is_packed: bool) -> usize {
-        match is_packed {
-            true => self.entries_packed,
-            false => self.entries.len(),
+        if is_packed {
+            self.entries_packed
+        } else {
+            self.entries.len()
         }
     }
 

@@ -160,9 +160,10 @@ pub fn listed_zones(dir: &dyn Dir, seals: &Seals, manifest: &Manifest) -> Result
 fn open_zones(dir: &dyn Dir, seals: &Seals, manifest: &Manifest) -> Result<Zones> {
     let layout = &manifest.layout;
     let listed = listed_zones(dir, seals, manifest)?;
-    let next_id = match faults::is_on(Fault::IdsGivenAgain) {
-        true => listed.iter().map(|zone| zone.id.0 + 1).max().unwrap_or(1),
-        false => manifest.ids_reserved,
+    let next_id = if faults::is_on(Fault::IdsGivenAgain) {
+        listed.iter().map(|zone| zone.id.0 + 1).max().unwrap_or(1)
+    } else {
+        manifest.ids_reserved
     };
     let mut zones = Zones::new(layout, &listed, next_id);
     zones.note_changed(&manifest.zone_changes);

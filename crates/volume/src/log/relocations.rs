@@ -228,18 +228,20 @@ impl Relocation {
         let chunks: Vec<(u32, Address)> = pages
             .filter_map(|page| {
                 let address = self.resolve(page, chunk_pages)?;
-                match emptied.contains(&address.zone) {
-                    true => Some((page, *moved.get(&address)?)),
-                    false => Some((page, address)),
+                if emptied.contains(&address.zone) {
+                    Some((page, *moved.get(&address)?))
+                } else {
+                    Some((page, address))
                 }
             })
             .collect();
-        match chunks.is_empty() {
-            true => Self {
+        if chunks.is_empty() {
+            Self {
                 moved: Vec::new(),
                 stretches: Vec::new(),
-            },
-            false => Self::of(&chunks, chunk_pages),
+            }
+        } else {
+            Self::of(&chunks, chunk_pages)
         }
     }
 }

@@ -37,9 +37,10 @@ pub fn add(
         if !is_whole(page) {
             continue;
         }
-        match packed.contains(&page) {
-            true => unpacked.extend(unpack_all(page, bytes)),
-            false => whole.push((page, WHOLE, bytes)),
+        if packed.contains(&page) {
+            unpacked.extend(unpack_all(page, bytes))
+        } else {
+            whole.push((page, WHOLE, bytes))
         }
     }
     let unpacked = unpacked

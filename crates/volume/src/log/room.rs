@@ -89,9 +89,10 @@ impl HostRoom {
 
     /// Zones that are to be ready. Without ballast no data is taken, and the folder needs the room more than it does.
     fn wanted(&self, layout: &Layout) -> u32 {
-        match self.takes_data() {
-            true => ready_wanted(layout),
-            false => ready_least(layout),
+        if self.takes_data() {
+            ready_wanted(layout)
+        } else {
+            ready_least(layout)
         }
     }
 
@@ -247,10 +248,10 @@ impl LogEngine {
     /// A device failed.
     pub(super) fn ask_for_room(&mut self) -> Result<()> {
         self.host.hold_ballast()?;
-        match self.host.is_full {
-            true => self.keep_room(),
-            false => Ok(()),
+        if self.host.is_full {
+            self.keep_room()?;
         }
+        Ok(())
     }
 
     /// Gives zones that are free back to the host, but for those that the log will fill soon: room that is kept in any

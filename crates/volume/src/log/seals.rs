@@ -56,9 +56,10 @@ impl Seals {
 
     /// Bytes of a page's check.
     pub fn check_bytes(&self) -> u32 {
-        match self.are_on() {
-            true => TAG_BYTES as u32,
-            false => CRC_BYTES,
+        if self.are_on() {
+            TAG_BYTES as u32
+        } else {
+            CRC_BYTES
         }
     }
 
@@ -67,9 +68,10 @@ impl Seals {
     /// # Errors
     /// The system has no randomness.
     pub fn new_salt(&self) -> Result<Option<Salt>> {
-        match self.are_on() {
-            true => Ok(Some(self.entropy.try_bytes()?)),
-            false => Ok(None),
+        if self.are_on() {
+            Ok(Some(self.entropy.try_bytes()?))
+        } else {
+            Ok(None)
         }
     }
 

@@ -345,11 +345,12 @@ fn write_at(engine: &mut LogEngine, lbn: u64, content: u64) -> Result<()> {
         is_metadata: false,
         is_incompressible: false,
     }])?;
-    match refused.is_empty() {
-        true => Ok(()),
-        false => Err(Error::NoSpace {
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::NoSpace {
             what: "refused".to_string(),
-        }),
+        })
     }
 }
 

@@ -184,9 +184,10 @@ pub fn frame_of<'a>(
 /// # Errors
 /// The bytes end.
 pub fn take_salt(reader: &mut ByteReader<'_>, seals: &Seals) -> Result<Option<Salt>> {
-    Ok(match seals.are_on() {
-        true => Some(reader.array()?),
-        false => None,
+    Ok(if seals.are_on() {
+        Some(reader.array()?)
+    } else {
+        None
     })
 }
 

@@ -107,15 +107,16 @@ fn failed_superblock_fails_the_flush() {
             for _ in 0..6 {
                 tables.change(&mut twin, &mut random).expect("simulated");
             }
-            device.inject(match is_sync {
-                true => Faults {
+            device.inject(if is_sync {
+                Faults {
                     sync_error: When::From(failing),
                     ..Faults::default()
-                },
-                false => Faults {
+                }
+            } else {
+                Faults {
                     write_error: When::From(failing),
                     ..Faults::default()
-                },
+                }
             });
             let flushed = tables.backend.flush();
             device.inject(Faults::default());
@@ -171,9 +172,10 @@ fn damage_of_any_page_is_noticed() {
                     assert!(!findings.is_empty(), "page {page}: check finds nothing");
                 }
             }
-            match findings.is_empty() {
-                true => unused += 1,
-                false => noticed += 1,
+            if findings.is_empty() {
+                unused += 1
+            } else {
+                noticed += 1
             }
         }
     }

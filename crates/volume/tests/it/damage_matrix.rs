@@ -237,9 +237,10 @@ fn try_one(image: &SimDir, twin: &[u64], why: &str) -> Noticed {
     said.extend(
         (report.findings.iter()).map(|finding| format!("{}: {}", finding.place, finding.what)),
     );
-    match said.is_empty() {
-        true => Noticed::Harmless,
-        false => Noticed::Later(said),
+    if said.is_empty() {
+        Noticed::Harmless
+    } else {
+        Noticed::Later(said)
     }
 }
 
@@ -280,9 +281,10 @@ fn matrix(engine: EngineKind, compression: Compression) -> BTreeMap<String, [u32
             all.push(Damage::Gone);
         }
         // Files of the index are many, and alike.
-        let places = match path.starts_with("index/") {
-            true => vec![places[2]],
-            false => places,
+        let places = if path.starts_with("index/") {
+            vec![places[2]]
+        } else {
+            places
         };
         for at in places {
             all.extend([Damage::Flip(at), Damage::Zeros(at)]);

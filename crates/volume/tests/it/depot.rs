@@ -80,13 +80,14 @@ fn either_copy_of_the_configuration_is_enough() {
         for damage in [true, false] {
             let folder = folder();
             Depot::create(&folder, &options(1)).expect("a depot");
-            match damage {
-                true => folder
+            if damage {
+                folder
                     .open_write(name)
                     .expect("it is there")
                     .write_at(&[9], 40)
-                    .expect("RAM"),
-                false => remove_if_there(&*folder, name).expect("RAM"),
+                    .expect("RAM")
+            } else {
+                remove_if_there(&*folder, name).expect("RAM")
             }
             open(&folder).expect("the other one says all");
         }

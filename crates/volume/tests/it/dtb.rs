@@ -111,12 +111,11 @@ fn the_cache_is_as_large_as_it_is_told_to_be() {
         let stats = tables.backend.stats();
         assert!(stats.ram_bytes <= cache_bytes + 2048, "{}", stats.ram_bytes);
         let done = counters.counts() - before;
-        match is_large {
-            true => {
-                assert_eq!(done.write_pages, 1, "the mark alone");
-                assert!(done.read_pages <= all_bytes / 4096 + 4);
-            }
-            false => assert!(done.read_pages > blocks / 2, "a page for most hashes"),
+        if is_large {
+            assert_eq!(done.write_pages, 1, "the mark alone");
+            assert!(done.read_pages <= all_bytes / 4096 + 4);
+        } else {
+            assert!(done.read_pages > blocks / 2, "a page for most hashes")
         }
         tables.backend.save().expect("RAM");
         let mut again = Tables::of(

@@ -240,9 +240,10 @@ fn a_changed_or_misplaced_page_is_damage_of_its_chunk_alone() {
     for (a, b) in [(3, 3), (3, 9), (3, 140)] {
         let image = device.fork();
         image
-            .damage("data", |bytes| match a == b {
-                true => bytes[page(a).start + 77] ^= 4,
-                false => {
+            .damage("data", |bytes| {
+                if a == b {
+                    bytes[page(a).start + 77] ^= 4
+                } else {
                     let first = bytes[page(a)].to_vec();
                     bytes.copy_within(page(b), page(a).start);
                     bytes[page(b)].copy_from_slice(&first);

@@ -120,12 +120,11 @@ fn damage_that_was_found_is_known_to_the_next_opening() {
         let (second, caller) = open(&device);
         assert_eq!(second.check(true).expect("a check").chunks_damaged, 1);
         drop(caller);
-        match is_closed {
-            true => second.close().expect("all is well"),
-            false => {
-                second.settle().expect("all is well");
-                drop(second);
-            }
+        if is_closed {
+            second.close().expect("all is well")
+        } else {
+            second.settle().expect("all is well");
+            drop(second);
         }
         let (third, caller) = open(&device);
         let stats = || third.stats().expect("open").engine;
@@ -192,9 +191,10 @@ fn a_damaged_page_of_the_journal_costs_its_chunk_alone() {
         write(&caller, 41, 41);
         caller.flush().expect("a flush");
         drop(caller);
-        match is_closed {
-            true => depot.close().expect("all is well"),
-            false => drop(depot),
+        if is_closed {
+            depot.close().expect("all is well")
+        } else {
+            drop(depot)
         }
         hurt(&device);
         let (depot, caller) = open(&device);

@@ -74,9 +74,10 @@ fn metadata_is_known_as_mkfs_writes_it() {
         let mut file_system = found.expect("it can be read");
         let (mut known, mut unknown) = (0, Vec::new());
         for (lbn, chunk) in written(&image) {
-            match file_system.has_metadata(lbn * CHUNK as u64, &chunk) {
-                true => known += 1,
-                false => unknown.push(lbn),
+            if file_system.has_metadata(lbn * CHUNK as u64, &chunk) {
+                known += 1
+            } else {
+                unknown.push(lbn)
             }
         }
         assert!(known > 0, "{program} {options:?}");

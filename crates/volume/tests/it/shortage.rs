@@ -23,14 +23,15 @@ struct ShortDir {
 
 impl ShortDir {
     fn descriptor(&self, name: &str) -> Result<()> {
-        match self.is_short.load(SeqCst) {
-            true => Err(IoError::new(
+        if self.is_short.load(SeqCst) {
+            Err(IoError::new(
                 "open",
                 name,
                 ErrorKind::TooManyOpen,
                 "too many files are open",
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 

@@ -190,9 +190,10 @@ fn log_is_one(compression: Compression) {
                 clock: None,
             };
             let (folder, disk) = (Arc::clone(&folder), Arc::clone(&disk));
-            let opened = match std::mem::take(&mut is_new) {
-                true => LogEngine::create(folder, disk, 4096, options),
-                false => LogEngine::open(folder, disk, options),
+            let opened = if std::mem::take(&mut is_new) {
+                LogEngine::create(folder, disk, 4096, options)
+            } else {
+                LogEngine::open(folder, disk, options)
             };
             Box::new(opened.expect("RAM"))
         });

@@ -80,9 +80,10 @@ impl Acknowledged {
                 (name.to_owned(), FileDigest { synced, intended })
             })
             .collect();
-        match lost.is_empty() {
-            true => Ok(()),
-            false => Err(lost.join("; ")),
+        if lost.is_empty() {
+            Ok(())
+        } else {
+            Err(lost.join("; "))
         }
     }
 }

@@ -149,9 +149,10 @@ impl Guest {
             ),
         )
         .map_err(|error| format!("QEMU's monitor: {error}"))?;
-        match said.contains("completed") {
-            true => Ok(()),
-            false => Err(format!("the guest is not saved: {said}")),
+        if said.contains("completed") {
+            Ok(())
+        } else {
+            Err(format!("the guest is not saved: {said}"))
         }
     }
 

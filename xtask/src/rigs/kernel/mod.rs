@@ -64,9 +64,10 @@ pub fn run(program: &Path, choice: &KernelRigs, kinds: &[RigFileSystem]) -> Resu
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let guest = Guest::prepare(program, folder.path())?;
     println!("   {}", guest.version());
-    let ways = match choice.via.is_empty() {
-        true => WAYS.join("+"),
-        false => choice.via.join("+"),
+    let ways = if choice.via.is_empty() {
+        WAYS.join("+")
+    } else {
+        choice.via.join("+")
     };
     let mut run = |case: &str, more: &[String]| {
         let disks = [&[guest.disk("disk.img", 4 << 30)?][..], more].concat();
@@ -78,9 +79,10 @@ pub fn run(program: &Path, choice: &KernelRigs, kinds: &[RigFileSystem]) -> Resu
     }
     if choice.has(KernelPart::Transports) {
         let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
-        let kinds = match kinds.is_empty() {
-            true => FILE_SYSTEMS.join("+"),
-            false => kinds.join("+"),
+        let kinds = if kinds.is_empty() {
+            FILE_SYSTEMS.join("+")
+        } else {
+            kinds.join("+")
         };
         print_transports(&run(&format!("transports,{ways},{kinds}"), &[])?);
     }

@@ -94,9 +94,10 @@ impl RunningGuest {
     pub fn last_words(&self) -> String {
         let last: Vec<_> = self.others.iter().rev().take(8).rev().cloned().collect();
         let last = last.join(" | ");
-        match self.started.elapsed() >= self.limit {
-            true => format!("killed after {} s: {last}", self.limit.as_secs()),
-            false => last,
+        if self.started.elapsed() >= self.limit {
+            format!("killed after {} s: {last}", self.limit.as_secs())
+        } else {
+            last
         }
     }
 

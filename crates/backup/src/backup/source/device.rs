@@ -48,12 +48,13 @@ impl Reader<'_> {
                 Err(error) => return parts.send(LargePart::End(Err(error))),
             }
         }
-        let end = match at == stream.size {
-            true => Ok(FileEnd {
+        let end = if at == stream.size {
+            Ok(FileEnd {
                 xattrs: Ok(stream.marks),
                 ..FileEnd::new(source, false)
-            }),
-            false => Err(Errno::IO),
+            })
+        } else {
+            Err(Errno::IO)
         };
         parts.send(LargePart::End(end))
     }

@@ -32,10 +32,7 @@ pub(super) struct ZipHeader {
 
 /// Returns the 32-bit form of a number: all ones where a field of 64 bits has the number.
 pub(super) fn short(n: u64, is_elsewhere: bool) -> u32 {
-    match is_elsewhere {
-        true => u32::MAX,
-        false => n as u32,
-    }
+    if is_elsewhere { u32::MAX } else { n as u32 }
 }
 
 impl ZipHeader {
@@ -102,9 +99,10 @@ impl ZipHeader {
         put32(&mut out, DESCRIPTOR);
         put32(&mut out, self.crc);
         for n in [self.stored_bytes, self.bytes] {
-            match self.is_large {
-                true => put64(&mut out, n),
-                false => put32(&mut out, n as u32),
+            if self.is_large {
+                put64(&mut out, n)
+            } else {
+                put32(&mut out, n as u32)
             }
         }
         out

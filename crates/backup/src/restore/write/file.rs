@@ -129,9 +129,10 @@ impl WindowRun<'_> {
             return Ok(Some(output));
         }
         let folder = (file.folder, &*dir);
-        let wanted = match chunks == file.to_come() {
-            true => WantedEntry::of_file(file),
-            false => WantedEntry::of_file(file).slowly(),
+        let wanted = if chunks == file.to_come() {
+            WantedEntry::of_file(file)
+        } else {
+            WantedEntry::of_file(file).slowly()
         };
         let new = self.make(folder, wanted, |name| create(&dir, name))?;
         let Some((fd, place)) = new else {
@@ -141,9 +142,10 @@ impl WindowRun<'_> {
         let inode = Stat::of(&fd)?.inode;
         // From here on the file is the restore's own, not an earlier one that could stay as it was.
         *state = FileState::Made(Made { inode, place });
-        let sized = match file.set_size {
-            true => rustix::fs::ftruncate(&fd, file.size),
-            false => Ok(()),
+        let sized = if file.set_size {
+            rustix::fs::ftruncate(&fd, file.size)
+        } else {
+            Ok(())
         };
         let output = sized.and_then(|()| self.large.made(number, fd, file.size, !file.set_size));
         match output {

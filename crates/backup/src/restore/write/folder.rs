@@ -97,15 +97,17 @@ impl WindowRun<'_> {
         is_new: bool,
     ) -> Result<Arc<OwnedFd>, Errno> {
         let has_meta = self.window.folders[number as usize].meta.is_some();
-        match is_new {
+        if is_new {
             // The folder above has exactly the snapshot's name, so this new one has, too.
-            true => drop(self.exact.lock().insert(number)),
-            false => self.must_lead_exactly(number)?,
+            self.exact.lock().insert(number);
+        } else {
+            self.must_lead_exactly(number)?
         }
-        let device = match is_new {
+        let device = if is_new {
             // A new folder is on the device of the folder above.
-            true => self.device_of(self.window.folders[number as usize].parent),
-            false => self.all.target.note(&opened)?,
+            self.device_of(self.window.folders[number as usize].parent)
+        } else {
+            self.all.target.note(&opened)?
         };
         self.window.folders[number as usize]
             .device

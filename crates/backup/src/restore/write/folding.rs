@@ -83,9 +83,12 @@ impl ListedFolders {
 
 /// Returns another name that such a target treats as this one; `None` where no known target has any.
 fn twin(name: &[u8]) -> Option<Vec<u8>> {
-    let swapped = |b: &u8| match b.is_ascii_lowercase() {
-        true => b.to_ascii_uppercase(),
-        false => b.to_ascii_lowercase(),
+    let swapped = |b: &u8| {
+        if b.is_ascii_lowercase() {
+            b.to_ascii_uppercase()
+        } else {
+            b.to_ascii_lowercase()
+        }
     };
     let mut twin: Vec<u8> = name.iter().map(swapped).collect();
     if twin == name {
@@ -101,9 +104,10 @@ fn twin(name: &[u8]) -> Option<Vec<u8>> {
 
 fn swapped_char(c: char) -> char {
     let one = |mut chars: std::char::ToUppercase| chars.next().filter(|_| chars.next().is_none());
-    match c.is_lowercase() {
-        true => one(c.to_uppercase()).unwrap_or(c),
-        false => c.to_lowercase().next().unwrap_or(c),
+    if c.is_lowercase() {
+        one(c.to_uppercase()).unwrap_or(c)
+    } else {
+        c.to_lowercase().next().unwrap_or(c)
     }
 }
 
@@ -175,9 +179,10 @@ impl WindowRun<'_> {
             return Ok(());
         }
         let list = |each: &mut dyn FnMut(&[u8])| each_name(dir, each);
-        match self.listed.lock().has(folder, name, list)? {
-            true => Ok(()),
-            false => Err(TAKEN),
+        if self.listed.lock().has(folder, name, list)? {
+            Ok(())
+        } else {
+            Err(TAKEN)
         }
     }
 
@@ -273,9 +278,10 @@ mod tests {
         let ask = |above, name: &[u8]| {
             asked.set(asked.get() + 1);
             let name = std::str::from_utf8(name).expect("text");
-            match finds(&mut ListedFolders::default(), &names(above), name) {
-                true => Ok(()),
-                false => Err(TAKEN),
+            if finds(&mut ListedFolders::default(), &names(above), name) {
+                Ok(())
+            } else {
+                Err(TAKEN)
             }
         };
         for (deep, deeper, is_there) in there {

@@ -68,12 +68,15 @@ impl WindowRun<'_> {
         wanted: WantedEntry<'_>,
         make: impl Fn(&[u8]) -> Result<T, Errno>,
     ) -> Result<Option<(T, CurrentName)>, Errno> {
-        let new = || match wanted.is_made_at_once {
-            true => make(wanted.name).map(|made| (made, CurrentName::Own)),
-            false => match Stat::at(dir, wanted.name, false) {
-                Err(Errno::NOENT) => make_at(CurrentName::hidden, wanted.name, &make),
-                there => there.and(Err(Errno::EXIST)),
-            },
+        let new = || {
+            if wanted.is_made_at_once {
+                make(wanted.name).map(|made| (made, CurrentName::Own))
+            } else {
+                match Stat::at(dir, wanted.name, false) {
+                    Err(Errno::NOENT) => make_at(CurrentName::hidden, wanted.name, &make),
+                    there => there.and(Err(Errno::EXIST)),
+                }
+            }
         };
         let tell = |change| self.tell(folder, wanted, change);
         let mut rounds = 0;

@@ -120,9 +120,10 @@ fn open_special(
         let whose = [rustix::process::geteuid().as_raw(), Stat::of(dir)?.uid];
         Ok::<_, Errno>(!is_given_away || whose.contains(&there.uid))
     };
-    match there.kind == entry.kind && there.links <= 1 && is_same && is_ours()? {
-        true => Ok(fd),
-        false => Err(Errno::STALE),
+    if there.kind == entry.kind && there.links <= 1 && is_same && is_ours()? {
+        Ok(fd)
+    } else {
+        Err(Errno::STALE)
     }
 }
 

@@ -12,9 +12,10 @@ impl FolderVisit<'_> {
     /// Whether the source is read as a stream; where it is a link, `stat` becomes that of the link's target.
     pub(super) fn is_stream(&mut self, dir: &OwnedFd, name: &[u8], stat: &mut Stat) -> bool {
         let is_link = stat.kind == Kind::Symlink;
-        let itself = match is_link {
-            true => Stat::at(dir, name, true),
-            false => Ok(*stat),
+        let itself = if is_link {
+            Stat::at(dir, name, true)
+        } else {
+            Ok(*stat)
         };
         let Ok(itself) = itself else { return false };
         let what = match itself.kind {
@@ -25,12 +26,11 @@ impl FolderVisit<'_> {
             Kind::File | Kind::Dir | Kind::Symlink => return false,
         };
         let is_stream = self.options.read_special && itself.kind != Kind::Socket;
-        match is_stream {
-            true => *stat = itself,
-            false => {
-                let error = Error::Special { what, is_link };
-                self.piece.errors.push((self.path_of(name), error));
-            }
+        if is_stream {
+            *stat = itself
+        } else {
+            let error = Error::Special { what, is_link };
+            self.piece.errors.push((self.path_of(name), error));
         }
         is_stream
     }

@@ -177,9 +177,10 @@ fn what_has_its_holes_elsewhere_is_cut() {
             // The newest snapshot must have the other file, which looks the same.
             scene.back_up("a");
             let path = scene.path(&format!("{folder}/file.xyz"));
-            match is_cold {
-                true => put_out(&path),
-                false => drop(is_cached(&path)),
+            if is_cold {
+                put_out(&path)
+            } else {
+                is_cached(&path);
             }
             let outcome = scene.back_up(folder);
             let content = scene.has_read(folder, &outcome);

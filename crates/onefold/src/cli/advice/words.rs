@@ -110,9 +110,12 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let before = || arguments.iter().take_while(|argument| *argument != word);
     // The word below `key` or `cat` is none of the program's own verbs.
     let is_below = before().any(|argument| argument == "key" || argument == "cat");
-    let stands = |verb: &str| match word.starts_with('-') {
-        true => arguments.iter().any(|argument| argument == verb),
-        false => before().any(|argument| argument == verb),
+    let stands = |verb: &str| {
+        if word.starts_with('-') {
+            arguments.iter().any(|argument| argument == verb)
+        } else {
+            before().any(|argument| argument == verb)
+        }
     };
     let fits = |one: &&Missing| match (one.verb, word.starts_with('-')) {
         ("", false) => error.kind() == ErrorKind::InvalidSubcommand && !is_below,
@@ -121,9 +124,10 @@ pub fn explain(error: &clap::Error, arguments: &[String]) -> Option<String> {
     };
     let mut all = MISSING.iter().filter(|one| one.word == word);
     let Missing { verb, instead, .. } = all.find(fits)?;
-    let named = match verb.is_empty() || word.starts_with('-') {
-        true => word.to_owned(),
-        false => format!("{verb} {word}"),
+    let named = if verb.is_empty() || word.starts_with('-') {
+        word.to_owned()
+    } else {
+        format!("{verb} {word}")
     };
     Some(format!("there is no `{named}`: {instead}"))
 }

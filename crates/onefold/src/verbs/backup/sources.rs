@@ -74,9 +74,10 @@ impl Feed {
 /// Checks that a stream had at least one byte: a command that dies before it has written anything, in front of a pipe,
 /// must not make an empty backup.
 pub fn has_come(is_stream: bool, progress: &Progress) -> onefold_backup::Result<()> {
-    match is_stream && progress.bytes_moved.load(Relaxed) == 0 {
-        true => Err(onefold_backup::Error::HalfInput("no data came".into())),
-        false => Ok(()),
+    if is_stream && progress.bytes_moved.load(Relaxed) == 0 {
+        Err(onefold_backup::Error::HalfInput("no data came".into()))
+    } else {
+        Ok(())
     }
 }
 
@@ -272,9 +273,12 @@ fn confirm_same(given: &Path, clean: &Path) -> Result<()> {
         return Ok(());
     }
     let is_folder = is_of_folder(bytes) || bytes.ends_with(b"/..") || bytes == b"..";
-    let look = |path: &Path| match is_folder {
-        true => std::fs::metadata(path),
-        false => std::fs::symlink_metadata(path),
+    let look = |path: &Path| {
+        if is_folder {
+            std::fs::metadata(path)
+        } else {
+            std::fs::symlink_metadata(path)
+        }
     };
     let place = |about: Metadata| (about.dev(), about.ino());
     let shown = paths::shown(bytes);
@@ -350,11 +354,12 @@ fn list(file: &OsStr, separator: u8, take: &mut dyn FnMut(&OsStr) -> Result<()>)
     }
     let wrong = |what: &str| Error::Usage(format!("{}: {what}", file.to_string_lossy()));
     let Some(names) = bytes.strip_suffix(&[0]) else {
-        return match bytes.is_empty() {
-            true => Ok(()),
-            false => Err(wrong(
+        return if bytes.is_empty() {
+            Ok(())
+        } else {
+            Err(wrong(
                 "no zero byte ends the last path: a part of the list may be missing",
-            )),
+            ))
         };
     };
     let mut names = names.split(|b| *b == separator);
@@ -399,9 +404,10 @@ pub fn say_left_out(sources: &[Vec<u8>], (folder, what): (&Path, &str), out: &Ou
         let source = where_it_is(source);
         path::within(own, &source) && own != source
     };
-    match sources.iter().any(holds) {
-        true => out.say(format_args!("{what} is left out: {}", paths::shown(own))),
-        false => Ok(()),
+    if sources.iter().any(holds) {
+        out.say(format_args!("{what} is left out: {}", paths::shown(own)))
+    } else {
+        Ok(())
     }
 }
 

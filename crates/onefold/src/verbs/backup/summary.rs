@@ -109,12 +109,13 @@ fn as_text(
 
 /// Returns how much smaller the new data became; empty where seals and descriptors take more than compression gains.
 fn compressed(s: &Summary) -> String {
-    match s.data_added > s.data_added_packed {
-        true => format!(
+    if s.data_added > s.data_added_packed {
+        format!(
             " (compressed {})",
             human::ratio(s.data_added, s.data_added_packed)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     }
 }
 

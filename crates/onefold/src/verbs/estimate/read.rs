@@ -159,9 +159,10 @@ impl FoundFile {
             passed(data.start - offset);
             offset = data.end.min(size);
             let mut data = Read::take(&mut source, offset - data.start);
-            match std::mem::take(&mut begins) {
-                true => reading.stream(&self.path, &mut data, tick(progress))?,
-                false => reading.behind_hole(&mut data, tick(progress))?,
+            if std::mem::take(&mut begins) {
+                reading.stream(&self.path, &mut data, tick(progress))?
+            } else {
+                reading.behind_hole(&mut data, tick(progress))?
             }
             if progress.is_cancelled() {
                 return Ok(());

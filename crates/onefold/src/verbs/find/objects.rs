@@ -44,11 +44,12 @@ impl Objects {
     /// Returns the objects that the flags ask for; `None`: they ask for names.
     pub fn wanted(args: &Args, repository: &Repository) -> Result<Option<Self>> {
         if !(args.blob || args.tree || args.pack) {
-            return match args.show_pack_id {
-                true => Err(Error::Usage(
+            return if args.show_pack_id {
+                Err(Error::Usage(
                     "--show-pack-id is for --blob and --tree".into(),
-                )),
-                false => Ok(None),
+                ))
+            } else {
+                Ok(None)
             };
         }
         let mut objects = Self {
@@ -92,9 +93,10 @@ impl Objects {
                 }
             }
         }
-        match self.containers.is_empty() {
-            true => Err(Error::Failed("no container has such an id".into())),
-            false => Ok(()),
+        if self.containers.is_empty() {
+            Err(Error::Failed("no container has such an id".into()))
+        } else {
+            Ok(())
         }
     }
 

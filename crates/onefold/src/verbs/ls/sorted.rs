@@ -226,9 +226,10 @@ impl RunHead {
 impl Ord for RunHead {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = self.place().cmp(&other.place());
-        match self.is_reverse {
-            true => order,
-            false => order.reverse(),
+        if self.is_reverse {
+            order
+        } else {
+            order.reverse()
         }
     }
 }

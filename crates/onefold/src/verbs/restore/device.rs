@@ -87,18 +87,19 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
 }
 
 fn tell(args: &Args, entry: &Entry, did: &str, out: &Out) -> Result<Exit> {
-    match out.json {
-        true => out.json(&json!({
+    if out.json {
+        out.json(&json!({
             "message_type": "summary",
             "dry_run": args.dry_run,
             "total_bytes": entry.size,
             "target": args.target.to_string_lossy(),
-        }))?,
-        false => out.say(format_args!(
+        }))?
+    } else {
+        out.say(format_args!(
             "{did} {} onto {}",
             human::bytes(entry.size),
             args.target.display()
-        ))?,
+        ))?
     }
     Ok(Exit::Ok)
 }
@@ -128,13 +129,14 @@ impl RestoreTarget {
             }
         };
         let bytes = opened.device().geometry().bytes;
-        match bytes < entry.size {
-            true => Err(Error::Usage(format!(
+        if bytes < entry.size {
+            Err(Error::Usage(format!(
                 "{} has {bytes} bytes, and {} are to be restored: make it larger first",
                 target.display(),
                 entry.size
-            ))),
-            false => Ok(opened),
+            )))
+        } else {
+            Ok(opened)
         }
     }
 
@@ -181,12 +183,13 @@ impl DeviceWriter<'_> {
     /// Writes what is left. What lies behind the image on a larger device stays.
     fn finish(&mut self, size: u64) -> io::Result<()> {
         self.write_out()?;
-        match self.at == size {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
+        if self.at == size {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!(
                 "{} of {size} bytes came",
                 self.at
-            ))),
+            )))
         }
     }
 }

@@ -27,12 +27,13 @@ pub fn refuse_inside(target: &Path, place: &Site) -> Result<()> {
         let there = way.ancestors().find_map(|it| it.canonicalize().ok());
         there.is_some_and(|there| there.ancestors().any(is_own))
     });
-    match is_inside {
-        false => Ok(()),
-        true => Err(Error::Usage(format!(
+    if !is_inside {
+        Ok(())
+    } else {
+        Err(Error::Usage(format!(
             "the target is inside of the repository {}",
             place.display()
-        ))),
+        )))
     }
 }
 

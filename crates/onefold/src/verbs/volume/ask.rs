@@ -43,9 +43,10 @@ pub fn stats(args: &StatsArgs, out: &Out) -> Result<Exit> {
     let _listening = args.watch.then(signal::listen);
     loop {
         let stats = ask(&args.depot, "stats", json!({}))?;
-        match out.json {
-            true => out.json(&stats)?,
-            false => table(&stats, out)?,
+        if out.json {
+            out.json(&stats)?
+        } else {
+            table(&stats, out)?
         }
         if !args.watch || signal::raised() {
             return Ok(Exit::Ok);
@@ -74,9 +75,10 @@ pub fn collect(args: &DepotArgs, out: &Out) -> Result<Exit> {
 /// Runs `volume save`.
 pub fn save(args: &DepotArgs, out: &Out) -> Result<Exit> {
     ask(&args.depot, "save", json!({}))?;
-    match out.json {
-        true => out.json(&json!({"message_type": "saved"}))?,
-        false => out.say("saved")?,
+    if out.json {
+        out.json(&json!({"message_type": "saved"}))?
+    } else {
+        out.say("saved")?
     }
     Ok(Exit::Ok)
 }

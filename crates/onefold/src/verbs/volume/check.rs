@@ -55,10 +55,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             ))?,
         }
     }
-    Ok(match is_clean {
-        true => Exit::Ok,
-        false => Exit::Damaged,
-    })
+    Ok(if is_clean { Exit::Ok } else { Exit::Damaged })
 }
 
 /// Has the depot's daemon check it, or does so where none runs.

@@ -86,9 +86,10 @@ impl Copying<'_> {
         };
         let done = human::bytes(copied.bytes);
         let text = format!("{done}{of}, {}/s", human::bytes(copied.bytes_a_second()));
-        match is_asked {
-            true => self.out.note(text),
-            false => line::show(&text),
+        if is_asked {
+            self.out.note(text)
+        } else {
+            line::show(&text)
         }
     }
 
@@ -112,9 +113,10 @@ impl Copying<'_> {
                 human::bytes(copied.bytes_a_second())
             ))?;
         }
-        Ok(match copied.is_interrupted {
-            true => Exit::Interrupted,
-            false => Exit::Ok,
+        Ok(if copied.is_interrupted {
+            Exit::Interrupted
+        } else {
+            Exit::Ok
         })
     }
 }

@@ -42,9 +42,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     let _listening = signal::listen();
     let (source, bytes) = open_source(&args.source)?;
     let target = target_path(args);
-    let prefetching = match args.hints.contains(&HintName::Prefetch) {
-        true => Some(Prefetching::begin(&source, &args.source)?),
-        false => None,
+    let prefetching = if args.hints.contains(&HintName::Prefetch) {
+        Some(Prefetching::begin(&source, &args.source)?)
+    } else {
+        None
     };
     let copied = copy(args, &source, bytes, &target, out);
     if let Some(prefetching) = prefetching {
@@ -95,9 +96,10 @@ fn open_source(path: &Path) -> Result<(File, u64)> {
     };
     let file = file.map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
-    match found.is_file() {
-        true => Ok((file, found.len())),
-        false => Err(Error::Usage(format!("{} is no file", path.display()))),
+    if found.is_file() {
+        Ok((file, found.len()))
+    } else {
+        Err(Error::Usage(format!("{} is no file", path.display())))
     }
 }
 
@@ -113,9 +115,10 @@ fn read_block(source: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize
 
 fn target_path(args: &Args) -> PathBuf {
     let name = args.source.file_name().unwrap_or_default();
-    match args.target.is_dir() {
-        true => args.target.join(name),
-        false => args.target.clone(),
+    if args.target.is_dir() {
+        args.target.join(name)
+    } else {
+        args.target.clone()
     }
 }
 

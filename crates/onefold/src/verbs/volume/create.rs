@@ -186,9 +186,10 @@ fn tell(depot_path: &Path, config: &Config, out: &Out) -> Result<()> {
     }
     out.say(format_args!(
         "created {}{} with volume {} of {}; it stores up to {}",
-        match config.is_encrypted() {
-            true => "encrypted ",
-            false => "",
+        if config.is_encrypted() {
+            "encrypted "
+        } else {
+            ""
         },
         depot_path.display(),
         config.volume,
@@ -238,9 +239,10 @@ fn new_password(folder: &Path, engine: EngineKind, global: &Global) -> Result<Op
 }
 
 fn encryption_of(is_encrypted: bool) -> Encryption {
-    match is_encrypted {
-        true => Encryption::Aes256Gcm,
-        false => Encryption::None,
+    if is_encrypted {
+        Encryption::Aes256Gcm
+    } else {
+        Encryption::None
     }
 }
 
@@ -297,12 +299,13 @@ fn one_more(args: &Args, volume: &str, out: &Out) -> Result<Exit> {
     let request = json!({"name": volume, "bytes": args.size});
     let made = ask(&args.name.depot, "create", request)?;
     default_hints::set(&args.name.depot, volume, &kinds(args))?;
-    match out.json {
-        true => out.json(&made)?,
-        false => out.say(format_args!(
+    if out.json {
+        out.json(&made)?
+    } else {
+        out.say(format_args!(
             "created volume {volume} of {}",
             human::bytes(made["bytes"].as_u64().unwrap_or(0))
-        ))?,
+        ))?
     }
     Ok(Exit::Ok)
 }

@@ -75,13 +75,12 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         "why": why,
         "warnings": warnings,
     });
-    match args.daemon || out.json {
-        true => out.json(&announced)?,
-        false => {
-            out.line(path.display())?;
-            out.flush()?;
-            warnings.iter().for_each(|warning| out.warn(warning));
-        }
+    if args.daemon || out.json {
+        out.json(&announced)?
+    } else {
+        out.line(path.display())?;
+        out.flush()?;
+        warnings.iter().for_each(|warning| out.warn(warning));
     }
     tell_systemd();
     wait(&attached, &watch, out);

@@ -93,9 +93,10 @@ fn volume(args: &Args, out: &Out) -> Result<Exit> {
     }
     let done = ask(&args.name.depot, "delete", json!({"volume": name}))?;
     default_hints::set(&args.name.depot, name, &[])?;
-    match out.json {
-        true => out.json(&done)?,
-        false => out.say(format_args!("volume {} is deleted", out::safe(name)))?,
+    if out.json {
+        out.json(&done)?
+    } else {
+        out.say(format_args!("volume {} is deleted", out::safe(name)))?
     }
     Ok(Exit::Ok)
 }

@@ -95,9 +95,10 @@ struct ListeningProcess {
 }
 
 fn told(device: &str, how: &str, out: &Out) -> Result<Exit> {
-    match out.json {
-        true => out.json(&json!({"message_type": how, "device": device}))?,
-        false => out.say(format_args!("{device} is detached"))?,
+    if out.json {
+        out.json(&json!({"message_type": how, "device": device}))?
+    } else {
+        out.say(format_args!("{device} is detached"))?
     }
     Ok(Exit::Ok)
 }

@@ -62,9 +62,10 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
     };
     let devices = system_devices();
     let dump = Depot::dump(&folder, &devices, structure, password.as_ref()).map_err(named)?;
-    match out.json {
-        true => out.json(&json(&dump))?,
-        false => text(&dump, 0, out)?,
+    if out.json {
+        out.json(&json(&dump))?
+    } else {
+        text(&dump, 0, out)?
     }
     out.flush()?;
     Ok(Exit::Ok)

@@ -155,9 +155,10 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
         "" => u64::MAX,
         end => human::parse_bytes(end)?,
     };
-    match start < end {
-        true => Ok(start..end),
-        false => Err(wrong()),
+    if start < end {
+        Ok(start..end)
+    } else {
+        Err(wrong())
     }
 }
 

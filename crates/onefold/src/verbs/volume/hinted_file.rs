@@ -70,13 +70,14 @@ impl HintedFile {
                 path.display()
             )));
         }
-        let hinter = match kinds.is_empty() {
-            true => None,
-            false => Some(Hinter::below(&file, path).inspect_err(|_| {
+        let hinter = if kinds.is_empty() {
+            None
+        } else {
+            Some(Hinter::below(&file, path).inspect_err(|_| {
                 if !was_there {
                     let _ = std::fs::remove_file(path);
                 }
-            })?),
+            })?)
         };
         // Only now: a file that lies elsewhere keeps what it holds.
         file.set_len(0).map_err(failed)?;

@@ -47,17 +47,17 @@ pub fn snapshot(args: &SnapshotArgs, out: &Out) -> Result<Exit> {
         )));
     };
     let request = json!({"volume": name.volume, "snapshot": snapshot});
-    let (what, did) = match args.delete {
-        true => ("delete", "deleted"),
-        false => ("snapshot", "made"),
+    let (what, did) = if args.delete {
+        ("delete", "deleted")
+    } else {
+        ("snapshot", "made")
     };
     let done = ask(&name.depot, what, request)?;
-    match out.json {
-        true => out.json(&done)?,
-        false => {
-            let head = out::safe(done["name"].as_str().unwrap_or_default());
-            out.say(format_args!("snapshot {head} is {did}"))?;
-        }
+    if out.json {
+        out.json(&done)?
+    } else {
+        let head = out::safe(done["name"].as_str().unwrap_or_default());
+        out.say(format_args!("snapshot {head} is {did}"))?;
     }
     Ok(Exit::Ok)
 }
@@ -78,12 +78,11 @@ pub fn clone(args: &CloneArgs, out: &Out) -> Result<Exit> {
         "name": to.named_volume()?,
     });
     let done = ask(&from.depot, "clone", request)?;
-    match out.json {
-        true => out.json(&done)?,
-        false => {
-            let head = out::safe(done["name"].as_str().unwrap_or_default());
-            out.say(format_args!("volume {head} is made of {}", from.shown()))?;
-        }
+    if out.json {
+        out.json(&done)?
+    } else {
+        let head = out::safe(done["name"].as_str().unwrap_or_default());
+        out.say(format_args!("volume {head} is made of {}", from.shown()))?;
     }
     Ok(Exit::Ok)
 }

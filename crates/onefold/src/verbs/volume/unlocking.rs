@@ -49,9 +49,10 @@ pub fn expect(global: &Global) -> Result<()> {
 /// [`Error::Usage`] in that case; there is no depot, or it is damaged.
 pub fn agree(folder: &Path, dir: &dyn Dir) -> Result<Encryption> {
     let named = |error| Error::Device(naming(error, folder));
-    let is = match Depot::is_encrypted(dir).map_err(named)? {
-        true => Encryption::Aes256Gcm,
-        false => Encryption::None,
+    let is = if Depot::is_encrypted(dir).map_err(named)? {
+        Encryption::Aes256Gcm
+    } else {
+        Encryption::None
     };
     match EXPECTED.get() {
         Some(asked) if *asked != is => Err(Error::Usage(format!(

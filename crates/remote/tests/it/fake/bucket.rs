@@ -201,9 +201,10 @@ impl Bucket {
             return with_tag(answer(200, Bytes::new()), &self.next_tag());
         }
         let is_tag_first = self.dialect == Dialect::TagsBeforeBytes;
-        let tag = match is_tag_first {
-            true => md5_tag(&asked.body),
-            false => self.next_tag(),
+        let tag = if is_tag_first {
+            md5_tag(&asked.body)
+        } else {
+            self.next_tag()
         };
         let before = self.objects.remove(key).filter(|_| is_tag_first);
         let object = Object {

@@ -40,14 +40,15 @@ impl SimStore {
         let found: Vec<_> = below
             .map(|(name, bytes)| (name.clone(), bytes.len() as u64))
             .collect();
-        match found.is_empty() && !world.folders.contains(folder) {
-            true => Err(error(
+        if found.is_empty() && !world.folders.contains(folder) {
+            Err(error(
                 "open folder",
                 folder,
                 ErrorKind::NotFound,
                 "no such folder",
-            )),
-            false => Ok(found),
+            ))
+        } else {
+            Ok(found)
         }
     }
 }

@@ -110,9 +110,10 @@ impl World {
             self.kill(process);
             return Err(dead(name));
         }
-        match self.strikes(self.faults.refused + self.faults.answer_lost) {
-            true => Err(unavailable("read", name)),
-            false => Ok(()),
+        if self.strikes(self.faults.refused + self.faults.answer_lost) {
+            Err(unavailable("read", name))
+        } else {
+            Ok(())
         }
     }
 
@@ -143,9 +144,10 @@ impl World {
             self.come_later(change.clone());
         }
         let done = self.apply(&change);
-        match self.strikes(faults.answer_lost) {
-            true => Err(unavailable("write", name)),
-            false => Ok(done),
+        if self.strikes(faults.answer_lost) {
+            Err(unavailable("write", name))
+        } else {
+            Ok(done)
         }
     }
 

@@ -69,9 +69,10 @@ impl<'a> Opening<'a> {
     /// # Errors
     /// A file is missing or damaged, or the device failed.
     pub fn levels(&mut self, listed: &ListedLevels, is_volume: bool) -> Result<Levels> {
-        let pages = match is_volume {
-            true => Pages::Pinned,
-            false => Pages::Cached,
+        let pages = if is_volume {
+            Pages::Pinned
+        } else {
+            Pages::Cached
         };
         let recent = listed.recent.iter().map(|runs| self.level(runs, pages));
         Ok(Levels {

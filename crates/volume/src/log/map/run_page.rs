@@ -261,9 +261,10 @@ impl RunPage {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = (low + high) / 2;
-            match self.extent(middle).end() > lbn {
-                true => high = middle,
-                false => low = middle + 1,
+            if self.extent(middle).end() > lbn {
+                high = middle
+            } else {
+                low = middle + 1
             }
         }
         low
@@ -314,9 +315,10 @@ mod tests {
                     target: is_mapped.then(|| Address {
                         zone: ZoneId(1000 + random.below(1 << 18)),
                         page: random.below(40) as u32,
-                        slot: match chunks < 4 && random.one_in(2) {
-                            true => 1 + random.below(13) as u8,
-                            false => WHOLE,
+                        slot: if chunks < 4 && random.one_in(2) {
+                            1 + random.below(13) as u8
+                        } else {
+                            WHOLE
                         },
                     }),
                 };

@@ -216,9 +216,10 @@ impl OpenRun {
         self.builder
             .finish(self.id, no, &self.sealer, &mut self.buffer);
         self.fences.push(first);
-        match self.buffer.len() >= WRITE_BYTES {
-            true => self.write_out(),
-            false => Ok(()),
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write_out()
+        } else {
+            Ok(())
         }
     }
 

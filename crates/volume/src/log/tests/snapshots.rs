@@ -72,9 +72,10 @@ fn change(engine: &mut LogEngine, world: &mut World, random: &mut Random) -> Res
         }
     }
     let is_writable = random.one_in(2);
-    let (from, name) = match is_writable {
-        true => (world.any(random), format!("v{number}")),
-        false => (world.any_volume(random), format!("v@s{number}")),
+    let (from, name) = if is_writable {
+        (world.any(random), format!("v{number}"))
+    } else {
+        (world.any_volume(random), format!("v@s{number}"))
     };
     let to = engine.change_heads(&HeadChange::Copy {
         from,
@@ -205,9 +206,10 @@ fn clone_of_a_clone_outlives_both() {
                 act(&mut engine, twin, &mut random, 500).expect("no faults");
             }
         }
-        let name = match is_writable {
-            true => format!("clone{round}"),
-            false => format!("main@{round}"),
+        let name = if is_writable {
+            format!("clone{round}")
+        } else {
+            format!("main@{round}")
         };
         let made = engine.change_heads(&HeadChange::Copy {
             from,

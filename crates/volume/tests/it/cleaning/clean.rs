@@ -213,9 +213,10 @@ impl World {
         }
         self.moved
             .retain(|from, _| named.contains(from) || goals.contains_key(from));
-        match self.chance(50) {
-            true => self.checkpoint(),
-            false => self.manifest = self.manifest_now(),
+        if self.chance(50) {
+            self.checkpoint()
+        } else {
+            self.manifest = self.manifest_now()
         }
         for (to, _) in goals.values().flatten() {
             if self.chance(80) {

@@ -19,9 +19,10 @@ impl World {
             )));
         };
         let rank = moved.pages.range(..page).count();
-        let slot = match self.has(Fault::RelocationsForgetSlots) {
-            true => 0,
-            false => slot,
+        let slot = if self.has(Fault::RelocationsForgetSlots) {
+            0
+        } else {
+            slot
         };
         Ok((moved.to, moved.first + rank, slot))
     }
@@ -178,12 +179,13 @@ impl World {
                 }
             };
         }
-        match reader.possible.contains(&found) {
-            true => Ok(()),
-            false => Err(Lost(format!(
+        if reader.possible.contains(&found) {
+            Ok(())
+        } else {
+            Err(Lost(format!(
                 "a reader of LBN {} found {found:?}, which is none of {:?}",
                 reader.lbn, reader.possible
-            ))),
+            )))
         }
     }
 }

@@ -65,9 +65,10 @@ impl World {
     /// The state of the manifest, the groups behind its position, and a new place for the log.
     pub fn open(&mut self) -> Kept<()> {
         let manifest = self.manifest.clone();
-        self.next_id = match self.has(Fault::IdsGivenAgain) {
-            true => manifest.zones.iter().map(|(_, id)| *id).max().unwrap_or(0),
-            false => manifest.ids_reserved,
+        self.next_id = if self.has(Fault::IdsGivenAgain) {
+            manifest.zones.iter().map(|(_, id)| *id).max().unwrap_or(0)
+        } else {
+            manifest.ids_reserved
         };
         self.manifest.ids_reserved = manifest.ids_reserved + 1000;
         self.heads = manifest.heads;

@@ -327,9 +327,10 @@ impl World {
             let mut writes = Vec::new();
             for _ in 0..1 + self.random.below(4) {
                 let head = writable[self.pick(writable.len())];
-                let content = match self.chance(20) {
-                    true => None,
-                    false => Some(self.random.below(CONTENTS) as Content),
+                let content = if self.chance(20) {
+                    None
+                } else {
+                    Some(self.random.below(CONTENTS) as Content)
                 };
                 writes.push((head, self.pick(LBNS), content));
             }
@@ -416,9 +417,10 @@ impl World {
         let from = self.pick(said.len());
         let order = said[from..].iter().chain(&said[..from]);
         order.copied().find_map(|said| {
-            let zone = match self.live.contains_key(&said) {
-                true => said,
-                false => self.moved.get(&said)?.to,
+            let zone = if self.live.contains_key(&said) {
+                said
+            } else {
+                self.moved.get(&said)?.to
             };
             let is_refused =
                 self.condemned.contains(&zone) && !self.has(Fault::HitInACondemnedZone);
