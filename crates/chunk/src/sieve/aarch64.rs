@@ -13,9 +13,10 @@ use super::positions::{Area, Positions};
 /// The instruction sets of this module that this CPU has, slowest first.
 pub fn available() -> Vec<SieveIsa> {
     // PMULL of 64-bit words comes with the AES instructions.
-    match std::arch::is_aarch64_feature_detected!("aes") {
-        true => vec![SieveIsa::Neon],
-        false => Vec::new(),
+    if std::arch::is_aarch64_feature_detected!("aes") {
+        vec![SieveIsa::Neon]
+    } else {
+        Vec::new()
     }
 }
 
