@@ -68,7 +68,7 @@ pub fn install(packages: &[(&str, &str)]) -> Result<(), String> {
     .concat())
 }
 
-/// Format, clippy, tidy, tests with the model's small casts and a short fuzz, documentation, licences. With
+/// Format, clippy, tidy, documentation, tests with the model's small casts and a short fuzz, licences. With
 /// `all_is_there`, the programs that tests use must be installed.
 pub fn run(all_is_there: bool) -> Result<(), String> {
     let mut not_run = Vec::new();
@@ -85,13 +85,13 @@ pub fn run(all_is_there: bool) -> Result<(), String> {
     not_run.extend(bare_chunkers()?);
     let without_comparisons = ["clippy", "-p", "onefold-backup", "--no-default-features"];
     cargo(&[&without_comparisons[..], &["--", "-D", "warnings"]].concat())?;
-    not_run.extend(tests(all_is_there)?);
     step(
         "cargo doc",
         Command::new("cargo")
             .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    not_run.extend(tests(all_is_there)?);
     if on_path("cargo-deny") {
         cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     } else {

@@ -37,7 +37,7 @@ pub struct CreateOptions {
     pub metadata_path: Option<String>,
     /// Use a device of which the first or last MiB is not all zeros.
     pub overwrite: bool,
-    /// RAM of the engine `log` in bytes, as of [`OpenOptions`]: too little is refused.
+    /// RAM of the engine `log` in bytes, as in [`OpenOptions`](super::OpenOptions): too little is refused.
     pub ram_bytes: Option<u64>,
     /// The password of a depot in which everything is sealed: of the engine `log` alone. `None`: nothing is.
     pub encryption: Option<NewPassword>,
