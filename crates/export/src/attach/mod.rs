@@ -242,6 +242,11 @@ pub fn control_in(folder: &Path) -> Option<PathBuf> {
     read_record(folder).map(|record| record.control)
 }
 
+/// The device that a daemon has attached in `folder`, or had when it was killed.
+pub fn device_in(folder: &Path) -> Option<PathBuf> {
+    read_record(folder).map(|record| record.left.device)
+}
+
 /// The device that a daemon attached in `folder`, where it is still there though the daemon has died.
 pub fn dead_in(folder: &Path) -> Option<PathBuf> {
     let left = read_record(folder)?.left;

@@ -241,6 +241,8 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     // Afterwards another test may have the same device, so the list says nothing of this one.
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
+    let unknown = rig.run(["volume", "detach", "/dev/loop-control"]);
+    assert_ne!(unknown.code, Some(0), "{}", unknown.out);
 
     let (device, process) = attach();
     mount(&device);
@@ -264,7 +266,10 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     );
     unmount();
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
-    rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
+    // By the name that `attach` printed.
+    let detached = rig.run(["volume", "detach", &device]).ends(0);
+    assert!(detached.out.contains(&device), "{}", detached.out);
+    rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
 }
 
 #[test]

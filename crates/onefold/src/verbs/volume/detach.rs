@@ -1,6 +1,6 @@
 //! `onefold volume detach`: takes a block device away, and cleans up after a process that was killed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_export::process::RunningProcess;
@@ -8,6 +8,7 @@ use onefold_export::{attach, control};
 use serde_json::json;
 
 use super::source::NamedVolume;
+use super::{device_places, places};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::out::Out;
@@ -18,7 +19,7 @@ const END_WITHIN: Duration = Duration::from_secs(30);
 /// Take an attached block device away
 ///
 /// Unmount its file system first. When this returns, everything that was written is on the disk, and
-/// the depot is free for others.
+/// the depot is free for others. The device itself may be named, as in /dev/loop0, in place of the depot.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -26,9 +27,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &Out) -> Result<Exit> {
-    let place = args.named.place()?;
+    let (place, control) = place_and_control(&args.named)?;
     attach::confirm_unused_in(&place)?;
-    let control = args.named.control()?;
     let process = process_behind(&control)?;
     // The process is held before it is asked: a later process may have its number.
     let running = (process.as_ref()).and_then(|process| RunningProcess::find(process.number));
@@ -71,6 +71,19 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
             args.named.shown()
         ))),
     }
+}
+
+/// The private folder and the control socket of the process that has attached what is named.
+fn place_and_control(named: &NamedVolume) -> Result<(PathBuf, PathBuf)> {
+    let folder = named.folder().and_then(|folder| folder.canonicalize().ok());
+    let Some(device) = folder.filter(|path| device_places::number(path).is_some()) else {
+        return Ok((named.place()?, named.control()?));
+    };
+    let mut places = places::there().into_iter();
+    let place = places.find(|place| attach::device_in(place).as_ref() == Some(&device));
+    place
+        .and_then(|place| Some((place.clone(), attach::control_in(&place)?)))
+        .ok_or_else(|| Error::Failed(format!("{} is not attached by onefold", named.shown())))
 }
 
 /// The process that listens at a control socket; `None` where nobody does.

@@ -35,7 +35,7 @@ pub fn run(args: &Args, out: &Out) -> Result<Exit> {
         if one["dead"] == true {
             let device = out::safe(one["device"].as_str().unwrap_or_default());
             out.line(format_args!(
-                "{device}  its process was killed: unmount it, then `onefold volume detach` what it was made of"
+                "{device}  its process was killed: unmount it, then `onefold volume detach {device}`"
             ))?;
             continue;
         }
@@ -87,11 +87,7 @@ fn volumes(depot: &Path, out: &Out) -> Result<Exit> {
 /// Returns the control socket and status of each daemon, and devices of those that were killed, in the order of their
 /// folders.
 pub fn attached() -> Vec<(PathBuf, Value)> {
-    let folders = std::fs::read_dir(places::all())
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut folders: Vec<_> = folders.map(|entry| entry.path()).collect();
+    let mut folders = places::there();
     folders.sort();
     let status = |folder: &PathBuf| {
         let control = attach::control_in(folder)?;

@@ -14,6 +14,12 @@ pub fn all() -> PathBuf {
     }
 }
 
+/// Returns the places that there are.
+pub fn there() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(all()).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
 /// Returns the place of a file or folder, by its path without links.
 ///
 /// # Errors
