@@ -21,7 +21,8 @@ pub struct HeadName {
 impl FromStr for HeadName {
     type Err = Infallible;
 
-    /// A folder that is there is a depot, whatever its name; otherwise `@` and `:` behind the last `/` part the name.
+    /// A folder that is there is a depot, whatever its name. Otherwise `@` and `:` part the name: those behind a depot
+    /// that is there, or else behind the last `/`.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         let whole = Self {
             depot: text.into(),
@@ -31,14 +32,17 @@ impl FromStr for HeadName {
         if Path::new(text).is_dir() {
             return Ok(whole);
         }
-        let last = text.rfind('/').map_or(0, |slash| slash + 1);
-        let (front, snapshot) = match text[last..].split_once('@') {
-            Some((front, name)) => (&text[..last + front.len()], Some(name.to_owned())),
+        let mut marks = text.match_indices([':', '@']).map(|(at, _)| at);
+        let begin = marks
+            .find(|at| is_depot(Path::new(&text[..*at])))
+            .unwrap_or_else(|| text.rfind('/').map_or(0, |slash| slash + 1));
+        let (front, snapshot) = match text[begin..].split_once('@') {
+            Some((front, name)) => (&text[..begin + front.len()], Some(name.to_owned())),
             None => (text, None),
         };
-        Ok(match front[last..].split_once(':') {
+        Ok(match front[begin..].split_once(':') {
             Some((depot, volume)) => Self {
-                depot: front[..last + depot.len()].into(),
+                depot: front[..begin + depot.len()].into(),
                 volume: Some(volume.to_owned()),
                 snapshot,
             },
@@ -49,6 +53,13 @@ impl FromStr for HeadName {
             },
         })
     }
+}
+
+/// Whether a folder holds a depot's configuration.
+pub fn is_depot(folder: &Path) -> bool {
+    ["config", "config.copy"]
+        .iter()
+        .any(|name| folder.join(name).exists())
 }
 
 impl HeadName {
@@ -95,6 +106,25 @@ impl HeadName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_parted_behind_a_depot_that_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let depot = folder.path().join("vault");
+        std::fs::create_dir(&depot).expect("made");
+        std::fs::write(depot.join("config"), b"").expect("written");
+        let depot = depot.to_str().expect("UTF-8");
+        for (name, volume, snapshot) in [
+            (":a b/x", Some("a b/x"), None),
+            ("@a/b", None, Some("a/b")),
+            (":vm@1/2:3", Some("vm"), Some("1/2:3")),
+        ] {
+            let parsed: HeadName = format!("{depot}{name}").parse().expect("any text");
+            assert_eq!(parsed.depot, Path::new(depot), "{name}");
+            assert_eq!(parsed.volume.as_deref(), volume, "{name}");
+            assert_eq!(parsed.snapshot.as_deref(), snapshot, "{name}");
+        }
+    }
 
     #[test]
     fn a_name_is_parted_behind_the_last_slash() {

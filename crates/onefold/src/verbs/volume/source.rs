@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use super::default_hints;
-use super::head_name::HeadName;
+use super::head_name::{HeadName, is_depot};
 use super::own_path::naming;
 use super::places;
 use super::requested_head;
@@ -62,11 +62,7 @@ impl NamedVolume {
     /// The file or folder is not there.
     pub fn place(&self) -> Result<PathBuf> {
         match self.folder() {
-            Some(folder)
-                if !folder.join("config").exists() && !folder.join("config.copy").exists() =>
-            {
-                Err(no_depot(folder))
-            }
+            Some(folder) if !is_depot(folder) => Err(no_depot(folder)),
             Some(folder) => places::of("depot", folder),
             None => places::of("raw", self.path()),
         }
