@@ -10,6 +10,7 @@ use onefold_store::{
     CONTAINER_FOLDER, Entropy, Error as StoreError, INDEX_FOLDER, Place, Repository,
     RepositoryConfig,
 };
+use onefold_volume::depot::config::DEPOT;
 use rustix::fs::{Mode, OFlags};
 
 #[cfg(feature = "remote")]
@@ -208,10 +209,10 @@ fn real(folder: &Path) -> Option<PathBuf> {
 
 fn open_folder(folder: &Path) -> Result<Arc<dyn Dir>> {
     match FileDir::open(folder) {
-        Ok(dir) => match of_another_program(folder) {
+        Ok(dir) => match something_else(folder) {
             None => Ok(Arc::new(dir.linked(INDEX_FOLDER).shared_as(&SHARED_AS))),
-            Some(program) => {
-                let what = format!("{}, which is a repository of {program}", folder.display());
+            Some(other) => {
+                let what = format!("{}, which is {other}", folder.display());
                 Err(Error::NoRepository(what))
             }
         },
@@ -226,8 +227,8 @@ fn open_folder(folder: &Path) -> Result<Arc<dyn Dir>> {
     }
 }
 
-/// The program whose repository this looks like: to that it would look damaged.
-fn of_another_program(folder: &Path) -> Option<&'static str> {
+/// Names what stands in the folder in place of a repository of ours: opened as one it would seem damaged.
+fn something_else(folder: &Path) -> Option<&'static str> {
     let is_ours = folder.join("containers").exists();
     let config = || {
         let mut start = [0; 12];
@@ -239,12 +240,19 @@ fn of_another_program(folder: &Path) -> Option<&'static str> {
         io::Read::read_exact(&mut file, &mut start).ok()?;
         Some(start)
     };
-    if is_ours || !folder.join("data").is_dir() {
+    if is_ours {
         return None;
     }
-    match config()? {
-        start if start == *b"[repository]" => Some("borg"),
-        _ => folder.join("snapshots").is_dir().then_some("restic"),
+    let start = config()?;
+    if start.starts_with(&DEPOT.magic) {
+        Some("a depot of block devices, for `onefold volume`")
+    } else if !folder.join("data").is_dir() {
+        None
+    } else if start == *b"[repository]" {
+        Some("a repository of borg")
+    } else {
+        let is_restic = folder.join("snapshots").is_dir();
+        is_restic.then_some("a repository of restic")
     }
 }
 

@@ -433,10 +433,15 @@ fn repositories_of_other_programs_are_none_and_not_damaged() {
     rig.write("restic/snapshots/x", b"");
     rig.write("borg/config", b"[repository]\nversion = 1\n");
     rig.write("borg/data/0/1", b"");
-    for program in ["restic", "borg"] {
-        let ran = rig.run(["-r", program, "snapshots"]).ends(10);
-        let told = format!("which is a repository of {program}");
-        assert!(ran.err.contains(&told), "{}", ran.err);
+    rig.run(["-q", "volume", "create", "depot", "--size", "16M"])
+        .ends(0);
+    for (folder, told) in [
+        ("restic", "which is a repository of restic"),
+        ("borg", "which is a repository of borg"),
+        ("depot", "which is a depot of block devices"),
+    ] {
+        let ran = rig.run(["-r", folder, "snapshots"]).ends(10);
+        assert!(ran.err.contains(told), "{}", ran.err);
     }
 }
 
