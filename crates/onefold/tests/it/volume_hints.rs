@@ -50,6 +50,11 @@ fn a_range_or_an_export_is_hinted_while_the_depot_is_served() {
     rig.run(["-q", "volume", "unhint", "depot", "--range", "1M..2M"])
         .ends(0);
     assert_eq!(number(&stats(&rig), "/hinted_ranges"), 0);
+    // A hint ends by itself.
+    rig.run(hint.into_iter().chain(["1M..2M", "--for", "1s"]))
+        .ends(0);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(number(&stats(&rig), "/hinted_ranges"), 0);
     // An export by its name and a hint: in a URI, # is written as %23.
     let hinted = serving.uri.replace("/main?", "/main%23nodedup?");
     qemu_io(&hinted, &["write -P 5 4M 1M", "flush"]);

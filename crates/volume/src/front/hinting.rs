@@ -58,8 +58,14 @@ impl FrontShared {
 
     /// How many hinted ranges there are.
     pub fn hinted_ranges(&self) -> u64 {
-        let ranges = self.hinting.in_use();
-        ranges.map_or(0, |ranges| ranges.count() as u64)
+        if self.hinting.in_use().is_none() {
+            return 0;
+        }
+        let now = self.now().unwrap_or(0);
+        self.hinting.change(|ranges| {
+            ranges.drop_ended(now);
+            ranges.count() as u64
+        })
     }
 }
 
@@ -101,7 +107,7 @@ impl Front {
         self.shared.hinting.change(end);
     }
 
-    /// How many hinted ranges there are, of all volumes; those of which the time is over may be among them.
+    /// How many hinted ranges there are, of all volumes.
     pub fn hinted_ranges(&self) -> u64 {
         self.shared.hinted_ranges()
     }

@@ -112,7 +112,8 @@ impl HintRanges {
         given.fold(Hints::default(), Hints::with)
     }
 
-    fn drop_ended(&mut self, now: u64) {
+    /// Forgets ranges of which the time is over.
+    pub fn drop_ended(&mut self, now: u64) {
         for list in self.volumes.values_mut().flatten() {
             list.retain(|_, hinted| now < hinted.until);
         }
