@@ -18,6 +18,7 @@ pub mod config;
 mod create;
 mod data;
 mod delete;
+mod devices;
 mod dump;
 mod heads;
 mod hinting;
@@ -41,7 +42,8 @@ pub use self::changes::{Comparison, Piece};
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::create::CreateOptions;
-pub use self::data::{Access, OpenDevice, system_devices};
+use self::devices::LookedFor;
+pub use self::devices::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
 pub use self::keys::DepotKeys;
 pub use self::unlock::NewPassword;
@@ -97,7 +99,7 @@ impl Depot {
         let (password, entropy) = (options.password.as_ref(), &options.entropy);
         let (config, seals) = unlock::unlock(config, password, entropy)?;
         let lock = lock(&*folder)?;
-        let data = data::open(&*folder, &options.devices, &config)?;
+        let data = data::open(&*folder, &options.devices, &config, LookedFor::Everywhere)?;
         if !config.data_path.is_empty() {
             let tag = options.entropy.try_bytes()?;
             openings::DATA.count(&*folder, &*data.disk, tag)?;
