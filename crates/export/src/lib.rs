@@ -31,10 +31,10 @@ use onefold_volume::{BlockDevice, Buffer, Completion, Hints, Op, Request};
 /// # Errors
 /// The device failed.
 pub fn flush(device: &dyn BlockDevice) -> onefold_volume::Result<()> {
-    carry_out(device, Op::Flush, 0..0, Buffer::zeroed(0))
+    carry_out(device, Op::Flush, 0..0, Buffer::zeroed(0)).map(drop)
 }
 
-/// Has the device carry out one request, and waits for it.
+/// Has the device carry out one request, waits for it, and returns the buffer: with what was read.
 ///
 /// # Errors
 /// The device refused it, or failed.
@@ -43,10 +43,10 @@ pub fn carry_out(
     op: Op,
     range: Range<u64>,
     buffer: Buffer,
-) -> onefold_volume::Result<()> {
+) -> onefold_volume::Result<Buffer> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let completion = Completion::new(move |result| {
-        let _ = sender.send(result.map(drop));
+        let _ = sender.send(result);
     });
     device.submit(&mut vec![Request {
         op,

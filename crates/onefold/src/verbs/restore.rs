@@ -77,9 +77,10 @@ pub struct Args {
     #[command(flatten)]
     pub filter: FilterArgs,
 
-    /// How to treat files and folders that are there already; folders that only lead to what is chosen stay as they are
-    #[arg(long, value_name = "WHEN", default_value = "always")]
-    pub overwrite: OverwriteWhen,
+    /// How to treat files and folders that are there already (default: always); folders that only lead to what is
+    /// chosen stay as they are. A volume that is there is restored onto where "always" is said
+    #[arg(long, value_name = "WHEN")]
+    pub overwrite: Option<OverwriteWhen>,
 
     /// Remove from the restored folders of the target what is not in the snapshot; not with patterns, which restore
     /// only parts of folders
@@ -256,7 +257,7 @@ fn options(args: &Args, spec: &Spec, out: &Out) -> Result<Options> {
         path: spec.path.clone(),
         include,
         exclude,
-        overwrite: args.overwrite.into(),
+        overwrite: args.overwrite.map_or(Overwrite::Always, Into::into),
         dry_run: args.dry_run,
         delete: args.delete,
         owners: defaults.owners && !args.no_owners,

@@ -180,11 +180,14 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
     );
     assert!(restored[16 * MIB..].iter().all(|byte| *byte == 0));
 
-    rig.run(["-q", "restore", "latest", "--target", "volume:depot:again"])
-        .ends(0);
+    let onto = ["-q", "restore", "latest", "--target", "volume:depot:again"];
+    let verified = onto.into_iter().chain(["--verify"]);
+    rig.run(verified).ends(0);
     let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
     assert!(copy_out(&rig, "again") == restored);
+    qemu_io(&uri(&rig, "again"), &["write -P 3 2M 64k"]);
     serving.stop();
+    is_overwritten_only_if_asked(&rig, &onto, &restored);
     // Without its base, all is read.
     rig.run(["-q", "volume", "snapshot", "depot@b", "--delete"])
         .ends(0);
@@ -199,6 +202,25 @@ fn a_backup_of_a_snapshot_reads_what_changed() {
     );
     let refused = rig.run(["backup", "volume:depot"]).ends(2);
     assert!(refused.err.contains("names no snapshot"), "{}", refused.err);
+}
+
+/// The volume `again` holds something by now.
+fn is_overwritten_only_if_asked(rig: &Rig, onto: &[&str], restored: &[u8]) {
+    let refused = rig.run(onto).ends(2);
+    assert!(refused.err.contains("is there already"), "{}", refused.err);
+    for (option, value) in [
+        ("--include", "x"),
+        ("--exclude", "x"),
+        ("--overwrite", "never"),
+    ] {
+        let refused = rig.run(onto.iter().chain(&[option, value])).ends(2);
+        assert!(refused.err.contains(option), "{}", refused.err);
+    }
+    rig.run(onto.iter().chain(&["--overwrite", "always"]))
+        .ends(0);
+    let serving = Serving::start(rig, &["depot", "--unix", "socket"]);
+    assert!(copy_out(rig, "again") == restored);
+    serving.stop();
 }
 
 /// A client of NBD learns which bytes of a snapshot may differ from an earlier one, and none of it is read.

@@ -3,26 +3,29 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use onefold_backup::dump::{self, WriteHoles};
 use onefold_backup::tree::Tree;
-use onefold_backup::{Entry, Kind};
+use onefold_backup::{Entry, Kind, Progress};
 use onefold_export::{RawDevice, attach, carry_out, flush};
-use onefold_store::SessionKind;
+use onefold_store::{ChunkReader, SessionKind};
 use onefold_volume::front::WhenFull;
 use onefold_volume::{BlockDevice, Buffer, Depot, Op};
 use serde_json::json;
 
-use super::Args;
+use super::{Args, OverwriteWhen};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::global::Global;
 use crate::human;
 use crate::out::Out;
+use crate::progress::{Doing, Meter};
 use crate::repository;
 use crate::select::{self, Spec};
 use crate::verbs::volume::{HeadName, now, open_depot};
@@ -32,9 +35,10 @@ const PREFIX: &[u8] = b"volume:";
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// A device to restore onto.
-enum RestoreTarget {
-    Device(Arc<dyn BlockDevice>),
-    Volume(Depot, Arc<dyn BlockDevice>),
+struct RestoreTarget {
+    device: Arc<dyn BlockDevice>,
+    /// The depot, where the device is one of its volumes.
+    depot: Option<Depot>,
 }
 
 /// Whether a target is a block device or a volume, and no folder.
@@ -49,8 +53,10 @@ pub fn is_one(target: &OsStr) -> bool {
 /// Restores the one file of a snapshot, or the one that is named, onto the target.
 ///
 /// # Errors
-/// The snapshot has no such file, or the device is in use or too small; the repository or the device failed.
+/// The snapshot has no such file; the device is in use or too small, or the volume is there and `--overwrite` does not
+/// say that it may go; the repository or the device failed; with `--verify`, the device reads as something else.
 pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit> {
+    refuse_options(args)?;
     let repository = repository::open(global, "a restore")?;
     let session = repository.session(SessionKind::Read)?;
     let named = select::one(&repository, &spec.snapshot, &args.filter.filter()?)?;
@@ -71,19 +77,56 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
     if args.dry_run {
         return tell(args, &entry, "would restore", out);
     }
-    let opened = RestoreTarget::open(&args.target, &entry)?;
-    let mut writer = DeviceWriter {
-        device: opened.device(),
-        at: 0,
-        buffer: Vec::with_capacity(BYTES_AT_ONCE),
+    let opened = RestoreTarget::open(args, &entry)?;
+    let meter = Meter::new(Doing::Restore, out);
+    let image = DeviceImage {
+        path: &path,
+        entry: &entry,
+        progress: &meter.progress,
     };
-    dump::file_with_holes(&path, &entry, &mut reader, &mut writer, &mut ())?;
-    let failed = |error| Error::io(format!("write {}", args.target.display()), error);
-    writer.finish(entry.size).map_err(failed)?;
-    drop(writer);
-    opened.close()?;
+    let restored: Result<()> = meter.run(|| {
+        image.write_onto(&*opened.device, &mut reader)?;
+        opened.flush()?;
+        if args.verify {
+            image.compare_with(&*opened.device, &mut reader)?;
+        }
+        Ok(())
+    });
+    let closed = opened.close();
+    restored?;
+    closed?;
     session.finish()?;
     tell(args, &entry, "restored", out)
+}
+
+/// # Errors
+/// [`Error::Usage`]: an option is given that chooses among files, where there is one image.
+fn refuse_options(args: &Args) -> Result<()> {
+    let is_kept_where = args
+        .overwrite
+        .filter(|when| !matches!(when, OverwriteWhen::Always));
+    let patterns = [
+        &args.include,
+        &args.iinclude,
+        &args.include_file,
+        &args.iinclude_file,
+        &args.exclude,
+        &args.iexclude,
+        &args.exclude_file,
+        &args.iexclude_file,
+    ];
+    let refused = if patterns.iter().any(|patterns| !patterns.is_empty()) {
+        "--include and --exclude choose"
+    } else if args.delete {
+        "--delete chooses"
+    } else if is_kept_where.is_some() {
+        "--overwrite other than always chooses"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Usage(format!(
+        "{refused} among files, and onto a device or volume goes one image as a whole"
+    )))
 }
 
 fn tell(args: &Args, entry: &Entry, did: &str, out: &Out) -> Result<Exit> {
@@ -106,33 +149,26 @@ fn tell(args: &Args, entry: &Entry, did: &str, out: &Out) -> Result<Exit> {
 
 impl RestoreTarget {
     /// Opens the device, which must be large enough, or the volume, which is made where it is missing.
-    fn open(target: &OsStr, entry: &Entry) -> Result<Self> {
-        let opened = match target.as_bytes().strip_prefix(PREFIX) {
+    fn open(args: &Args, entry: &Entry) -> Result<Self> {
+        let opened = match args.target.as_bytes().strip_prefix(PREFIX) {
             None => {
-                let path = Path::new(target);
+                let path = Path::new(&args.target);
                 attach::confirm_unused(path, "restore")?;
-                let device = RawDevice::open(path, "target", true)?;
-                Self::Device(Arc::new(device))
+                Self {
+                    device: Arc::new(RawDevice::open(path, "target", true)?),
+                    depot: None,
+                }
             }
             Some(name) => {
-                let Ok(name) = String::from_utf8_lossy(name).parse::<HeadName>();
-                let volume = name.named_volume()?;
-                let depot = open_depot(&name.depot, None, WhenFull::Fail)?;
-                let head = match depot.heads().into_iter().find(|head| head.name == volume) {
-                    Some(head) => head,
-                    None => depot.create_volume(volume, entry.size.max(1), now())?,
-                };
-                let device = depot.device(head.id).ok_or_else(|| {
-                    Error::Failed(format!("volume {volume} was deleted meanwhile"))
-                })?;
-                Self::Volume(depot, device)
+                let Ok(name) = String::from_utf8_lossy(name).parse();
+                Self::open_volume(&name, entry.size, args.overwrite.is_some())?
             }
         };
-        let bytes = opened.device().geometry().bytes;
+        let bytes = opened.device.geometry().bytes;
         if bytes < entry.size {
             Err(Error::Usage(format!(
                 "{} has {bytes} bytes, and {} are to be restored: make it larger first",
-                target.display(),
+                args.target.display(),
                 entry.size
             )))
         } else {
@@ -140,68 +176,182 @@ impl RestoreTarget {
         }
     }
 
-    fn device(&self) -> &dyn BlockDevice {
-        match self {
-            Self::Device(device) | Self::Volume(_, device) => &**device,
-        }
+    fn open_volume(name: &HeadName, bytes: u64, may_overwrite: bool) -> Result<Self> {
+        let volume = name.named_volume()?;
+        let depot = open_depot(&name.depot, None, WhenFull::Fail)?;
+        let head = match depot.heads().into_iter().find(|head| head.name == volume) {
+            Some(_) if !may_overwrite => {
+                return Err(Error::Usage(format!(
+                    "volume {volume} is there already: name another one, or give --overwrite always"
+                )));
+            }
+            Some(head) => head,
+            None => depot.create_volume(volume, bytes.max(1), now())?,
+        };
+        let deleted = || Error::Failed(format!("volume {volume} was deleted meanwhile"));
+        let device = depot.device(head.id).ok_or_else(deleted)?;
+        Ok(Self {
+            device,
+            depot: Some(depot),
+        })
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(flush(&*self.device)?)
     }
 
     fn close(self) -> Result<()> {
-        flush(self.device())?;
-        match self {
-            Self::Device(_) => Ok(()),
-            Self::Volume(depot, device) => {
-                drop(device);
-                Ok(depot.close()?)
-            }
+        drop(self.device);
+        match self.depot {
+            None => Ok(()),
+            Some(depot) => Ok(depot.close()?),
         }
     }
 }
 
-/// Writes one byte behind the other.
-struct DeviceWriter<'a> {
-    device: &'a dyn BlockDevice,
+/// The image of a device in a snapshot.
+struct DeviceImage<'a> {
+    path: &'a [u8],
+    entry: &'a Entry,
+    progress: &'a Progress,
+}
+
+impl DeviceImage<'_> {
+    /// Writes it onto a device. What lies behind it on a larger device stays.
+    fn write_onto(&self, device: &dyn BlockDevice, reader: &mut ChunkReader) -> Result<()> {
+        let progress = self.progress;
+        progress.files_total.store(1, Relaxed);
+        progress.bytes_total.store(self.entry.size, Relaxed);
+        progress.totals_known.store(true, Relaxed);
+        let write = |part: ImagePart<'_>| {
+            let (op, buffer) = match part.data {
+                Some(data) => (Op::Write, copied(data)),
+                None => (Op::WriteZeroes, Buffer::zeroed(0)),
+            };
+            carry_out(device, op, part.range.clone(), buffer)?;
+            let bytes = part.range.end - part.range.start;
+            progress.bytes_moved.fetch_add(bytes, Relaxed);
+            Ok(())
+        };
+        self.for_each_part(reader, write)?;
+        progress.files_done.store(1, Relaxed);
+        progress.bytes_done.store(self.entry.size, Relaxed);
+        Ok(())
+    }
+
+    /// Reads a device, and compares it with the image.
+    fn compare_with(&self, device: &dyn BlockDevice, reader: &mut ChunkReader) -> Result<()> {
+        self.progress.is_verifying.store(true, Relaxed);
+        let compare = |part: ImagePart<'_>| {
+            let Range { start, end } = part.range;
+            for at in (start..end).step_by(BYTES_AT_ONCE) {
+                let bytes = (end - at).min(BYTES_AT_ONCE as u64) as usize;
+                let range = at..at + bytes as u64;
+                let found = carry_out(device, Op::Read, range, Buffer::zeroed(bytes))?;
+                let from = (at - start) as usize;
+                let expected = |place: usize| part.data.map_or(0, |data| data[from + place]);
+                if let Some(place) = (0..bytes).find(|place| found[*place] != expected(*place)) {
+                    return Err(Error::Damaged(format!(
+                        "the device reads otherwise than it was written: byte {} is {}, expected {}",
+                        at + place as u64,
+                        found[place],
+                        expected(place)
+                    )));
+                }
+                self.progress
+                    .bytes_verified
+                    .fetch_add(bytes as u64, Relaxed);
+            }
+            Ok(())
+        };
+        self.for_each_part(reader, compare)
+    }
+
+    fn for_each_part(
+        &self,
+        reader: &mut ChunkReader,
+        mut take: impl FnMut(ImagePart<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut cutter = PartCutter {
+            at: 0,
+            buffer: Vec::with_capacity(BYTES_AT_ONCE),
+            failure: None,
+            take: &mut |part| {
+                if self.progress.is_cancelled() {
+                    return Err(onefold_backup::Error::Cancelled.into());
+                }
+                take(part)
+            },
+        };
+        let came = dump::file_with_holes(self.path, self.entry, reader, &mut cutter, &mut ());
+        // Its failure is kept.
+        let _ = cutter.pass_on();
+        match (cutter.failure, came) {
+            (Some(failure), _) => Err(failure),
+            (None, Err(error)) => Err(error.into()),
+            (None, Ok(())) if cutter.at == self.entry.size => Ok(()),
+            (None, Ok(())) => Err(Error::Failed(format!(
+                "{} of {} bytes came",
+                cutter.at, self.entry.size
+            ))),
+        }
+    }
+}
+
+fn copied(data: &[u8]) -> Buffer {
+    let mut buffer = Buffer::zeroed(data.len());
+    buffer.copy_from_slice(data);
+    buffer
+}
+
+/// A part of an image.
+struct ImagePart<'a> {
+    range: Range<u64>,
+    /// Its bytes; `None`: a hole.
+    data: Option<&'a [u8]>,
+}
+
+/// Cuts an image into parts.
+struct PartCutter<'a> {
     /// Where the buffer belongs.
     at: u64,
     buffer: Vec<u8>,
+    take: &'a mut dyn FnMut(ImagePart<'_>) -> Result<()>,
+    /// Failure of `take`, which no error of the system can hold.
+    failure: Option<Error>,
 }
 
-impl DeviceWriter<'_> {
-    fn write_out(&mut self) -> io::Result<()> {
+impl PartCutter<'_> {
+    fn pass_on(&mut self) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let end = self.at + self.buffer.len() as u64;
-        let mut buffer = Buffer::zeroed(self.buffer.len());
-        buffer.copy_from_slice(&self.buffer);
+        let buffer = std::mem::take(&mut self.buffer);
+        let passed = self.pass(buffer.len() as u64, Some(&buffer));
+        self.buffer = buffer;
         self.buffer.clear();
-        let range = self.at..end;
-        self.at = end;
-        carry_out(self.device, Op::Write, range, buffer).map_err(io::Error::other)
+        passed
     }
 
-    /// Writes what is left. What lies behind the image on a larger device stays.
-    fn finish(&mut self, size: u64) -> io::Result<()> {
-        self.write_out()?;
-        if self.at == size {
-            Ok(())
-        } else {
-            Err(io::Error::other(format!(
-                "{} of {size} bytes came",
-                self.at
-            )))
-        }
+    fn pass(&mut self, bytes: u64, data: Option<&[u8]>) -> io::Result<()> {
+        let range = self.at..self.at + bytes;
+        self.at = range.end;
+        (self.take)(ImagePart { range, data }).map_err(|failure| {
+            let told = io::Error::other(failure.to_string());
+            self.failure.get_or_insert(failure);
+            told
+        })
     }
 }
 
-impl Write for DeviceWriter<'_> {
+impl Write for PartCutter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Writes begin and end where chunks do.
+        // Parts begin and end where chunks do.
         let used = self.buffer.len() + (self.at % BYTES_AT_ONCE as u64) as usize;
         let part = bytes.len().min(BYTES_AT_ONCE.saturating_sub(used).max(1));
         self.buffer.extend_from_slice(&bytes[..part]);
         if (self.at + self.buffer.len() as u64).is_multiple_of(BYTES_AT_ONCE as u64) {
-            self.write_out()?;
+            self.pass_on()?;
         }
         Ok(part)
     }
@@ -211,11 +361,9 @@ impl Write for DeviceWriter<'_> {
     }
 }
 
-impl WriteHoles for DeviceWriter<'_> {
+impl WriteHoles for PartCutter<'_> {
     fn hole(&mut self, bytes: u64) -> io::Result<()> {
-        self.write_out()?;
-        let range = self.at..self.at + bytes;
-        self.at = range.end;
-        carry_out(self.device, Op::WriteZeroes, range, Buffer::zeroed(0)).map_err(io::Error::other)
+        self.pass_on()?;
+        self.pass(bytes, None)
     }
 }
