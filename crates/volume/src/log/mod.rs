@@ -33,6 +33,7 @@ mod figures;
 pub mod formats;
 mod group;
 mod group_buffer;
+mod group_disk;
 mod hash_index;
 mod heads;
 mod layout;
@@ -161,7 +162,7 @@ impl Engine for LogEngine {
     }
 
     fn write_out(&mut self) -> Result<Sequence> {
-        self.close_group()?;
+        self.write_groups()?;
         self.ask_for_room()?;
         Ok(Sequence(self.sequence() - 1))
     }

@@ -208,6 +208,11 @@ impl Packer {
         &mut self.buffer
     }
 
+    /// Gives away the group that was packed or copied last, and takes `empty` for the next one.
+    pub fn give_away(&mut self, empty: GroupBuffer) -> GroupBuffer {
+        std::mem::replace(&mut self.buffer, empty)
+    }
+
     /// Begins the next group.
     pub fn clear(&mut self) {
         self.chunks = 0;

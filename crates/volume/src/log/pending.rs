@@ -1,11 +1,13 @@
 //! The group that is not written yet, and how it is written: packed where that is worth it.
 //!
 //! ```text
-//! changes, chunks ─▶ packed ─▶ header, checks ─▶ one write ─▶ readers find the chunks on the device
+//! changes, chunks ─▶ packed ─▶ header, checks ─▶ held ─▶ readers find the chunks at their places ─▶ one write
 //! ```
 //!
-//! Until the write is done, maps name the chunks by their numbers in the group, and readers take them from RAM as they
-//! came. Invariant: nothing names a place in the zone before the write of that place succeeded.
+//! Until the group is held, maps name the chunks by their numbers in it, and readers take them from RAM as they came.
+//! Invariant: nothing names a place in the zone before the group of that place is held ([`GroupDisk`]).
+//!
+//! [`GroupDisk`]: super::group_disk::GroupDisk
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,13 +15,16 @@ use std::sync::Arc;
 
 use super::checks::Checks;
 use super::group::{Entry, GroupContent, GroupHeader, encode_header};
+use super::group_buffer::GroupBuffer;
 use super::layout::{Layout, PAGE_BYTES, WHOLE, ZoneId, ZonePlace};
+use super::packer::Packer;
 use super::page_sealer::PageSealer;
+use super::shared::Shared;
 use super::tables::ZoneChecks;
-use super::writer::LogEngine;
+use super::writer::{LogEngine, OpenZone};
 use super::zone::{ChunkHash, NO_HASH};
 use super::zone_table::Row;
-use crate::Result;
+use crate::{Error, Result};
 
 /// Changes and new chunks that are not written yet; the data is shared with readers.
 pub(super) struct PendingGroup {
@@ -112,6 +117,73 @@ impl PendingGroup {
         }
         packed
     }
+
+    /// Packs and seals the group, and gives it its header.
+    fn ready(
+        &self,
+        zone: &OpenZone,
+        shared: &Shared,
+        packer: &mut Packer,
+        (sequence, durable): (u64, u64),
+    ) -> ReadyGroup {
+        let content = |data_pages, entries| GroupContent {
+            zone: zone.id,
+            page: zone.page,
+            sequence,
+            durable,
+            data_pages,
+            entries,
+        };
+        let sealer = &zone.sealer;
+        let as_they_came = || {
+            let pages = self.chunks.iter().map(|chunk| chunk.page);
+            pages.map(|page| ZonePlace::new(page, WHOLE)).collect()
+        };
+        let open = shared.open_group.read();
+        let data = open.data.data();
+        // A group is packed or sealed in a copy: readers have the chunks as they came until the group is held.
+        let copied = match packer.pack(data) {
+            Some((buffer, places)) => {
+                let entries = Cow::Owned(self.packed_entries(&places));
+                Some((buffer, places, entries))
+            }
+            None if sealer.seals() => {
+                let entries = Cow::Borrowed(&self.entries[..]);
+                Some((packer.copy(data), as_they_came(), entries))
+            }
+            None => None,
+        };
+        let is_copied = copied.is_some();
+        let (header, places, bytes) = match copied {
+            Some((buffer, places, entries)) => {
+                let content = content(buffer.pages(), &entries);
+                let seal = |first| sealer.seal(first, buffer.data_mut());
+                let (header_pages, header) = encode_header(&content, sealer, seal);
+                buffer.set_header(&header_pages);
+                (header, places, buffer.group().len())
+            }
+            None => {
+                let content = content(open.data.pages(), &self.entries);
+                let checks = |first| PageSealer::checksums(first, data);
+                let (header_pages, header) = encode_header(&content, sealer, checks);
+                drop(open);
+                let mut open = shared.open_group.write();
+                open.data.set_header(&header_pages);
+                (header, as_they_came(), open.data.group().len())
+            }
+        };
+        let rows = self.chunks.iter().zip(places).map(|(chunk, place)| Row {
+            page: header.first_data_page + place.page(),
+            slot: place.slot(),
+            hash: chunk.hash,
+        });
+        ReadyGroup {
+            rows: rows.collect(),
+            header,
+            pages: (bytes / PAGE_BYTES) as u32,
+            is_copied,
+        }
+    }
 }
 
 /// Adds an entry to others: as a part of the last one where it goes on there. Returns whether it does.
@@ -129,40 +201,49 @@ fn join(entries: &mut Vec<Entry>, entry: Entry, chunk_pages: u32) -> bool {
     }
 }
 
-/// A group on the device.
-struct WrittenGroup {
+/// A group that is ready to be written.
+struct ReadyGroup {
     header: GroupHeader,
     /// Its chunks, in order.
     rows: Vec<Row>,
-    bytes: usize,
+    pages: u32,
+    /// Whether its bytes are the packer's: those of the open group are left to readers as they came.
+    is_copied: bool,
 }
 
 impl LogEngine {
-    /// Writes the pending group behind the zone's last one.
+    /// Has the pending group written behind the zone's last one, while the next one is filled.
     pub(super) fn close_group(&mut self) -> Result<()> {
         self.check_usable()?;
         if self.pending.is_empty() {
             return Ok(());
         }
-        let written = self.write_group();
-        let group = self.fail(written)?;
-        self.pending = PendingGroup::new(&self.shared.layout);
-        self.packer.clear();
-        let zone = self.zone.as_mut().expect("the group was written to it");
-        let pages = (group.bytes / PAGE_BYTES) as u32;
-        zone.page += pages;
+        const ROOM: &str = "room was made before anything was added";
+        let zone = self.zone.as_ref().expect(ROOM);
+        let numbers = (self.sequence, self.durable);
+        let pending = &self.pending;
+        let group = pending.ready(zone, &self.shared, &mut self.packer, numbers);
+        let groups = Arc::clone(&self.shared.groups);
+        // The group before is on the device when this returns.
+        let spare = self.fail(groups.spare().map_err(Error::from))?;
+        let zone = self.zone.as_mut().expect(ROOM);
+        let offset = self.shared.layout.page_offset(zone.no, zone.page);
+        zone.page += group.pages;
         for row in &group.rows {
             zone.by_hash.insert(row.hash, row.place());
         }
         zone.rows.extend_from_slice(&group.rows);
         zone.by_hash.remove(&NO_HASH);
-        let (id, header) = (zone.id, &group.header);
-        let sealer = zone.sealer.clone();
-        self.publish(id, &sealer, header);
-        self.log_bytes += group.bytes as u64;
+        let (id, sealer) = (zone.id, zone.sealer.clone());
+        self.publish((id, offset), &sealer, &group, spare);
+        self.pending = PendingGroup::new(&self.shared.layout);
+        self.packer.clear();
+        self.log_bytes += u64::from(group.pages) * PAGE_BYTES as u64;
         self.totals.groups += 1;
-        self.totals.group_pages += u64::from(pages);
-        self.totals.journal_since_mark += u64::from(pages) - header.checks.len() as u64;
+        self.totals.group_pages += u64::from(group.pages);
+        self.totals.journal_since_mark += u64::from(group.pages) - group.header.checks.len() as u64;
+        let started = groups.start().map_err(Error::from);
+        self.fail(started)?;
         let hashes = group.rows.iter().map(|row| row.hash);
         if self.index.insert(hashes, id).is_err() {
             self.totals.index_failures += 1;
@@ -170,89 +251,43 @@ impl LogEngine {
         Ok(())
     }
 
-    fn write_group(&mut self) -> Result<WrittenGroup> {
-        let zone = (self.zone.as_ref()).expect("room was made before anything was added");
-        let (layout, pending) = (&self.shared.layout, &self.pending);
-        let offset = layout.page_offset(zone.no, zone.page);
-        let content = |data_pages, entries| GroupContent {
-            zone: zone.id,
-            page: zone.page,
-            sequence: self.sequence,
-            durable: self.durable,
-            data_pages,
-            entries,
-        };
-        let (sealer, device) = (&zone.sealer, &self.shared.data);
-        let as_they_came = || {
-            let pages = pending.chunks.iter().map(|chunk| chunk.page);
-            pages.map(|page| ZonePlace::new(page, WHOLE)).collect()
-        };
-        let data = Arc::clone(&self.shared.open_group.read().data);
-        // A group is packed or sealed in a copy: readers have the chunks as they came until the write is done.
-        let copied = match self.packer.pack(data.data()) {
-            Some((buffer, places)) => {
-                let entries = Cow::Owned(pending.packed_entries(&places));
-                Some((buffer, places, entries))
-            }
-            None if sealer.seals() => {
-                let entries = Cow::Borrowed(&pending.entries[..]);
-                Some((self.packer.copy(data.data()), as_they_came(), entries))
-            }
-            None => None,
-        };
-        let (header, places, bytes) = match copied {
-            Some((buffer, places, entries)) => {
-                let content = content(buffer.pages(), &entries);
-                let seal = |first| sealer.seal(first, buffer.data_mut());
-                let (header_pages, header) = encode_header(&content, sealer, seal);
-                buffer.set_header(&header_pages);
-                device.write_at(buffer.group(), offset)?;
-                (header, places, buffer.group().len())
-            }
-            None => {
-                let content = content(data.pages(), &pending.entries);
-                let checks = |first| PageSealer::checksums(first, data.data());
-                let (header_pages, header) = encode_header(&content, sealer, checks);
-                drop(data);
-                let group = {
-                    let mut open = self.shared.open_group.write();
-                    open.data_mut().set_header(&header_pages);
-                    Arc::clone(&open.data)
-                };
-                device.write_at(group.group(), offset)?;
-                (header, as_they_came(), group.group().len())
-            }
-        };
-        let rows = pending.chunks.iter().zip(places).map(|(chunk, place)| Row {
-            page: header.first_data_page + place.page(),
-            slot: place.slot(),
-            hash: chunk.hash,
-        });
-        Ok(WrittenGroup {
-            rows: rows.collect(),
-            header,
-            bytes,
-        })
+    /// Everything written so far is on the device, perhaps in its cache.
+    pub(super) fn write_groups(&mut self) -> Result<()> {
+        self.close_group()?;
+        let settled = self.shared.groups.settle().map_err(Error::from);
+        self.fail(settled)
     }
 
-    /// Lets readers find the group's chunks on the device, and begins the next group.
-    fn publish(&mut self, zone: ZoneId, sealer: &PageSealer, group: &GroupHeader) {
+    /// Lets readers find the group's chunks at its place, and begins the next group in `spare`.
+    fn publish(
+        &mut self,
+        (zone, offset): (ZoneId, u64),
+        sealer: &PageSealer,
+        group: &ReadyGroup,
+        spare: GroupBuffer,
+    ) {
         self.sequence += 1;
         let mut open = self.shared.open_group.write();
+        let written = if group.is_copied {
+            open.data.clear();
+            self.packer.give_away(spare)
+        } else {
+            std::mem::replace(&mut open.data, spare)
+        };
+        self.shared.groups.hold(written, offset);
         {
             let mut all = self.shared.open_checks.write();
             let open_zone = all.entry(zone).or_insert_with(|| ZoneChecks {
                 checks: Checks::none(sealer.check_bytes()),
                 sealer: sealer.clone(),
             });
-            let first = group.first_data_page as usize;
-            open_zone.checks.extend_at(first, &group.checks);
+            let first = group.header.first_data_page as usize;
+            open_zone.checks.extend_at(first, &group.header.checks);
         }
-        for entry in &group.entries {
+        for entry in &group.header.entries {
             self.shared
                 .map(entry.head, entry.lbn, entry.chunks, entry.target);
         }
         open.sequence = self.sequence;
-        open.data_mut().clear();
     }
 }

@@ -14,6 +14,7 @@ use super::checks::Checks;
 use super::damaged::DamagedChunks;
 use super::faults::{self, Fault};
 use super::group::{GroupHeader, InZone, decode_group};
+use super::group_disk::GroupDisk;
 use super::hash_index::HashIndex;
 use super::heads::Heads;
 use super::layout::{Layout, PAGE_BYTES, ZoneId, ZoneNo, on_device};
@@ -217,6 +218,8 @@ fn begin(
     found: RecoveredDepot,
     options: LogOptions,
 ) -> Result<LogEngine> {
+    let groups = Arc::new(GroupDisk::new(data, options.is_inline));
+    let data: Arc<dyn Disk> = groups.clone();
     let mut zones = found.zones;
     zones.forget_seen();
     let seals = options.seals;
@@ -230,6 +233,7 @@ fn begin(
     let shared = Shared {
         layout,
         data,
+        groups,
         seals,
         maps: RwLock::new(found.maps),
         map_pages: PageCache::new(options.sizes.map_page_bytes),

@@ -1,6 +1,7 @@
 //! State that the engine's writer and its readers share.
 //!
-//! Lock order: `open_group` → `maps` → `zones` → `open_checks`. No lock is held over I/O.
+//! Lock order: `open_group` → `maps` → `zones` → `open_checks`; the group disk's own lock is the last. No lock is
+//! held over I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use parking_lot::RwLock;
 
 use super::damaged::DamagedChunks;
 use super::group_buffer::GroupBuffer;
+use super::group_disk::GroupDisk;
 use super::layout::{Address, Layout, ZoneId};
 use super::map::levels::Levels;
 use super::map::memtable::Memtable;
@@ -28,6 +30,8 @@ pub struct Shared {
     pub layout: Layout,
     /// The data device.
     pub data: Arc<dyn Disk>,
+    /// The same, for groups.
+    pub groups: Arc<GroupDisk>,
     /// Keys of everything, or none.
     pub seals: Seals,
     /// The block maps.
@@ -70,8 +74,8 @@ impl HeadMap {
 pub struct OpenGroup {
     /// The group's number.
     pub sequence: u64,
-    /// Data pages. Shared while they are written.
-    pub data: Arc<GroupBuffer>,
+    /// Data pages.
+    pub data: GroupBuffer,
 }
 
 impl OpenGroup {
@@ -79,13 +83,8 @@ impl OpenGroup {
     pub fn new(sequence: u64) -> Self {
         Self {
             sequence,
-            data: Arc::new(GroupBuffer::new()),
+            data: GroupBuffer::new(),
         }
-    }
-
-    /// The data, to be changed. Nobody writes it at that moment, and readers hold the lock.
-    pub fn data_mut(&mut self) -> &mut GroupBuffer {
-        Arc::get_mut(&mut self.data).expect("the group is not being written")
     }
 }
 

@@ -18,7 +18,7 @@ use onefold_io::{Dir, Random};
 
 use self::acts::{Act, act};
 use self::ever_said::{AdversarialIndex, EverSaid, ever_said};
-use self::packing::{compression, seals, vary_by};
+use self::packing::{compression, has_threads, seals, use_threads, vary_by};
 use super::{LogEngine, LogOptions, LogSizes, MergeSizes};
 use crate::{
     ChunkContent, ChunkRead, Effort, Engine, Error, ExtentKind, HashedChunk, HeadId, HeadInfo, Lbn,
@@ -48,7 +48,7 @@ fn options(said: &EverSaid) -> LogOptions {
         },
         compression: compression(),
         seals: seals(),
-        is_inline: true,
+        is_inline: !has_threads(),
         clock: None,
     }
 }

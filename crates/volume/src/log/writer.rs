@@ -344,7 +344,7 @@ impl LogEngine {
         let page = {
             let mut open = self.shared.open_group.write();
             let page = open.data.pages() as u32;
-            open.data_mut().push(bytes);
+            open.data.push(bytes);
             page
         };
         self.totals.unique += 1;

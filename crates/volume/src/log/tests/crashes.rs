@@ -169,6 +169,15 @@ fn crash_after_crash_loses_nothing() {
     }
 }
 
+/// A group may be on its way to the device, and the next one half full.
+#[test]
+fn crash_after_crash_beside_writing_threads_loses_nothing() {
+    use_threads();
+    for seed in 0..12 {
+        crash_again_and_again(seed, 10);
+    }
+}
+
 /// As [`act`], where the folder's file system may have no room: what is refused is not there, and all else is.
 fn act_without_room(engine: &mut LogEngine, twin: &mut Twin, random: &mut Random) -> Result<()> {
     let start = random.below(LBNS);

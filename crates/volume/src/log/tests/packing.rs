@@ -10,6 +10,7 @@ use crate::log::layout::{PAGE_BYTES, WHOLE};
 thread_local! {
     static COMPRESSION: Cell<Compression> = const { Cell::new(Compression::None) };
     static SEALS: RefCell<Seals> = RefCell::new(Seals::none());
+    static HAS_THREADS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Engines of this thread that are opened from now on pack each chunk that shrinks where `seed` is odd, and none where
@@ -35,6 +36,16 @@ pub fn vary_by(seed: u64) {
 /// The keys that engines of this thread seal with.
 pub fn seals() -> Seals {
     SEALS.with_borrow(Seals::clone)
+}
+
+/// Engines of this thread that are opened from now on have threads of their own.
+pub fn use_threads() {
+    HAS_THREADS.set(true);
+}
+
+/// Whether engines of this thread have threads of their own.
+pub fn has_threads() -> bool {
+    HAS_THREADS.get()
 }
 
 /// How engines of this thread pack.

@@ -1,0 +1,425 @@
+//! The data device, to which one group is written while the next is filled. Until a group is on the device, its bytes
+//! are read from the memory that it is written from.
+//!
+//! ```text
+//! hold ─▶ readers find it in memory ─▶ start ─▶ written ─▶ readers find it there; its memory is free again
+//! ```
+//!
+//! Invariant: whoever reads a place that a group was held for gets the group's bytes, also where its write has failed.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use onefold_io::{Disk, Error, ErrorKind, ReadAt, Result, Stretch};
+use parking_lot::{Condvar, Mutex};
+
+use super::group_buffer::GroupBuffer;
+
+/// The data device of an engine.
+pub struct GroupDisk {
+    shared: Arc<WriterShared>,
+    /// Ends with this disk. `None`: whoever starts a write does it.
+    thread: Option<JoinHandle<()>>,
+}
+
+struct WriterShared {
+    disk: Arc<dyn Disk>,
+    state: Mutex<WriterState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WriterState {
+    /// The group that is not on the device yet.
+    held: Option<Arc<HeldGroup>>,
+    is_started: bool,
+    /// The memory of an earlier group.
+    spare: Option<GroupBuffer>,
+    /// Why a group could not be written: nothing is written after it.
+    failure: Option<(ErrorKind, String)>,
+    is_closing: bool,
+}
+
+struct HeldGroup {
+    buffer: GroupBuffer,
+    /// Where it belongs on the device.
+    offset: u64,
+}
+
+impl HeldGroup {
+    fn end(&self) -> u64 {
+        self.offset + self.buffer.group().len() as u64
+    }
+
+    /// Puts its bytes over those of a read. Returns whether they were all of it.
+    fn fill(&self, buf: &mut [u8], offset: u64) -> bool {
+        let end = offset + buf.len() as u64;
+        let (from, to) = (offset.max(self.offset), end.min(self.end()));
+        if from < to {
+            let there = &self.buffer.group()[(from - self.offset) as usize..];
+            let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
+            part.copy_from_slice(&there[..part.len()]);
+        }
+        (from, to) == (offset, end)
+    }
+}
+
+impl WriterState {
+    fn is_written(&self) -> bool {
+        self.held.is_none() || self.failure.is_some()
+    }
+
+    fn result(&self) -> Result<()> {
+        match &self.failure {
+            None => Ok(()),
+            Some((kind, why)) => Err(Error::new("write", "a group", *kind, why)),
+        }
+    }
+}
+
+impl WriterShared {
+    /// Writes the group that is held.
+    fn write(&self) {
+        let Some(held) = self.state.lock().held.clone() else {
+            return;
+        };
+        let written = self.disk.write_at(held.buffer.group(), held.offset);
+        drop(held);
+        let mut state = self.state.lock();
+        state.is_started = false;
+        match written {
+            Ok(()) => {
+                // A reader may be copying from it: then its memory goes with that.
+                let held = state.held.take().and_then(Arc::into_inner);
+                state.spare = held.map(|held| held.buffer);
+            }
+            Err(error) => state.failure = Some((error.kind, error.to_string())),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Writes groups until the disk is closed.
+    fn work(&self) {
+        loop {
+            let mut state = self.state.lock();
+            while !state.is_started {
+                if state.is_closing {
+                    return;
+                }
+                self.changed.wait(&mut state);
+            }
+            drop(state);
+            self.write();
+        }
+    }
+
+    /// Waits until no group is underway.
+    fn settle(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.is_started {
+            self.changed.wait(&mut state);
+        }
+        state.result()
+    }
+}
+
+impl GroupDisk {
+    /// Writes groups to `disk`; by a thread, unless `is_inline` says that whoever starts a write does it.
+    pub fn new(disk: Arc<dyn Disk>, is_inline: bool) -> Self {
+        let shared = Arc::new(WriterShared {
+            disk,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let spawn = || {
+            let shared = Arc::clone(&shared);
+            let named = std::thread::Builder::new().name("groups".into());
+            named.spawn(move || shared.work()).ok()
+        };
+        Self {
+            thread: if is_inline { None } else { spawn() },
+            shared,
+        }
+    }
+
+    /// Waits until the group before is on the device, and returns memory for one more, empty.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn spare(&self) -> Result<GroupBuffer> {
+        self.shared.settle()?;
+        let spare = self.shared.state.lock().spare.take();
+        let mut buffer = spare.unwrap_or_else(GroupBuffer::new);
+        buffer.clear();
+        Ok(buffer)
+    }
+
+    /// Takes a group: from now on it is read. No other one is held.
+    pub fn hold(&self, buffer: GroupBuffer, offset: u64) {
+        let mut state = self.shared.state.lock();
+        debug_assert!(state.is_written(), "one group at a time");
+        state.held = Some(Arc::new(HeldGroup { buffer, offset }));
+    }
+
+    /// Begins to write the group that is held. Of a failure, the next call is told at the latest.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn start(&self) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        state.is_started = true;
+        drop(state);
+        if self.thread.is_some() {
+            self.shared.changed.notify_all();
+            Ok(())
+        } else {
+            self.shared.write();
+            self.settle()
+        }
+    }
+
+    /// Waits until all groups are on the device, perhaps in its cache.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn settle(&self) -> Result<()> {
+        self.shared.settle()
+    }
+}
+
+impl Drop for GroupDisk {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closing = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Disk for GroupDisk {
+    fn len(&self) -> Result<u64> {
+        self.shared.disk.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.read_many_at(&mut [ReadAt { offset, buf }])
+    }
+
+    fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
+        // Looked at before the device is read: what is held by then is on the device at most later.
+        let Some(held) = self.shared.state.lock().held.clone() else {
+            return self.shared.disk.read_many_at(reads);
+        };
+        let mut others: Vec<ReadAt<'_>> = (reads.iter_mut())
+            .map(|read| ReadAt {
+                offset: read.offset,
+                buf: &mut *read.buf,
+            })
+            .filter_map(|read| (!held.fill(read.buf, read.offset)).then_some(read))
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        self.shared.disk.read_many_at(&mut others)?;
+        for read in &mut others {
+            held.fill(read.buf, read.offset);
+        }
+        Ok(())
+    }
+
+    fn will_read(&self, offset: u64, len: u64) {
+        self.shared.disk.will_read(offset, len);
+    }
+
+    fn forget_cached(&self) {
+        self.shared.disk.forget_cached();
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.shared.disk.write_at(data, offset)
+    }
+
+    fn stretch_at(&self, offset: u64) -> Result<Stretch> {
+        self.shared.disk.stretch_at(offset)
+    }
+
+    /// Groups before it are on the device, too.
+    fn sync(&self) -> Result<()> {
+        self.settle()?;
+        self.shared.disk.sync()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.shared.disk.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.shared.disk.allocate(offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.shared.disk.discard(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_io::MemDisk;
+
+    use super::super::layout::PAGE_BYTES;
+    use super::*;
+
+    /// A disk that writes only while the gate is open, and then fails where it is told to.
+    struct GatedDisk {
+        inner: MemDisk,
+        gate: Mutex<bool>,
+        opened: Condvar,
+        fails: bool,
+    }
+
+    impl GatedDisk {
+        fn new(fails: bool) -> Arc<Self> {
+            let inner = MemDisk::new();
+            inner.set_len(64 << 10).expect("RAM");
+            Arc::new(Self {
+                inner,
+                gate: Mutex::new(false),
+                opened: Condvar::new(),
+                fails,
+            })
+        }
+
+        fn open(&self) {
+            *self.gate.lock() = true;
+            self.opened.notify_all();
+        }
+    }
+
+    impl Disk for GatedDisk {
+        fn len(&self) -> Result<u64> {
+            self.inner.len()
+        }
+
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+            self.inner.read_at(buf, offset)
+        }
+
+        fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+            let mut is_open = self.gate.lock();
+            while !*is_open {
+                self.opened.wait(&mut is_open);
+            }
+            if self.fails {
+                return Err(Error::new(
+                    "write",
+                    "data",
+                    ErrorKind::Medium,
+                    "told to fail",
+                ));
+            }
+            self.inner.write_at(data, offset)
+        }
+
+        fn sync(&self) -> Result<()> {
+            self.inner.sync()
+        }
+
+        fn set_len(&self, len: u64) -> Result<()> {
+            self.inner.set_len(len)
+        }
+
+        fn discard(&self, offset: u64, len: u64) -> Result<()> {
+            self.inner.discard(offset, len)
+        }
+    }
+
+    /// A group with a header of sevens and two pages of data, of nines.
+    fn group(mut buffer: GroupBuffer) -> GroupBuffer {
+        buffer.push(&[9; 2 * PAGE_BYTES]);
+        buffer.set_header(&[7; PAGE_BYTES]);
+        buffer
+    }
+
+    /// The first byte of each of the first six pages; the group begins at page 2.
+    const EXPECTED: [u8; 6] = [0, 0, 7, 9, 9, 0];
+
+    fn assert_read(disk: &GroupDisk) {
+        let page = |at: usize| (at * PAGE_BYTES) as u64;
+        for first in 0..EXPECTED.len() {
+            for end in first + 1..=EXPECTED.len() {
+                let mut buf = vec![1; (end - first) * PAGE_BYTES];
+                disk.read_at(&mut buf, page(first)).expect("RAM");
+                for (found, expected) in buf.chunks(PAGE_BYTES).zip(&EXPECTED[first..end]) {
+                    assert!(found.iter().all(|byte| byte == expected), "{first}..{end}");
+                }
+            }
+        }
+        let (mut outside, mut inside) = ([1; 8], [1; 8]);
+        let mut reads = [
+            ReadAt {
+                offset: page(5),
+                buf: &mut outside,
+            },
+            ReadAt {
+                offset: page(3) + 8,
+                buf: &mut inside,
+            },
+        ];
+        disk.read_many_at(&mut reads).expect("RAM");
+        assert_eq!((outside, inside), ([0; 8], [9; 8]));
+    }
+
+    #[test]
+    fn a_group_is_read_before_while_and_after_it_is_written() {
+        let gated = GatedDisk::new(false);
+        let disk = GroupDisk::new(gated.clone(), false);
+        disk.hold(group(disk.spare().expect("new")), 2 * PAGE_BYTES as u64);
+        assert_read(&disk);
+        disk.start().expect("by a thread");
+        assert_read(&disk);
+        let mut on_device = [1];
+        gated
+            .read_at(&mut on_device, 2 * PAGE_BYTES as u64)
+            .expect("RAM");
+        assert_eq!(on_device, [0], "the gate is shut");
+        gated.open();
+        disk.sync().expect("written");
+        gated
+            .read_at(&mut on_device, 2 * PAGE_BYTES as u64)
+            .expect("RAM");
+        assert_eq!(on_device, [7]);
+        assert_read(&disk);
+        assert!(disk.spare().expect("written").group().is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_goes_writes_its_group_first() {
+        let gated = GatedDisk::new(false);
+        let disk = GroupDisk::new(gated.clone(), false);
+        disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
+        disk.start().expect("by a thread");
+        gated.open();
+        drop(disk);
+        assert_read(&GroupDisk::new(gated, true));
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_written_is_read_and_nothing_follows_it() {
+        for is_inline in [true, false] {
+            let gated = GatedDisk::new(true);
+            gated.open();
+            let disk = GroupDisk::new(gated, is_inline);
+            disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
+            let started = disk.start();
+            assert_eq!(started.is_err(), is_inline);
+            for told in [disk.sync(), disk.settle(), disk.spare().map(drop)] {
+                let error = told.expect_err("the write failed");
+                assert_eq!(error.kind, ErrorKind::Medium);
+                assert!(error.to_string().contains("told to fail"), "{error}");
+            }
+            assert_read(&disk);
+        }
+    }
+}
