@@ -46,7 +46,7 @@ pub fn of(verb: &Verb) -> (&'static str, &'static str) {
 
 const NOTHING: &str = "it changes nothing; run it again";
 const BACKUP: &str = "older snapshots are as they were, and `onefold snapshots` shows whether this one was just saved; if not, run it again: what was stored so far is not stored a second time";
-const RESTORE: &str = "the repository is as it was, the target has a part of the files; run it again to have all of them (with `--overwrite never` what is whole stays)";
+const RESTORE: &str = "the repository is as it was, the target has a part of the files; run it again to have all of them (in a folder, `--overwrite never` keeps what is whole)";
 const PRUNE: &str = "every snapshot is whole: nothing is deleted before what is needed of it was stored elsewhere; run it again to finish what it began";
 const FORGET: &str = "a part of the snapshots may be gone, the others are whole; `onefold snapshots` lists them, and running it again drops the rest";
 const CHECK: &str = "it changes nothing, and what it did not come to is unchecked; run it again to check everything";
