@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::process::Command;
 
 use crate::rig::Rig;
 use crate::untested::{has, is_root, not_tested};
-use crate::volume::{Serving, qemu_io, succeeds};
+use crate::volume::{Serving, succeeds};
 
 fn file(rig: &Rig, name: &str, mib: u64) -> File {
     let file = File::create_new(rig.path(name)).expect("a file");
@@ -80,22 +79,6 @@ fn a_file_that_is_served_raw_becomes_no_depots() {
 
 struct Loop(String);
 
-impl Loop {
-    fn over(rig: &Rig, file: &str) -> Self {
-        let mut losetup = Command::new("losetup");
-        let device = succeeds(losetup.args(["--find", "--show"]).arg(rig.path(file)));
-        Self(device.trim().to_owned())
-    }
-}
-
-fn has_loop_devices() -> bool {
-    let has = has("losetup") && is_root() && Path::new("/dev/loop-control").exists();
-    if !has {
-        not_tested("loop devices");
-    }
-    has
-}
-
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["--detach", &self.0]).status();
@@ -104,12 +87,15 @@ impl Drop for Loop {
 
 #[test]
 fn the_data_device_of_a_served_depot_is_nobody_elses() {
-    if !has_loop_devices() {
+    if !has("losetup") || !is_root() || !std::path::Path::new("/dev/loop-control").exists() {
+        not_tested("loop devices");
         return;
     }
     let rig = Rig::empty();
     file(&rig, "disk.img", 100);
-    let device = Loop::over(&rig, "disk.img");
+    let mut losetup = Command::new("losetup");
+    let device = succeeds(losetup.args(["--find", "--show"]).arg(rig.path("disk.img")));
+    let device = Loop(device.trim().to_owned());
     create(&rig, "depot", &["--data", &device.0]).ends(0);
     succeeds(
         Command::new("cp")
@@ -120,64 +106,6 @@ fn the_data_device_of_a_served_depot_is_nobody_elses() {
     is_refused_everywhere(&rig, &device.0, Some("copy"));
     serving.stop();
     rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
-}
-
-/// Disks get other names when the system finds them in another order: a depot finds its own by what they hold. Which of
-/// two equal ones it is nobody can tell, and a copy from before is none.
-#[test]
-fn devices_that_have_other_names_are_found() {
-    if !has_loop_devices() || !has("qemu-io") {
-        return;
-    }
-    let rig = Rig::empty();
-    for (name, mib) in [("data.img", 100), ("metadata.img", 40), ("blank.img", 100)] {
-        file(&rig, name, mib);
-    }
-    let data = Loop::over(&rig, "data.img");
-    let metadata = Loop::over(&rig, "metadata.img");
-    let name = |device: &str, link: &str| {
-        let _ = std::fs::remove_file(rig.path(link));
-        std::os::unix::fs::symlink(device, rig.path(link)).expect("a link");
-    };
-    name(&data.0, "sda");
-    name(&metadata.0, "sdb");
-    let devices = ["--data", "sda", "--metadata", "sdb", "--backend", "cbt"];
-    create(&rig, "depot", &devices).ends(0);
-    succeeds(
-        Command::new("cp")
-            .arg(rig.path("data.img"))
-            .arg(rig.path("old.img")),
-    );
-    let ask = |verb: &str| {
-        let serving = Serving::start(&rig, &["depot", "--unix", "socket"]);
-        qemu_io(&serving.uri, &[&format!("{verb} -P 7 0 1M"), "flush"]);
-        serving.stop();
-    };
-    ask("write");
-
-    // One name is gone, and the other one is another disk's.
-    std::fs::remove_file(rig.path("sda")).expect("removed");
-    let blank = Loop::over(&rig, "blank.img");
-    name(&blank.0, "sdb");
-    let old = Loop::over(&rig, "old.img");
-    rig.run(["volume", "check", "depot", "--read-data"]).ends(0);
-    ask("read");
-
-    succeeds(
-        Command::new("cp")
-            .arg(rig.path("data.img"))
-            .arg(rig.path("equal.img")),
-    );
-    let equal = Loop::over(&rig, "equal.img");
-    let refused = rig.run(["volume", "check", "depot"]).ends(1);
-    assert!(refused.err.contains(&data.0), "{}", refused.err);
-    assert!(refused.err.contains(&equal.0), "{}", refused.err);
-    assert!(!refused.err.contains(&old.0), "{}", refused.err);
-    drop(equal);
-    drop(data);
-    let refused = rig.run(["volume", "check", "depot"]);
-    assert_ne!(refused.code, Some(0), "only the copy from before is left");
-    assert!(refused.err.contains("sda"), "{}", refused.err);
 }
 
 #[test]

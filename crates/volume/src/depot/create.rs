@@ -7,8 +7,7 @@ use onefold_io::{Dir, if_there};
 use onefold_keys::Entropy;
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use super::data::{self, BytesBefore};
-use super::devices::{OpenDevice, system_devices};
+use super::data::{self, BytesBefore, OpenDevice, system_devices};
 use super::parameters::Parameters;
 use super::unlock::{self, NewPassword};
 use super::{CONFIG, CONFIG_COPY, Depot, backends, lock, log, read_config, write_config};

@@ -1,12 +1,12 @@
 //! The data device of a depot: a file in its folder or a device given by path, with a copy of the configuration at its
 //! beginning, so that the device of another depot is not taken for this one's.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use onefold_io::{Dir, Disk, ErrorKind, LockGuard, LockKind};
+use onefold_io::{Dir, DirectDisk, Disk, ErrorKind, FileDisk, LockGuard, LockKind};
 
 use super::config::{Config, HEAD_BYTES};
-use super::devices::{Access, LookedFor, OpenDevice, open_own};
 use super::{missing_is_damage, openings};
 use crate::{Error, Result};
 
@@ -20,6 +20,32 @@ const EDGE_BYTES: u64 = 1 << 20;
 pub(super) const HEAD_COPY_BYTES: usize = 28 << 10;
 /// Where the head has the second copy of a configuration that was changed.
 const SECOND_COPY: u64 = HEAD_BYTES / 2;
+
+/// How a device is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// For reading and writing, and for this opener alone for as long as the disk is there.
+    Alone,
+    /// For reading, beside its owner.
+    Beside,
+}
+
+/// Opens a device or file by its path: what a simulation replaces.
+pub type OpenDevice = Arc<dyn Fn(&str, Access) -> onefold_io::Result<Arc<dyn Disk>> + Send + Sync>;
+
+/// Devices of the system, read and written past the page cache where that can be.
+pub fn system_devices() -> OpenDevice {
+    Arc::new(|path, access| {
+        let disk = match access {
+            Access::Alone => FileDisk::open_alone(Path::new(path)),
+            Access::Beside => FileDisk::open(Path::new(path)),
+        }?;
+        Ok(match DirectDisk::over(disk) {
+            Ok(direct) => Arc::new(direct) as Arc<dyn Disk>,
+            Err(cached) => Arc::new(cached),
+        })
+    })
+}
 
 /// The data device of a depot that is being created.
 pub(super) struct NewData {
@@ -217,25 +243,19 @@ pub(super) struct OwnData {
 /// # Errors
 /// [`Error::Held`] where another has it; [`Error::Unsupported`] where it was written with another copy of the folder
 /// since; those of [`look`].
-pub(super) fn open(
-    folder: &dyn Dir,
-    open: &OpenDevice,
-    config: &Config,
-    place: LookedFor,
-) -> Result<OwnData> {
-    if config.data_path.is_empty() {
-        let disk = folder.open_write(FILE).map_err(Error::from);
-        let disk = disk.map_err(missing_is_damage)?;
-        let claim = Some(claim_file(folder)?);
-        check_owner(&*disk, FILE, config)?;
-        return Ok(OwnData { disk, claim });
+pub(super) fn open(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<OwnData> {
+    let (disk, claim) = match config.data_path.as_str() {
+        "" => {
+            let disk = folder.open_write(FILE).map_err(Error::from);
+            (disk.map_err(missing_is_damage)?, Some(claim_file(folder)?))
+        }
+        path => (open(path, Access::Alone)?, None),
+    };
+    check_owner(&*disk, config)?;
+    if claim.is_none() {
+        openings::DATA.compare(folder, &*disk, &config.data_path)?;
     }
-    let path = config.data_path.as_str();
-    let disk = open_own(open, (path, place), Access::Alone, |disk, path| {
-        check_owner(disk, path, config)?;
-        openings::DATA.compare(folder, disk, path)
-    })?;
-    Ok(OwnData { disk, claim: None })
+    Ok(OwnData { disk, claim })
 }
 
 /// Opens the data device of a depot for reading, whoever has the depot open.
@@ -244,18 +264,19 @@ pub(super) fn open(
 /// [`Error::Unsupported`] where it belongs to another depot or is shorter than it was; [`Error::Damaged`] where its
 /// beginning is no head copy.
 pub(super) fn look(folder: &dyn Dir, open: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk>> {
-    let check = |disk: &dyn Disk, path: &str| check_owner(disk, path, config);
-    if config.data_path.is_empty() {
-        let disk = folder.open(FILE)?;
-        check(&*disk, FILE)?;
-        Ok(disk)
-    } else {
-        let path = (config.data_path.as_str(), LookedFor::Everywhere);
-        open_own(open, path, Access::Beside, check)
-    }
+    let disk = match config.data_path.as_str() {
+        "" => folder.open(FILE)?,
+        path => open(path, Access::Beside)?,
+    };
+    check_owner(&*disk, config)?;
+    Ok(disk)
 }
 
-fn check_owner(disk: &dyn Disk, path: &str, config: &Config) -> Result<()> {
+fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
+    let path = match config.data_path.as_str() {
+        "" => FILE,
+        path => path,
+    };
     let expected = HEAD_BYTES + config.capacity_bytes;
     let found = disk.len()?;
     if found < expected {

@@ -4,7 +4,6 @@
 use onefold_io::{Dir, DirEntry, ErrorKind, LockGuard, remove_if_there};
 
 use super::config::{Config, EngineKind};
-use super::devices::LookedFor;
 use super::{
     CONFIG, CONFIG_COPY, Depot, LOCK, OpenDevice, data, lock, log, metadata_device, read_config,
 };
@@ -127,8 +126,7 @@ fn take_data(
     devices: &OpenDevice,
     config: &Config,
 ) -> Result<Option<Box<dyn LockGuard>>> {
-    // A search could find a copy that somebody keeps.
-    match data::open(folder, devices, config, LookedFor::AtItsPath) {
+    match data::open(folder, devices, config) {
         Ok(data) if config.data_path.is_empty() => Ok(data.claim),
         Ok(data) => {
             let bytes = match config.engine {

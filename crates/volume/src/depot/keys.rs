@@ -11,7 +11,6 @@ use onefold_keys::{Entropy, KeyInfo, Keys, Secret, Slot};
 
 use super::config::SLOTS_MAX;
 use super::data::{self, HEAD_COPY_BYTES};
-use super::devices::LookedFor;
 use super::unlock::{NewPassword, UnlockedConfig, new_slot, unlock_slot};
 use super::{OpenDevice, lock, read_config, write_config};
 use crate::{Error, Result};
@@ -138,7 +137,7 @@ impl DepotKeys {
                 ),
             });
         }
-        let data = data::open(folder, &self.devices, &config, LookedFor::Everywhere)?;
+        let data = data::open(folder, &self.devices, &config)?;
         data::rewrite_head(&*data.disk, &config)?;
         write_config(folder, &encoded)?;
         self.unlocked.config = config;

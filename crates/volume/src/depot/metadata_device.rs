@@ -9,8 +9,7 @@ use onefold_io::frame::{self, FrameKind};
 use onefold_io::{Dir, Disk, Error as IoError, ErrorKind, ReadAt, WriteAt};
 
 use super::config::{Backend, Config, EngineKind, HEAD_BYTES};
-use super::data::{self, BytesBefore};
-use super::devices::{Access, LookedFor, OpenDevice, open_own};
+use super::data::{self, Access, BytesBefore, OpenDevice};
 use super::openings;
 use crate::dmdedup::HASH_KEY_BYTES;
 use crate::dtb::Dtb;
@@ -133,15 +132,9 @@ pub(super) fn open(
     opening_tag: [u8; 8],
 ) -> Result<Arc<dyn Disk>> {
     let path = &config.metadata_path;
-    let disk = open_own(
-        devices,
-        (path, LookedFor::Everywhere),
-        Access::Alone,
-        |disk, path| {
-            check_owner(disk, path, config)?;
-            openings::METADATA.compare(folder, disk, path)
-        },
-    )?;
+    let disk = devices(path, Access::Alone)?;
+    check_owner(&*disk, config)?;
+    openings::METADATA.compare(folder, &*disk, path)?;
     openings::METADATA.count(folder, &*disk, opening_tag)?;
     pages(disk, path)
 }
@@ -151,13 +144,8 @@ pub(super) fn open(
 /// # Errors
 /// As of [`open`], but for the copies of the folder.
 pub(super) fn look(devices: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk>> {
-    let check = |disk: &dyn Disk, path: &str| check_owner(disk, path, config);
-    let disk = open_own(
-        devices,
-        (&config.metadata_path, LookedFor::Everywhere),
-        Access::Beside,
-        check,
-    )?;
+    let disk = devices(&config.metadata_path, Access::Beside)?;
+    check_owner(&*disk, config)?;
     pages(disk, &config.metadata_path)
 }
 
@@ -166,17 +154,19 @@ pub(super) fn look(devices: &OpenDevice, config: &Config) -> Result<Arc<dyn Disk
 /// # Errors
 /// [`Error::Held`]; the device failed.
 pub(super) fn give_back(devices: &OpenDevice, config: &Config) -> Result<()> {
-    let check = |disk: &dyn Disk, path: &str| check_owner(disk, path, config);
-    let path = (config.metadata_path.as_str(), LookedFor::AtItsPath);
-    match open_own(devices, path, Access::Alone, check) {
-        Ok(disk) => data::blank(&*disk, disk.len()?),
+    let disk = match devices(&config.metadata_path, Access::Alone) {
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
+        disk => disk?,
+    };
+    match check_owner(&*disk, config) {
+        Ok(()) => data::blank(&*disk, disk.len()?),
         Err(Error::Unsupported { .. } | Error::Damaged { .. }) => Ok(()),
-        Err(Error::Io(error)) if error.kind == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-fn check_owner(disk: &dyn Disk, path: &str, config: &Config) -> Result<()> {
+fn check_owner(disk: &dyn Disk, config: &Config) -> Result<()> {
+    let path = &config.metadata_path;
     let mut head = vec![0; disk.len()?.min(HEAD_BYTES) as usize];
     disk.read_at(&mut head, 0)?;
     let owner = decode_head(&head, path)?;

@@ -18,7 +18,6 @@ pub mod config;
 mod create;
 mod data;
 mod delete;
-mod devices;
 mod dump;
 mod heads;
 mod hinting;
@@ -42,8 +41,7 @@ pub use self::changes::{Comparison, Piece};
 pub use self::check::{CheckProgress, CheckReport, DamagedStretch};
 use self::config::{Backend, Config, EngineKind, HEAD_BYTES};
 pub use self::create::CreateOptions;
-use self::devices::LookedFor;
-pub use self::devices::{Access, OpenDevice, system_devices};
+pub use self::data::{Access, OpenDevice, system_devices};
 pub use self::dump::Structure;
 pub use self::keys::DepotKeys;
 pub use self::unlock::NewPassword;
@@ -99,7 +97,7 @@ impl Depot {
         let (password, entropy) = (options.password.as_ref(), &options.entropy);
         let (config, seals) = unlock::unlock(config, password, entropy)?;
         let lock = lock(&*folder)?;
-        let data = data::open(&*folder, &options.devices, &config, LookedFor::Everywhere)?;
+        let data = data::open(&*folder, &options.devices, &config)?;
         if !config.data_path.is_empty() {
             let tag = options.entropy.try_bytes()?;
             openings::DATA.count(&*folder, &*data.disk, tag)?;
