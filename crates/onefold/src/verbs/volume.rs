@@ -25,6 +25,7 @@ mod hinted_file;
 mod hinter;
 mod hints_file;
 mod key;
+mod lasting_name;
 mod list;
 mod own_path;
 mod places;

@@ -17,6 +17,7 @@ use super::default_hints;
 use super::head_name::HeadName;
 use super::heads::now;
 use super::hinter::HintName;
+use super::lasting_name;
 use super::own_path::naming;
 use super::source::open_folder;
 use super::unlocking;
@@ -132,8 +133,8 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
         chunk_bytes: u32::try_from(args.chunk_size).unwrap_or(u32::MAX),
         volume: volume.to_owned(),
         capacity_bytes: args.capacity,
-        data_path: args.data.as_deref().map(absolute),
-        metadata_path: args.metadata.as_deref().map(absolute),
+        data_path: args.data.as_deref().map(|path| lasting(path, out)),
+        metadata_path: args.metadata.as_deref().map(|path| lasting(path, out)),
         overwrite: args.overwrite,
         ram_bytes: args.ram,
         ..CreateOptions::new(args.size, depot, hash_key)
@@ -164,9 +165,17 @@ fn confirm_no_depot_options(args: &Args) -> Result<()> {
     }
 }
 
-fn absolute(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    path.display().to_string()
+/// The path under which the depot looks for a device from now on.
+fn lasting(path: &Path, out: &Out) -> String {
+    let lasting = lasting_name::of(path);
+    if lasting.starts_with("/dev/disk") && lasting != path {
+        out.note(format_args!(
+            "{} is remembered as {}, which stays when disks are found in another order",
+            path.display(),
+            lasting.display()
+        ));
+    }
+    lasting.display().to_string()
 }
 
 /// Tells what was created, and what its backend does not keep.
