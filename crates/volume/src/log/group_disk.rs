@@ -51,16 +51,20 @@ impl HeldGroup {
         self.offset + self.buffer.group().len() as u64
     }
 
-    /// Puts its bytes over those of a read. Returns whether they were all of it.
-    fn fill(&self, buf: &mut [u8], offset: u64) -> bool {
-        let end = offset + buf.len() as u64;
-        let (from, to) = (offset.max(self.offset), end.min(self.end()));
-        if from < to {
+    /// Fills the part of a read that it has. What is left of the read, before and behind that, goes to `rest`.
+    fn fill<'a>(&self, read: &'a mut ReadAt<'_>, rest: &mut Vec<ReadAt<'a>>) {
+        let (start, end) = (read.offset, read.offset + read.buf.len() as u64);
+        let from = self.offset.clamp(start, end);
+        let to = self.end().clamp(from, end);
+        let (before, part) = read.buf.split_at_mut((from - start) as usize);
+        let (part, behind) = part.split_at_mut((to - from) as usize);
+        if !part.is_empty() {
             let there = &self.buffer.group()[(from - self.offset) as usize..];
-            let part = &mut buf[(from - offset) as usize..(to - offset) as usize];
             part.copy_from_slice(&there[..part.len()]);
         }
-        (from, to) == (offset, end)
+        let left = [(start, before), (to, behind)].into_iter();
+        let left = left.filter(|(_, buf)| !buf.is_empty());
+        rest.extend(left.map(|(offset, buf)| ReadAt { offset, buf }));
     }
 }
 
@@ -83,20 +87,13 @@ impl WriterShared {
         let Some(held) = self.state.lock().held.clone() else {
             return;
         };
+        let outcome = WriteOutcome {
+            shared: self,
+            failure: Some((ErrorKind::Device, "the writing thread ended".into())),
+        };
         let written = self.disk.write_at(held.buffer.group(), held.offset);
         drop(held);
-        let mut state = self.state.lock();
-        state.is_started = false;
-        match written {
-            Ok(()) => {
-                // A reader may be copying from it: then its memory goes with that.
-                let held = state.held.take().and_then(Arc::into_inner);
-                state.spare = held.map(|held| held.buffer);
-            }
-            Err(error) => state.failure = Some((error.kind, error.to_string())),
-        }
-        drop(state);
-        self.changed.notify_all();
+        outcome.note(written.map_err(|error| (error.kind, error.to_string())));
     }
 
     /// Writes groups until the disk is closed.
@@ -121,6 +118,33 @@ impl WriterShared {
             self.changed.wait(&mut state);
         }
         state.result()
+    }
+}
+
+/// Outcome of a write, which is told also where the disk panics: others wait for it.
+struct WriteOutcome<'a> {
+    shared: &'a WriterShared,
+    failure: Option<(ErrorKind, String)>,
+}
+
+impl WriteOutcome<'_> {
+    fn note(mut self, written: Result<(), (ErrorKind, String)>) {
+        self.failure = written.err();
+    }
+}
+
+impl Drop for WriteOutcome<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.is_started = false;
+        state.failure = self.failure.take();
+        if state.failure.is_none() {
+            // A reader may be copying from it: then its memory goes with that.
+            let held = state.held.take().and_then(Arc::into_inner);
+            state.spare = held.map(|held| held.buffer);
+        }
+        drop(state);
+        self.shared.changed.notify_all();
     }
 }
 
@@ -212,21 +236,15 @@ impl Disk for GroupDisk {
         let Some(held) = self.shared.state.lock().held.clone() else {
             return self.shared.disk.read_many_at(reads);
         };
-        let mut others: Vec<ReadAt<'_>> = (reads.iter_mut())
-            .map(|read| ReadAt {
-                offset: read.offset,
-                buf: &mut *read.buf,
-            })
-            .filter_map(|read| (!held.fill(read.buf, read.offset)).then_some(read))
-            .collect();
-        if others.is_empty() {
-            return Ok(());
+        let mut rest = Vec::with_capacity(reads.len());
+        (reads.iter_mut()).for_each(|read| held.fill(read, &mut rest));
+        // Its memory is not kept while the device reads.
+        drop(held);
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            self.shared.disk.read_many_at(&mut rest)
         }
-        self.shared.disk.read_many_at(&mut others)?;
-        for read in &mut others {
-            held.fill(read.buf, read.offset);
-        }
-        Ok(())
     }
 
     fn will_read(&self, offset: u64, len: u64) {
@@ -271,23 +289,32 @@ mod tests {
     use super::super::layout::PAGE_BYTES;
     use super::*;
 
-    /// A disk that writes only while the gate is open, and then fails where it is told to.
+    /// A disk that writes only while the gate is open, where `before` lets it.
     struct GatedDisk {
         inner: MemDisk,
         gate: Mutex<bool>,
         opened: Condvar,
-        fails: bool,
+        before: fn() -> Result<()>,
+    }
+
+    fn fail() -> Result<()> {
+        Err(Error::new(
+            "write",
+            "data",
+            ErrorKind::Medium,
+            "told to fail",
+        ))
     }
 
     impl GatedDisk {
-        fn new(fails: bool) -> Arc<Self> {
+        fn new(before: fn() -> Result<()>) -> Arc<Self> {
             let inner = MemDisk::new();
             inner.set_len(64 << 10).expect("RAM");
             Arc::new(Self {
                 inner,
                 gate: Mutex::new(false),
                 opened: Condvar::new(),
-                fails,
+                before,
             })
         }
 
@@ -311,14 +338,8 @@ mod tests {
             while !*is_open {
                 self.opened.wait(&mut is_open);
             }
-            if self.fails {
-                return Err(Error::new(
-                    "write",
-                    "data",
-                    ErrorKind::Medium,
-                    "told to fail",
-                ));
-            }
+            drop(is_open);
+            (self.before)()?;
             self.inner.write_at(data, offset)
         }
 
@@ -373,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_group_is_read_before_while_and_after_it_is_written() {
-        let gated = GatedDisk::new(false);
+        let gated = GatedDisk::new(|| Ok(()));
         let disk = GroupDisk::new(gated.clone(), false);
         disk.hold(group(disk.spare().expect("new")), 2 * PAGE_BYTES as u64);
         assert_read(&disk);
@@ -396,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_goes_writes_its_group_first() {
-        let gated = GatedDisk::new(false);
+        let gated = GatedDisk::new(|| Ok(()));
         let disk = GroupDisk::new(gated.clone(), false);
         disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
         disk.start().expect("by a thread");
@@ -408,7 +429,7 @@ mod tests {
     #[test]
     fn a_group_that_cannot_be_written_is_read_and_nothing_follows_it() {
         for is_inline in [true, false] {
-            let gated = GatedDisk::new(true);
+            let gated = GatedDisk::new(fail);
             gated.open();
             let disk = GroupDisk::new(gated, is_inline);
             disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
@@ -421,5 +442,16 @@ mod tests {
             }
             assert_read(&disk);
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        let gated = GatedDisk::new(|| panic!("a fault of the disk"));
+        gated.open();
+        let disk = GroupDisk::new(gated, false);
+        disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
+        disk.start().expect("by a thread");
+        assert!(disk.sync().is_err());
+        assert_read(&disk);
     }
 }
