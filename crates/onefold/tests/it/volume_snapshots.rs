@@ -212,6 +212,7 @@ fn is_overwritten_only_if_asked(rig: &Rig, onto: &[&str], restored: &[u8]) {
         ("--include", "x"),
         ("--exclude", "x"),
         ("--overwrite", "never"),
+        ("--include-xattr", "x"),
     ] {
         let refused = rig.run(onto.iter().chain(&[option, value])).ends(2);
         assert!(refused.err.contains(option), "{}", refused.err);
@@ -221,6 +222,34 @@ fn is_overwritten_only_if_asked(rig: &Rig, onto: &[&str], restored: &[u8]) {
     let serving = Serving::start(rig, &["depot", "--unix", "socket"]);
     assert!(copy_out(rig, "again") == restored);
     serving.stop();
+}
+
+/// A volume that a failed restore has made is gone again, so that the next one may make it.
+#[test]
+fn a_restore_that_fails_leaves_no_volume() {
+    let rig = Rig::open();
+    rig.write("image", &Random(5).bytes(24 * MIB));
+    rig.run(["-q", "backup", "image"]).ends(0);
+    let args = ["-q", "volume", "create", "small", "--size", "8M"];
+    rig.run(args.into_iter().chain(["--capacity", "64M"]))
+        .ends(0);
+    let fill = ["-q", "restore", "latest", "--target"];
+    let mut volumes = 0;
+    let failed = loop {
+        let target = format!("volume:small:v{volumes}");
+        rig.write("image", &Random(volumes).bytes(24 * MIB));
+        rig.run(["-q", "backup", "image"]).ends(0);
+        let ran = rig.run(fill.into_iter().chain([target.as_str()]));
+        if ran.code != Some(0) {
+            break ran;
+        }
+        volumes += 1;
+        assert!(volumes < 8, "64 MiB have no room for that");
+    };
+    failed.ends(14);
+    let listed = rig.run(["volume", "list", "small"]).ends(0).out;
+    let expected = volumes as usize + 1;
+    assert_eq!(listed.lines().count(), expected, "{listed}");
 }
 
 /// A client of NBD learns which bytes of a snapshot may differ from an earlier one, and none of it is read.

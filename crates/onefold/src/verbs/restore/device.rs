@@ -33,12 +33,16 @@ use crate::verbs::volume::{HeadName, now, open_depot};
 const PREFIX: &[u8] = b"volume:";
 /// Bytes that are written together.
 const BYTES_AT_ONCE: usize = 1 << 20;
+/// Bytes of a hole that are zeroed together: a device may have to write them.
+const HOLE_BYTES_AT_ONCE: u64 = 64 << 20;
 
 /// A device to restore onto.
 struct RestoreTarget {
     device: Arc<dyn BlockDevice>,
     /// The depot, where the device is one of its volumes.
     depot: Option<Depot>,
+    /// The volume, where this restore has made it.
+    new_volume: Option<String>,
 }
 
 /// Whether a target is a block device or a volume, and no folder.
@@ -92,7 +96,7 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
         }
         Ok(())
     });
-    let closed = opened.close();
+    let closed = opened.close(restored.is_err());
     restored?;
     closed?;
     session.finish()?;
@@ -115,6 +119,19 @@ fn refuse_options(args: &Args) -> Result<()> {
         &args.exclude_file,
         &args.iexclude_file,
     ];
+    let about_attributes = [
+        ("--no-owners", args.no_owners),
+        ("--no-modes", args.no_modes),
+        ("--numeric-owner", args.numeric_owner),
+        ("--no-xattrs", args.no_xattrs),
+        ("--include-xattr", !args.include_xattr.is_empty()),
+        ("--exclude-xattr", !args.exclude_xattr.is_empty()),
+    ];
+    if let Some((option, _)) = about_attributes.iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::Usage(format!(
+            "{option} is for files, and a device or volume has no attributes"
+        )));
+    }
     let refused = if patterns.iter().any(|patterns| !patterns.is_empty()) {
         "--include and --exclude choose"
     } else if args.delete {
@@ -157,6 +174,7 @@ impl RestoreTarget {
                 Self {
                     device: Arc::new(RawDevice::open(path, "target", true)?),
                     depot: None,
+                    new_volume: None,
                 }
             }
             Some(name) => {
@@ -179,6 +197,7 @@ impl RestoreTarget {
     fn open_volume(name: &HeadName, bytes: u64, may_overwrite: bool) -> Result<Self> {
         let volume = name.named_volume()?;
         let depot = open_depot(&name.depot, None, WhenFull::Fail)?;
+        let mut is_new = false;
         let head = match depot.heads().into_iter().find(|head| head.name == volume) {
             Some(_) if !may_overwrite => {
                 return Err(Error::Usage(format!(
@@ -186,13 +205,18 @@ impl RestoreTarget {
                 )));
             }
             Some(head) => head,
-            None => depot.create_volume(volume, bytes.max(1), now())?,
+            None => {
+                is_new = true;
+                depot.create_volume(volume, bytes.max(1), now())?
+            }
         };
         let deleted = || Error::Failed(format!("volume {volume} was deleted meanwhile"));
         let device = depot.device(head.id).ok_or_else(deleted)?;
+        let new_volume = is_new.then(|| volume.to_owned());
         Ok(Self {
             device,
             depot: Some(depot),
+            new_volume,
         })
     }
 
@@ -200,12 +224,16 @@ impl RestoreTarget {
         Ok(flush(&*self.device)?)
     }
 
-    fn close(self) -> Result<()> {
+    /// Closes the depot. A volume that was made for a restore that `has_failed` goes again: another try may make it.
+    fn close(self, has_failed: bool) -> Result<()> {
         drop(self.device);
-        match self.depot {
-            None => Ok(()),
-            Some(depot) => Ok(depot.close()?),
+        let Some(depot) = self.depot else {
+            return Ok(());
+        };
+        if let Some(volume) = self.new_volume.filter(|_| has_failed) {
+            depot.delete_head(&volume)?;
         }
+        Ok(depot.close()?)
     }
 }
 
@@ -364,6 +392,12 @@ impl Write for PartCutter<'_> {
 impl WriteHoles for PartCutter<'_> {
     fn hole(&mut self, bytes: u64) -> io::Result<()> {
         self.pass_on()?;
-        self.pass(bytes, None)
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(HOLE_BYTES_AT_ONCE);
+            self.pass(part, None)?;
+            left -= part;
+        }
+        Ok(())
     }
 }
