@@ -11,7 +11,7 @@ use onefold_keys::{KdfCost, Secret};
 use onefold_volume::conformance::Caller;
 use onefold_volume::depot::config::EngineKind;
 use onefold_volume::depot::{CreateOptions, NewPassword, OpenOptions};
-use onefold_volume::{BlockDevice, Buffer, Completion, Depot, HeadId, Hints, Op, Request};
+use onefold_volume::{BlockDevice, Buffer, Completion, Depot, Effort, HeadId, Hints, Op, Request};
 
 use crate::{CHUNK, DEPTH, MIB, Outcome};
 
@@ -179,6 +179,27 @@ impl Volume {
             ended.try_for_each(|ended| ended.unwrap_or_else(|_| Err("a client panicked".into())))
         })?;
         Ok(done.into_inner())
+    }
+
+    /// Writes unique chunks over `bytes` at `offset`, then commits.
+    pub fn overwrite(&mut self, offset: u64, bytes: u64) -> Outcome<()> {
+        for n in 0..bytes.div_ceil(MIB) {
+            let at = n * MIB;
+            let piece = self.buffer(n, MIB.min(bytes - at), true);
+            self.copy(offset + at, &piece)?;
+        }
+        Ok(())
+    }
+
+    /// Collects all garbage.
+    pub fn collect(&self) -> Outcome<()> {
+        self.depot.save()?;
+        Ok(self.depot.collect(Effort::Whole).map(drop)?)
+    }
+
+    /// Chunks that were there already, since the depot was opened.
+    pub fn duplicates(&self) -> Outcome<u64> {
+        Ok(self.depot.stats()?.engine.duplicate_writes)
     }
 
     /// A counter of the engine; `None` where it has none of that name.

@@ -6,10 +6,11 @@
 //!     FOLDER [mib=1024] [rounds=3] [tree=PATH] [only=raw|fresh|sealed|full|steady]
 //! ```
 //!
-//! FOLDER lies on the disk to measure, `mib` is the size of the volume, the files of `tree` are written twice, `only` does
-//! one part.
+//! FOLDER lies on the disk to measure, `mib` is the size of the volume, the files of `tree` are written twice, and a
+//! third time after half of them were overwritten and collected; `only` does one part.
 
 mod cpu;
+mod exact;
 mod load;
 mod raw;
 
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::cpu::Cpu;
+use crate::exact::ExactIndex;
 use crate::load::Volume;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -275,14 +277,34 @@ fn steady(rates: &mut Rates, path: &Path, mib: u64, seed: u64) -> Outcome<f64> {
     Ok(at(0.99))
 }
 
-/// Writes a tree of files, each at a border of chunks, and once more behind it.
+/// Writes a tree of files, each at a border of chunks, and once more behind it. Then only the second half of the first
+/// copy is left, and what else there was is collected: of the tree's chunks, those are known that this half has.
 fn twice(rates: &mut Rates, path: &Path, tree: &Path) -> Outcome<()> {
     let content = load::tree(tree, 512 * MIB)?;
     let bytes = content.len() as u64;
     rates.begin();
-    let volume = Volume::create(path, 2 * bytes + MIB, 3 * bytes + 64 * MIB, 0)?;
+    let mut volume = Volume::create(path, 2 * bytes + MIB, 5 * bytes + 64 * MIB, 0)?;
+    let mut exact = ExactIndex::default();
+    (0..2).for_each(|_| exact.write(&content));
     rates.note("a tree", bytes, volume.copy(0, &content)?);
     rates.note("the tree once more", bytes, volume.copy(bytes, &content)?);
     println!("    {}", volume.told());
+    exact.judge(volume.duplicates()?);
+    let (lost, left) = content.split_at((bytes / 2).next_multiple_of(CHUNK) as usize);
+    let mut exact = ExactIndex::holding(left);
+    exact.write(&content);
+    volume.overwrite(0, lost.len() as u64)?;
+    volume.overwrite(bytes, bytes)?;
+    volume.collect()?;
+    let before = volume.duplicates()?;
+    rates.begin();
+    let seconds = volume.copy(bytes, &content)?;
+    rates.note(
+        "the tree, half of it known, after a collection",
+        bytes,
+        seconds,
+    );
+    println!("    {}", volume.told());
+    exact.judge(volume.duplicates()? - before);
     volume.delete()
 }
