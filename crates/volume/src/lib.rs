@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod behind;
 mod block_states;
 pub mod cbt;
 mod compression;

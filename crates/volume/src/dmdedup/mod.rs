@@ -12,7 +12,6 @@
 //! 5. Readers hold the gate from lookup to the end of their read. Blocks that were freed become free to be allocated
 //!    only while nobody holds it.
 
-mod behind;
 mod collect;
 mod data;
 mod discard;
@@ -32,11 +31,11 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use self::behind::WriteBehind;
 pub use self::data::DataArea;
 use self::room::BlockRoom;
 use self::transaction::Transactions;
 use self::write::{HashKey, InFlight};
+use crate::behind::WriteBehind;
 use crate::hints::Prefetched;
 use crate::{
     Buffer, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk,
@@ -133,7 +132,7 @@ impl Dmdedup {
     /// Data is written by threads, while the next batch is put together.
     #[must_use]
     pub fn write_behind(mut self, threads: usize) -> Self {
-        self.behind = Some(WriteBehind::new(&self.shared.data, threads));
+        self.behind = Some(WriteBehind::new(threads, write::IN_FLIGHT_MAX));
         self
     }
 

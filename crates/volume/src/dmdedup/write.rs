@@ -12,13 +12,25 @@ use std::collections::HashMap;
 
 use onefold_chunk::Fingerprint;
 
-use super::behind::{DataJob, IN_FLIGHT_MAX, Running};
 use super::faults::{DmdedupFault, is_on};
-use super::{Backend, Dmdedup, HASH_KEY_BYTES};
+use super::{Backend, DataArea, Dmdedup, HASH_KEY_BYTES};
+use crate::behind::Running;
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
+/// Batches on their way to the device at most.
+pub(super) const IN_FLIGHT_MAX: usize = 3;
 /// Blocks without room that are passed over in search of one with.
 const PASSED_MAX: usize = 1 << 20;
+
+/// Writes neighbours, of which each run has a first block and bytes, one behind the other in the memory.
+fn write_runs(data: &DataArea, memory: &[u8], runs: &[(Pbn, usize)]) -> Result<()> {
+    let mut at = 0;
+    for (first, bytes) in runs {
+        data.write(*first, &memory[at..at + bytes])?;
+        at += bytes;
+    }
+    Ok(())
+}
 
 /// The key of a content in the hash index.
 pub(super) type HashKey = [u8; HASH_KEY_BYTES];
@@ -49,8 +61,11 @@ pub(super) struct InFlight {
     chunks: Vec<(u64, ChunkFate)>,
     /// Blocks that are being written, and the key under which the content is to be found; `None` where it is not to be.
     new_blocks: Vec<(Pbn, Option<HashKey>)>,
-    running: Running,
+    running: RunningData,
 }
+
+/// The memory of a batch on its way, which comes back, and whether it was written.
+type RunningData = Running<(Buffer, Result<()>)>;
 
 /// A batch after lookups and allocation, before anything of it can be seen.
 struct PlannedBatch<'a> {
@@ -70,7 +85,7 @@ impl Dmdedup {
         let plan = self.plan(chunks)?;
         self.is_changed = true;
         let running = if plan.contents.is_empty() {
-            Running::ended(Buffer::zeroed(0), Ok(()))
+            Running::ended((Buffer::zeroed(0), Ok(())))
         } else {
             self.write_data(&plan)?
         };
@@ -99,7 +114,8 @@ impl Dmdedup {
         let Some(batch) = self.in_flight.pop_front() else {
             return Ok(());
         };
-        let (memory, result) = batch.running.wait();
+        let gone = || (Buffer::zeroed(0), Err(Error::Closing));
+        let (memory, result) = batch.running.wait().unwrap_or_else(gone);
         if !memory.is_empty() {
             self.memories.push(memory);
         }
@@ -231,7 +247,7 @@ impl Dmdedup {
     }
 
     /// Puts the data of new blocks side by side, and has it written, neighbours together.
-    fn write_data(&mut self, plan: &PlannedBatch<'_>) -> Result<Running> {
+    fn write_data(&mut self, plan: &PlannedBatch<'_>) -> Result<RunningData> {
         let block_bytes = self.shared.data.block_bytes();
         let bytes = plan.contents.len() * block_bytes;
         let mut memory = self.memories.pop().unwrap_or_else(|| Buffer::zeroed(0));
@@ -246,13 +262,14 @@ impl Dmdedup {
             .map(|run| (run[0].0, run.len() * block_bytes))
             .collect();
         self.counts.data_writes += writes.len() as u64;
-        let job = DataJob { memory, writes };
+        let data = self.shared.data.clone();
+        let write = move || {
+            let written = write_runs(&data, &memory, &writes);
+            (memory, written)
+        };
         Ok(match &self.behind {
-            Some(behind) => behind.run(job),
-            None => {
-                let result = job.run(&self.shared.data);
-                Running::ended(job.memory, result)
-            }
+            Some(behind) => behind.run(write),
+            None => Running::ended(write()),
         })
     }
 

@@ -2,42 +2,37 @@
 //! are read from the memory that it is written from.
 //!
 //! ```text
-//! hold ─▶ readers find it in memory ─▶ start ─▶ written ─▶ readers find it there; its memory is free again
+//! hold ─▶ read from memory ─▶ start ─▶ written ─▶ settle ─▶ read from the device; its memory is free again
 //! ```
 //!
 //! Invariant: whoever reads a place that a group was held for gets the group's bytes, also where its write has failed.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use onefold_io::{Disk, Error, ErrorKind, ReadAt, Result, Stretch};
-use parking_lot::{Condvar, Mutex};
+use onefold_io::{Disk, Error, ErrorKind, ReadAt, Result};
+use parking_lot::Mutex;
 
 use super::group_buffer::GroupBuffer;
+use crate::behind::{Running, WriteBehind};
 
 /// The data device of an engine.
 pub struct GroupDisk {
-    shared: Arc<WriterShared>,
-    /// Ends with this disk. `None`: whoever starts a write does it.
-    thread: Option<JoinHandle<()>>,
-}
-
-struct WriterShared {
     disk: Arc<dyn Disk>,
-    state: Mutex<WriterState>,
-    changed: Condvar,
+    /// `None`: whoever starts a write does it.
+    behind: Option<WriteBehind>,
+    state: Mutex<GroupState>,
+    /// The write of the group that is held. Locked while somebody waits for it, before `state`; readers leave it alone.
+    running: Mutex<Option<Running<Result<()>>>>,
 }
 
 #[derive(Default)]
-struct WriterState {
-    /// The group that is not on the device yet.
+struct GroupState {
+    /// The group that is not known to be on the device.
     held: Option<Arc<HeldGroup>>,
-    is_started: bool,
     /// The memory of an earlier group.
     spare: Option<GroupBuffer>,
     /// Why a group could not be written: nothing is written after it.
     failure: Option<(ErrorKind, String)>,
-    is_closing: bool,
 }
 
 struct HeldGroup {
@@ -68,102 +63,14 @@ impl HeldGroup {
     }
 }
 
-impl WriterState {
-    fn is_written(&self) -> bool {
-        self.held.is_none() || self.failure.is_some()
-    }
-
-    fn result(&self) -> Result<()> {
-        match &self.failure {
-            None => Ok(()),
-            Some((kind, why)) => Err(Error::new("write", "a group", *kind, why)),
-        }
-    }
-}
-
-impl WriterShared {
-    /// Writes the group that is held.
-    fn write(&self) {
-        let Some(held) = self.state.lock().held.clone() else {
-            return;
-        };
-        let outcome = WriteOutcome {
-            shared: self,
-            failure: Some((ErrorKind::Device, "the writing thread ended".into())),
-        };
-        let written = self.disk.write_at(held.buffer.group(), held.offset);
-        drop(held);
-        outcome.note(written.map_err(|error| (error.kind, error.to_string())));
-    }
-
-    /// Writes groups until the disk is closed.
-    fn work(&self) {
-        loop {
-            let mut state = self.state.lock();
-            while !state.is_started {
-                if state.is_closing {
-                    return;
-                }
-                self.changed.wait(&mut state);
-            }
-            drop(state);
-            self.write();
-        }
-    }
-
-    /// Waits until no group is underway.
-    fn settle(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        while state.is_started {
-            self.changed.wait(&mut state);
-        }
-        state.result()
-    }
-}
-
-/// Outcome of a write, which is told also where the disk panics: others wait for it.
-struct WriteOutcome<'a> {
-    shared: &'a WriterShared,
-    failure: Option<(ErrorKind, String)>,
-}
-
-impl WriteOutcome<'_> {
-    fn note(mut self, written: Result<(), (ErrorKind, String)>) {
-        self.failure = written.err();
-    }
-}
-
-impl Drop for WriteOutcome<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.is_started = false;
-        state.failure = self.failure.take();
-        if state.failure.is_none() {
-            // A reader may be copying from it: then its memory goes with that.
-            let held = state.held.take().and_then(Arc::into_inner);
-            state.spare = held.map(|held| held.buffer);
-        }
-        drop(state);
-        self.shared.changed.notify_all();
-    }
-}
-
 impl GroupDisk {
     /// Writes groups to `disk`; by a thread, unless `is_inline` says that whoever starts a write does it.
     pub fn new(disk: Arc<dyn Disk>, is_inline: bool) -> Self {
-        let shared = Arc::new(WriterShared {
-            disk,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
-        let spawn = || {
-            let shared = Arc::clone(&shared);
-            let named = std::thread::Builder::new().name("groups".into());
-            named.spawn(move || shared.work()).ok()
-        };
         Self {
-            thread: if is_inline { None } else { spawn() },
-            shared,
+            disk,
+            behind: (!is_inline).then(|| WriteBehind::new(1, 1)),
+            state: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -172,8 +79,8 @@ impl GroupDisk {
     /// # Errors
     /// The device failed.
     pub fn spare(&self) -> Result<GroupBuffer> {
-        self.shared.settle()?;
-        let spare = self.shared.state.lock().spare.take();
+        self.settle()?;
+        let spare = self.state.lock().spare.take();
         let mut buffer = spare.unwrap_or_else(GroupBuffer::new);
         buffer.clear();
         Ok(buffer)
@@ -181,9 +88,9 @@ impl GroupDisk {
 
     /// Takes a group: from now on it is read. No other one is held.
     pub fn hold(&self, buffer: GroupBuffer, offset: u64) {
-        let mut state = self.shared.state.lock();
-        debug_assert!(state.is_written(), "one group at a time");
-        state.held = Some(Arc::new(HeldGroup { buffer, offset }));
+        let held = Arc::new(HeldGroup { buffer, offset });
+        let before = self.state.lock().held.replace(held);
+        debug_assert!(before.is_none(), "one group at a time");
     }
 
     /// Begins to write the group that is held. Of a failure, the next call is told at the latest.
@@ -191,15 +98,22 @@ impl GroupDisk {
     /// # Errors
     /// The device failed.
     pub fn start(&self) -> Result<()> {
-        let mut state = self.shared.state.lock();
-        state.is_started = true;
-        drop(state);
-        if self.thread.is_some() {
-            self.shared.changed.notify_all();
-            Ok(())
-        } else {
-            self.shared.write();
-            self.settle()
+        let Some(held) = self.state.lock().held.clone() else {
+            return Ok(());
+        };
+        let disk = Arc::clone(&self.disk);
+        let write = move || disk.write_at(held.buffer.group(), held.offset);
+        let mut running = self.running.lock();
+        match &self.behind {
+            Some(behind) => {
+                *running = Some(behind.run(write));
+                Ok(())
+            }
+            None => {
+                *running = Some(Running::ended(write()));
+                drop(running);
+                self.settle()
+            }
         }
     }
 
@@ -208,23 +122,32 @@ impl GroupDisk {
     /// # Errors
     /// The device failed.
     pub fn settle(&self) -> Result<()> {
-        self.shared.settle()
-    }
-}
-
-impl Drop for GroupDisk {
-    fn drop(&mut self) {
-        self.shared.state.lock().is_closing = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let mut running = self.running.lock();
+        let written = running.take().map(Running::wait);
+        let mut state = self.state.lock();
+        match written {
+            None => {}
+            Some(Some(Ok(()))) => {
+                // A reader may be copying from it: then its memory goes with that.
+                let held = state.held.take().and_then(Arc::into_inner);
+                state.spare = held.map(|held| held.buffer);
+            }
+            Some(Some(Err(error))) => state.failure = Some((error.kind, error.to_string())),
+            Some(None) => {
+                let why = "the thread that wrote it has ended".to_owned();
+                state.failure = Some((ErrorKind::Device, why));
+            }
+        }
+        match &state.failure {
+            None => Ok(()),
+            Some((kind, why)) => Err(Error::new("write", "a group", *kind, why)),
         }
     }
 }
 
 impl Disk for GroupDisk {
     fn len(&self) -> Result<u64> {
-        self.shared.disk.len()
+        self.disk.len()
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
@@ -233,8 +156,8 @@ impl Disk for GroupDisk {
 
     fn read_many_at(&self, reads: &mut [ReadAt<'_>]) -> Result<()> {
         // Looked at before the device is read: what is held by then is on the device at most later.
-        let Some(held) = self.shared.state.lock().held.clone() else {
-            return self.shared.disk.read_many_at(reads);
+        let Some(held) = self.state.lock().held.clone() else {
+            return self.disk.read_many_at(reads);
         };
         let mut rest = Vec::with_capacity(reads.len());
         (reads.iter_mut()).for_each(|read| held.fill(read, &mut rest));
@@ -243,48 +166,41 @@ impl Disk for GroupDisk {
         if rest.is_empty() {
             Ok(())
         } else {
-            self.shared.disk.read_many_at(&mut rest)
+            self.disk.read_many_at(&mut rest)
         }
     }
 
-    fn will_read(&self, offset: u64, len: u64) {
-        self.shared.disk.will_read(offset, len);
-    }
-
     fn forget_cached(&self) {
-        self.shared.disk.forget_cached();
+        self.disk.forget_cached();
     }
 
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        self.shared.disk.write_at(data, offset)
-    }
-
-    fn stretch_at(&self, offset: u64) -> Result<Stretch> {
-        self.shared.disk.stretch_at(offset)
+        self.disk.write_at(data, offset)
     }
 
     /// Groups before it are on the device, too.
     fn sync(&self) -> Result<()> {
         self.settle()?;
-        self.shared.disk.sync()
+        self.disk.sync()
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.shared.disk.set_len(len)
+        self.disk.set_len(len)
     }
 
     fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.shared.disk.allocate(offset, len)
+        self.disk.allocate(offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.shared.disk.discard(offset, len)
+        self.disk.discard(offset, len)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use onefold_io::MemDisk;
+    use parking_lot::Condvar;
 
     use super::super::layout::PAGE_BYTES;
     use super::*;
