@@ -1,7 +1,7 @@
 //! Restoring the image of a device onto a block device, or into a volume of a depot: bytes are written where they were,
 //! holes as zeros, which take no space in a volume.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -104,22 +104,27 @@ pub fn run(args: &Args, spec: &Spec, global: &Global, out: &Out) -> Result<Exit>
 }
 
 /// # Errors
-/// [`Error::Usage`]: an option is given that chooses among files, where there is one image.
+/// [`Error::Usage`]: an option is given that is for files.
 fn refuse_options(args: &Args) -> Result<()> {
-    let is_kept_where = args
-        .overwrite
-        .filter(|when| !matches!(when, OverwriteWhen::Always));
-    let patterns = [
-        &args.include,
+    let is_any = |patterns: &[&[OsString]]| patterns.iter().any(|them| !them.is_empty());
+    let is_kept = matches!(args.overwrite, Some(when) if !matches!(when, OverwriteWhen::Always));
+    let includes = [
+        &*args.include,
         &args.iinclude,
         &args.include_file,
         &args.iinclude_file,
-        &args.exclude,
+    ];
+    let excludes = [
+        &*args.exclude,
         &args.iexclude,
         &args.exclude_file,
         &args.iexclude_file,
     ];
-    let about_attributes = [
+    let given = [
+        ("--include", is_any(&includes)),
+        ("--exclude", is_any(&excludes)),
+        ("--delete", args.delete),
+        ("--overwrite other than always", is_kept),
         ("--no-owners", args.no_owners),
         ("--no-modes", args.no_modes),
         ("--numeric-owner", args.numeric_owner),
@@ -127,23 +132,12 @@ fn refuse_options(args: &Args) -> Result<()> {
         ("--include-xattr", !args.include_xattr.is_empty()),
         ("--exclude-xattr", !args.exclude_xattr.is_empty()),
     ];
-    if let Some((option, _)) = about_attributes.iter().find(|(_, is_given)| *is_given) {
-        return Err(Error::Usage(format!(
-            "{option} is for files, and a device or volume has no attributes"
-        )));
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((option, _)) => Err(Error::Usage(format!(
+            "{option} is for files, and onto a device or volume goes one image as a whole"
+        ))),
     }
-    let refused = if patterns.iter().any(|patterns| !patterns.is_empty()) {
-        "--include and --exclude choose"
-    } else if args.delete {
-        "--delete chooses"
-    } else if is_kept_where.is_some() {
-        "--overwrite other than always chooses"
-    } else {
-        return Ok(());
-    };
-    Err(Error::Usage(format!(
-        "{refused} among files, and onto a device or volume goes one image as a whole"
-    )))
 }
 
 fn tell(args: &Args, entry: &Entry, did: &str, out: &Out) -> Result<Exit> {
@@ -253,7 +247,7 @@ impl DeviceImage<'_> {
         progress.totals_known.store(true, Relaxed);
         let write = |part: ImagePart<'_>| {
             let (op, buffer) = match part.data {
-                Some(data) => (Op::Write, copied(data)),
+                Some(data) => (Op::Write, Buffer::copy_of(data)),
                 None => (Op::WriteZeroes, Buffer::zeroed(0)),
             };
             carry_out(device, op, part.range.clone(), buffer)?;
@@ -270,29 +264,12 @@ impl DeviceImage<'_> {
     /// Reads a device, and compares it with the image.
     fn compare_with(&self, device: &dyn BlockDevice, reader: &mut ChunkReader) -> Result<()> {
         self.progress.is_verifying.store(true, Relaxed);
-        let compare = |part: ImagePart<'_>| {
-            let Range { start, end } = part.range;
-            for at in (start..end).step_by(BYTES_AT_ONCE) {
-                let bytes = (end - at).min(BYTES_AT_ONCE as u64) as usize;
-                let range = at..at + bytes as u64;
-                let found = carry_out(device, Op::Read, range, Buffer::zeroed(bytes))?;
-                let from = (at - start) as usize;
-                let expected = |place: usize| part.data.map_or(0, |data| data[from + place]);
-                if let Some(place) = (0..bytes).find(|place| found[*place] != expected(*place)) {
-                    return Err(Error::Damaged(format!(
-                        "the device reads otherwise than it was written: byte {} is {}, expected {}",
-                        at + place as u64,
-                        found[place],
-                        expected(place)
-                    )));
-                }
-                self.progress
-                    .bytes_verified
-                    .fetch_add(bytes as u64, Relaxed);
-            }
+        self.for_each_part(reader, |part| {
+            part.compare_with(device)?;
+            let bytes = part.range.end - part.range.start;
+            self.progress.bytes_verified.fetch_add(bytes, Relaxed);
             Ok(())
-        };
-        self.for_each_part(reader, compare)
+        })
     }
 
     fn for_each_part(
@@ -326,17 +303,35 @@ impl DeviceImage<'_> {
     }
 }
 
-fn copied(data: &[u8]) -> Buffer {
-    let mut buffer = Buffer::zeroed(data.len());
-    buffer.copy_from_slice(data);
-    buffer
-}
-
 /// A part of an image.
 struct ImagePart<'a> {
     range: Range<u64>,
     /// Its bytes; `None`: a hole.
     data: Option<&'a [u8]>,
+}
+
+impl ImagePart<'_> {
+    /// # Errors
+    /// [`Error::Damaged`]: the device holds something else there; it failed.
+    fn compare_with(&self, device: &dyn BlockDevice) -> Result<()> {
+        let Range { start, end } = self.range;
+        for at in (start..end).step_by(BYTES_AT_ONCE) {
+            let bytes = (end - at).min(BYTES_AT_ONCE as u64) as usize;
+            let range = at..at + bytes as u64;
+            let found = carry_out(device, Op::Read, range, Buffer::zeroed(bytes))?;
+            let from = (at - start) as usize;
+            let expected = |place: usize| self.data.map_or(0, |data| data[from + place]);
+            if let Some(place) = (0..bytes).find(|place| found[*place] != expected(*place)) {
+                return Err(Error::Damaged(format!(
+                    "the device reads otherwise than it was written: byte {} is {}, expected {}",
+                    at + place as u64,
+                    found[place],
+                    expected(place)
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Cuts an image into parts.
@@ -399,5 +394,39 @@ impl WriteHoles for PartCutter<'_> {
             left -= part;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_reads_otherwise_is_told_by_the_byte() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        let data = vec![7; BYTES_AT_ONCE];
+        let (middle, end) = (BYTES_AT_ONCE as u64, 3 * BYTES_AT_ONCE as u64);
+        let parts = [(0..middle, Some(&data[..])), (middle..end, None)]
+            .map(|(range, data)| ImagePart { range, data });
+        let mut content = data.clone();
+        content.resize(3 * BYTES_AT_ONCE, 0);
+        std::fs::write(&path, &content).expect("written");
+        let device = RawDevice::open(&path, "target", false).expect("a file");
+        for part in &parts {
+            part.compare_with(&device).expect("equal");
+        }
+        content[5] = 8;
+        content[2 * BYTES_AT_ONCE + 9] = 1;
+        std::fs::write(&path, &content).expect("written");
+        let device = RawDevice::open(&path, "target", false).expect("a file");
+        for (part, told) in parts
+            .iter()
+            .zip(["byte 5 is 8, expected 7", "byte 2097161 is 1, expected 0"])
+        {
+            let error = part.compare_with(&device).expect_err("they differ");
+            assert_eq!(error.exit(), Exit::Damaged);
+            assert!(error.to_string().contains(told), "{error}");
+        }
     }
 }
