@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::ask::ask;
 use super::default_hints;
-use super::head_name::HeadName;
+use super::head_name::{HeadName, is_depot};
 use super::heads::now;
 use super::hinter::HintName;
 use super::lasting_name;
@@ -102,7 +102,7 @@ pub fn run(args: &Args, global: &Global, out: &Out) -> Result<Exit> {
             human::bytes(args.size)
         )));
     }
-    if args.name.volume.is_some() && depot_path.join("config").exists() {
+    if args.name.volume.is_some() && is_depot(depot_path) {
         confirm_no_depot_options(args)?;
         unlocking::agree(depot_path, &open_folder(depot_path)?)?;
         return one_more(args, volume, out);

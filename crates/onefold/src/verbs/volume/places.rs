@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 
 /// Returns the folder of all places: `/run/onefold` for root, for others a folder within their own runtime folder.
-pub fn all() -> PathBuf {
+fn all() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match own {
         Some(own) if !rustix::process::geteuid().is_root() => own.join("onefold"),
