@@ -122,13 +122,15 @@ impl Front {
         self.shared.with_engine(|engine| engine.checkpoint())
     }
 
-    /// Collects garbage now: all of it step by step, and writes go on between steps.
+    /// Collects garbage now: all of it step by step, and writes go on between steps. All of it is what became garbage by
+    /// anything that was answered before.
     ///
     /// # Errors
     /// A device failed.
     pub fn collect(&self, effort: Effort) -> Result<Collected> {
         let mut all = Collected::default();
         if effort == Effort::Whole {
+            self.shared.drain()?;
             let most = self.space().total;
             loop {
                 let step = self.collect_once(Effort::Step)?;

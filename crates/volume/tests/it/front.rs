@@ -126,6 +126,26 @@ fn flushes_share_a_commit() {
     assert_eq!(front.stats().flushes, 6);
 }
 
+/// Whoever writes and then collects has all of it collected: what was answered and is still staged counts.
+#[test]
+fn a_collection_of_everything_takes_what_is_staged_first() {
+    let recorder = Arc::new(Recorder::default());
+    let lbns = 20_000;
+    let engine = recorder.engine(CHUNK as u32, lbns, 2 * lbns);
+    let (front, caller) = device(engine, lbns, Options::default());
+    let content = Random(1).bytes(lbns as usize * CHUNK);
+    let writes = content.chunks(500 * CHUNK).enumerate().map(|(n, part)| {
+        let (offset, bytes) = ((n * 500 * CHUNK) as u64, part.len() as u64);
+        request(Op::Write, offset, bytes, Buffer::copy_of(part), false)
+    });
+    for waiting in caller.submit(writes.collect()) {
+        waiting.wait().expect("a write");
+    }
+    front.collect(Effort::Whole).expect("a collection");
+    assert_eq!(front.stats().queued, 0);
+    front.close().expect("all is well");
+}
+
 /// An engine of which a read can be interrupted by something else.
 struct Interrupted {
     engine: Dmdedup,
