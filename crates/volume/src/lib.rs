@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 mod backend;
-mod behind;
 mod block_states;
 pub mod cbt;
 mod compression;
@@ -31,6 +30,7 @@ pub mod inram;
 pub mod log;
 mod page_cache;
 mod probing;
+mod side_threads;
 mod store_shape;
 
 pub use backend::{BackendStats, Durability, Key, MetadataBackend, StoreId, Supported};

@@ -35,8 +35,8 @@ pub use self::data::DataArea;
 use self::room::BlockRoom;
 use self::transaction::Transactions;
 use self::write::{HashKey, InFlight};
-use crate::behind::WriteBehind;
 use crate::hints::Prefetched;
+use crate::side_threads::SideThreads;
 use crate::{
     Buffer, ChunkReader, Collected, Effort, Engine, EngineStats, Error, FreeSpace, HashedChunk,
     HeadId, MetadataBackend, Pbn, Result, Sequence, StoreId,
@@ -50,8 +50,8 @@ pub const HASH_KEY_BYTES: usize = 16;
 pub struct Dmdedup {
     shared: Arc<Shared>,
     sequence: u64,
-    /// Threads that write data; `None`: whoever calls does.
-    behind: Option<WriteBehind>,
+    /// Threads that write data, where there are any.
+    writers: SideThreads,
     /// Batches of which the data is being written, the oldest first.
     in_flight: VecDeque<InFlight>,
     /// Contents that are new in batches that have not settled.
@@ -119,7 +119,7 @@ impl Dmdedup {
             shared: Arc::new(shared),
             sequence: 0,
             transactions: Transactions::default(),
-            behind: None,
+            writers: SideThreads::none(),
             in_flight: VecDeque::new(),
             pending: HashMap::new(),
             memories: Vec::new(),
@@ -132,7 +132,7 @@ impl Dmdedup {
     /// Data is written by threads, while the next batch is put together.
     #[must_use]
     pub fn write_behind(mut self, threads: usize) -> Self {
-        self.behind = Some(WriteBehind::new(threads, write::IN_FLIGHT_MAX));
+        self.writers = SideThreads::new(threads, write::IN_FLIGHT_MAX);
         self
     }
 

@@ -14,7 +14,7 @@ use onefold_chunk::Fingerprint;
 
 use super::faults::{DmdedupFault, is_on};
 use super::{Backend, DataArea, Dmdedup, HASH_KEY_BYTES};
-use crate::behind::Running;
+use crate::side_threads::Running;
 use crate::{Buffer, ChunkContent, Error, HashedChunk, Key, Pbn, Result};
 
 /// Batches on their way to the device at most.
@@ -267,10 +267,7 @@ impl Dmdedup {
             let written = write_runs(&data, &memory, &writes);
             (memory, written)
         };
-        Ok(match &self.behind {
-            Some(behind) => behind.run(write),
-            None => Running::ended(write()),
-        })
+        Ok(self.writers.run(write))
     }
 
     /// Names what was written: first the hashes, then the LBNs, in the order of the batch.

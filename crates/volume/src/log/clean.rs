@@ -11,11 +11,12 @@
 //! are refused, and new chunks lie elsewhere. A victim's chunks can therefore only become fewer, and a step copies some
 //! that died at worst. A crash before the manifest leaves copies in zones that no manifest lists: they are free.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
-use super::copy::{ChunkCopier, VictimZone};
+use super::copy::ChunkCopier;
 use super::faults::{self, Fault};
 use super::layout::{ZoneId, ZoneNo};
+use super::living::VictimZone;
 use super::map::shared_parts::distinct_parts;
 use super::mark::{Marks, tracked_max};
 use super::writer::LogEngine;
@@ -26,6 +27,8 @@ use crate::{Collected, Effort, Error, Result};
 const STEP_BYTES: u64 = 16 << 20;
 /// Part of the free zones that one step fills with copies, likewise.
 const STEP_SHARE: u64 = 3;
+/// Victims that are read at once, while one is copied: a device has something to do then.
+pub(super) const READ_AHEAD: usize = 2;
 /// Zones that one step frees at most, likewise.
 const STEP_VICTIMS: usize = 256;
 /// Zones that one mark condemns at most.
@@ -240,23 +243,12 @@ impl LogEngine {
     fn empty(&mut self, victims: Vec<VictimZone>) -> Result<(u64, u64)> {
         let layout = self.shared.layout;
         let mut copier = ChunkCopier::new(self.depot);
-        let mut emptied = HashSet::new();
-        for victim in victims {
-            match self.read_living(&victim) {
-                Ok(chunks) => {
-                    for living in chunks.iter() {
-                        self.copy(&mut copier, victim.zone, &living)?;
-                    }
-                    emptied.insert(victim.zone);
-                }
-                Err(Error::Damaged { .. }) => self.totals.zones_damaged += 1,
-                Err(error) => return Err(error),
-            }
-        }
+        let copied = self.copy_living(&mut copier, victims);
+        self.settle_copied(&mut copier)?;
+        let emptied = copied?;
         if emptied.is_empty() {
             return Ok((0, 0));
         }
-        self.finish_zone(&mut copier)?;
         // Victims are found by their own ids until the manifest is durable.
         let mut zones = self.shared.zones.write();
         (zones.relocations).add(&emptied, &copier.moved, layout.chunk_pages);
@@ -283,5 +275,38 @@ impl LogEngine {
         self.totals.pages_copied += copied;
         self.totals.zones_freed += emptied.len() as u64;
         Ok((net * u64::from(layout.groups_end() - 1), copied))
+    }
+
+    /// Copies what lives in the victims, and returns those that it was copied from. The last copied zone may be on its
+    /// way to the device.
+    fn copy_living(
+        &mut self,
+        copier: &mut ChunkCopier,
+        victims: Vec<VictimZone>,
+    ) -> Result<HashSet<ZoneId>> {
+        let mut emptied = HashSet::new();
+        let mut victims = victims.into_iter();
+        let mut ahead = VecDeque::new();
+        loop {
+            let free = READ_AHEAD - ahead.len();
+            let started = victims.by_ref().take(free);
+            ahead.extend(started.map(|victim| self.start_reading(victim)));
+            let Some(victim) = ahead.pop_front() else {
+                break;
+            };
+            let zone = victim.zone;
+            match victim.wait() {
+                Ok(chunks) => {
+                    for living in chunks.iter() {
+                        self.copy(copier, zone, &living)?;
+                    }
+                    emptied.insert(zone);
+                }
+                Err(Error::Damaged { .. }) => self.totals.zones_damaged += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        self.finish_zone(copier)?;
+        Ok(emptied)
     }
 }

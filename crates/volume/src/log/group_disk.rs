@@ -13,13 +13,13 @@ use onefold_io::{Disk, Error, ErrorKind, ReadAt, Result};
 use parking_lot::Mutex;
 
 use super::group_buffer::GroupBuffer;
-use crate::behind::{Running, WriteBehind};
+use crate::side_threads::{Running, SideThreads};
 
 /// The data device of an engine.
 pub struct GroupDisk {
     disk: Arc<dyn Disk>,
-    /// `None`: whoever starts a write does it.
-    behind: Option<WriteBehind>,
+    /// The thread that writes, where there is one.
+    writer: SideThreads,
     state: Mutex<GroupState>,
     /// The write of the group that is held. Locked while somebody waits for it, before `state`; readers leave it alone.
     running: Mutex<Option<Running<Result<()>>>>,
@@ -68,7 +68,7 @@ impl GroupDisk {
     pub fn new(disk: Arc<dyn Disk>, is_inline: bool) -> Self {
         Self {
             disk,
-            behind: (!is_inline).then(|| WriteBehind::new(1, 1)),
+            writer: SideThreads::unless_inline(is_inline, 1),
             state: Mutex::default(),
             running: Mutex::default(),
         }
@@ -104,17 +104,12 @@ impl GroupDisk {
         let disk = Arc::clone(&self.disk);
         let write = move || disk.write_at(held.buffer.group(), held.offset);
         let mut running = self.running.lock();
-        match &self.behind {
-            Some(behind) => {
-                *running = Some(behind.run(write));
-                Ok(())
-            }
-            None => {
-                *running = Some(Running::ended(write()));
-                drop(running);
-                self.settle()
-            }
+        *running = Some(self.writer.run(write));
+        drop(running);
+        if self.writer.has_threads() {
+            return Ok(());
         }
+        self.settle()
     }
 
     /// Waits until all groups are on the device, perhaps in its cache.

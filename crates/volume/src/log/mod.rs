@@ -37,6 +37,7 @@ mod group_disk;
 mod hash_index;
 mod heads;
 mod layout;
+mod living;
 mod manifest;
 mod map;
 mod mark;

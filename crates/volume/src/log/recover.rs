@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 
 use super::checkpoint::{relocations_name, remove_left_over, zones_name};
 use super::checks::Checks;
+use super::clean::READ_AHEAD;
 use super::damaged::DamagedChunks;
 use super::faults::{self, Fault};
 use super::group::{GroupHeader, InZone, decode_group};
@@ -39,6 +40,7 @@ use super::zone_table::ZoneTable;
 use super::zones::Zones;
 use super::{Fingerprinter, LogOptions};
 use crate::hints::Prefetched;
+use crate::side_threads::SideThreads;
 use crate::{Error, HeadId, Result};
 
 /// An engine over an empty device.
@@ -270,6 +272,7 @@ fn begin(
         generation: found.generation,
         host,
         merging: Merging::new(options.is_inline),
+        cleaners: SideThreads::unless_inline(options.is_inline, READ_AHEAD + 1),
     });
     // Nobody knows yet what of it is garbage: worth a look when space is short.
     engine.totals.garbage_left = listed.len() as u64 * u64::from(layout.zone_pages);

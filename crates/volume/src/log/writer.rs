@@ -28,6 +28,7 @@ use super::shared::Shared;
 use super::sizes::LogSizes;
 use super::zone::{ChunkHash, NO_HASH, chunk_hash};
 use super::zone_table::Row;
+use crate::side_threads::SideThreads;
 use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
 
 /// The engine `log`.
@@ -72,6 +73,8 @@ pub struct LogEngine {
     /// Room on the host's file systems.
     pub(super) host: HostRoom,
     pub(super) merging: Merging,
+    /// The threads that read and write zones while cleaning copies.
+    pub(super) cleaners: SideThreads,
     /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
     pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, ZonePlace>)>,
     /// Journal at which a checkpoint is tried again that found no room, in bytes.
@@ -119,6 +122,7 @@ pub(super) struct Beginning {
     pub generation: u64,
     pub host: HostRoom,
     pub merging: Merging,
+    pub cleaners: SideThreads,
 }
 
 impl LogEngine {
@@ -160,6 +164,7 @@ impl LogEngine {
             totals: Totals::default(),
             host: beginning.host,
             merging: beginning.merging,
+            cleaners: beginning.cleaners,
             just_sealed: Vec::new(),
             checkpoint_again: 0,
         }

@@ -231,11 +231,9 @@ impl RunPage {
     fn numbers(&self, at: usize) -> [u64; 4] {
         let mut start = HEADER_BYTES + at * stride(&self.widths);
         self.widths.map(|width| {
-            let mut number = [0; 8];
-            let end = start + usize::from(width);
-            number[..usize::from(width)].copy_from_slice(&self.bytes[start..end]);
-            start = end;
-            u64::from_le_bytes(number)
+            let number = number(&self.bytes[start..], usize::from(width));
+            start += usize::from(width);
+            number
         })
     }
 
@@ -268,6 +266,20 @@ impl RunPage {
             }
         }
         low
+    }
+}
+
+/// The number of so many bytes that `bytes` begin with.
+fn number(bytes: &[u8], width: usize) -> u64 {
+    // A load of fixed length is much faster than a copy of some bytes.
+    match bytes.first_chunk() {
+        Some(eight) if width < 8 => u64::from_le_bytes(*eight) & ((1 << (8 * width)) - 1),
+        Some(eight) => u64::from_le_bytes(*eight),
+        None => {
+            let mut number = [0; 8];
+            number[..width].copy_from_slice(&bytes[..width]);
+            u64::from_le_bytes(number)
+        }
     }
 }
 
