@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 
+use crate::process::DYING_MAX;
 use crate::socket_path::SocketPath;
 use crate::{Error, Listener, Result};
 
@@ -27,6 +28,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const ALIVE_AFTER: Duration = Duration::from_secs(2);
 /// Time without a byte after which a daemon counts as one that does not answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Interval between two tries to ask a daemon that dies.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Clients at once; more are turned away. Each costs a descriptor and two threads.
 const CLIENTS_MAX: usize = 32;
 
@@ -213,7 +216,8 @@ pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
     }
 }
 
-/// Asks the daemon at `path`. `None`: no daemon listens there.
+/// Asks the daemon at `path`. `None`: no daemon listens there, or one that dies: its socket takes clients until it is
+/// dead, and is asked again until then.
 ///
 /// # Errors
 /// [`Error::Refused`] with the daemon's own words where it refuses; [`Error::Host`] where it does not answer.
@@ -255,18 +259,18 @@ fn ask_within(
             source,
         },
     };
-    let socket = match connect(path, silence_max) {
-        Ok(socket) => socket,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(fail(error)),
-        Err(_) => return Ok(None),
-    };
     let mut request = fields;
     request["version"] = VERSION.into();
     request["do"] = what.into();
-    writeln!(&socket, "{request}").map_err(fail)?;
-    let mut line = String::new();
-    let mut stream = BufReader::new(socket);
-    stream.read_line(&mut line).map_err(fail)?;
+    let began = Instant::now();
+    let (line, stream) = loop {
+        match ask_once(path, &request, silence_max).map_err(fail)? {
+            RequestOutcome::Answered(line, stream) => break (line, stream),
+            RequestOutcome::Nobody => return Ok(None),
+            RequestOutcome::Lost(error) if began.elapsed() >= DYING_MAX => return Err(fail(error)),
+            RequestOutcome::Lost(_) => std::thread::sleep(ASK_AGAIN),
+        }
+    };
     stream.get_ref().set_read_timeout(None).map_err(fail)?;
     let answer: Value =
         serde_json::from_str(&line).map_err(|error| fail(io::Error::other(error)))?;
@@ -282,6 +286,47 @@ fn ask_within(
                 .unwrap_or(1),
         }),
     }
+}
+
+/// How a request ended.
+enum RequestOutcome {
+    /// The line that the daemon sent, and the stream behind it.
+    Answered(String, BufReader<UnixStream>),
+    /// Nobody listens.
+    Nobody,
+    /// The connection ended before a byte came: the daemon dies.
+    Lost(io::Error),
+}
+
+/// Sends a request once, and reads the line that answers it.
+fn ask_once(path: &Path, request: &Value, silence_max: Duration) -> io::Result<RequestOutcome> {
+    let socket = match connect(path, silence_max) {
+        Ok(socket) => socket,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+        Err(_) => return Ok(RequestOutcome::Nobody),
+    };
+    // A daemon that turns a client away may have closed the socket already, behind its answer.
+    let sent = match writeln!(&socket, "{request}") {
+        Err(error) if !is_end(&error) => return Err(error),
+        sent => sent,
+    };
+    let mut line = String::new();
+    let mut stream = BufReader::new(socket);
+    match stream.read_line(&mut line) {
+        Ok(0) => {
+            let end = || io::ErrorKind::UnexpectedEof.into();
+            Ok(RequestOutcome::Lost(sent.err().unwrap_or_else(end)))
+        }
+        Ok(_) => Ok(RequestOutcome::Answered(line, stream)),
+        Err(error) if line.is_empty() && is_end(&error) => Ok(RequestOutcome::Lost(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the error says that the other side has ended the connection.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 /// Connects, and bounds each wait. The system has a client wait where many wait already that nobody has taken.
@@ -305,7 +350,7 @@ mod tests {
             match what {
                 "echo" => Ok(request["text"].clone()),
                 "ponder" => {
-                    std::thread::sleep(ALIVE_AFTER * 3);
+                    std::thread::sleep(ALIVE_AFTER * 4);
                     Ok("done".into())
                 }
                 _ => Err(format!("there is no \"{what}\"").into()),
@@ -350,9 +395,37 @@ mod tests {
         let path = folder.path().join("control");
         let listener = Arc::new(Listener::unix(&path).expect("a socket"));
         let control = serve(&listener, Arc::new(Echo)).expect("a thread");
-        let heard = ask_within(&path, "ponder", json!({}), ALIVE_AFTER * 2).expect("an answer");
+        let heard = ask_within(&path, "ponder", json!({}), ALIVE_AFTER * 3).expect("an answer");
         assert_eq!(heard.expect("it listens").0, "done");
         control.end();
+    }
+
+    #[test]
+    fn a_daemon_that_dies_is_none_unless_it_was_at_work() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("dying");
+        let listen = || std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let listener = listen();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&path, "echo", json!({})));
+            // The connection ends twice without a byte, and then nobody listens.
+            for _ in 0..2 {
+                drop(listener.accept().expect("a client"));
+            }
+            drop(listener);
+            let heard = asked.join().expect("no panic").expect("nobody is there");
+            assert_eq!(heard, None);
+        });
+        std::fs::remove_file(&path).expect("it is left");
+        let listener = listen();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&path, "echo", json!({})));
+            let (mut client, _) = listener.accept().expect("a client");
+            client.write_all(b" ").expect("it waits");
+            drop(client);
+            let error = asked.join().expect("no panic").expect_err("it was at work");
+            assert!(matches!(error, Error::Host { .. }), "{error:?}");
+        });
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub fn wait_for<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
     wait_at_most(CHANGE_MAX, found)
 }
 
-fn wait_at_most<T>(longest: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+/// The same within the time `longest`.
+pub fn wait_at_most<T>(longest: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     let started = Instant::now();
     loop {
         match found() {
@@ -250,12 +251,13 @@ mod tests {
             command.args(["-c", script]);
             run(&mut command, "sh")
         };
+        // The child lives on behind this test, and has none of its pipes.
         assert_eq!(
-            script("echo /dev/loop7; (sleep 1; echo late) &").expect("it ends"),
+            script("echo /dev/loop7; (sleep 20; echo late) &").expect("it ends"),
             "/dev/loop7\n"
         );
         let error =
-            script("echo why >&2; (sleep 1; echo late >&2) & exit 3").expect_err("it fails");
+            script("echo why >&2; (sleep 20; echo late >&2) & exit 3").expect_err("it fails");
         let source = std::error::Error::source(&error).map(ToString::to_string);
         assert_eq!(source.as_deref(), Some("why"));
         let missing = run(&mut program("no-such-program"), "no-such-program");

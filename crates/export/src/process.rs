@@ -31,6 +31,9 @@ pub fn protect() -> Vec<String> {
     refused
 }
 
+/// Longest time that a process which was just killed keeps its sockets open and its locks held.
+pub const DYING_MAX: Duration = Duration::from_secs(2);
+
 /// A running process, held by a descriptor, so that no later process with the same number is taken for it.
 pub struct RunningProcess(OwnedFd);
 

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 pub use self::transport::Transport;
 use self::transport::{KernelDevice, Left};
 pub use crate::host::confirm_unused;
+use crate::process::DYING_MAX;
 use crate::{Error, Result, host};
 
 /// How the kernel is given the device.
@@ -226,7 +227,8 @@ impl AttachedDevice {
     }
 }
 
-/// Takes away what a killed daemon left in `folder`: its device, if there was one.
+/// Takes away what a killed daemon left in `folder`: its device, if there was one. The lock of one that was killed just
+/// now is waited for.
 ///
 /// # Errors
 /// [`Error::InUse`]: the daemon lives; [`Error::Busy`]: the device is in use.
@@ -234,7 +236,13 @@ pub fn clean_up(folder: &Path) -> Result<Option<PathBuf>> {
     if !folder.is_dir() {
         return Ok(None);
     }
-    AttachFolder::lock(folder)?.take_away_leftovers()
+    let unless_in_use = || match AttachFolder::lock(folder) {
+        Err(Error::InUse { .. }) => None,
+        locked => Some(locked),
+    };
+    let locked = host::wait_at_most(DYING_MAX, unless_in_use);
+    let place = locked.unwrap_or_else(|| AttachFolder::lock(folder))?;
+    place.take_away_leftovers()
 }
 
 /// The control socket of the daemon that has attached a device in `folder`; `None` where none has.

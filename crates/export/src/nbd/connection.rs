@@ -57,8 +57,8 @@ struct ReplyBatch {
 }
 
 impl Connection {
-    /// Serves the client until it leaves: all that was asked for is answered when this returns. `input`: bytes that
-    /// came behind the handshake.
+    /// Serves the client until it leaves: all that was asked for is answered when this returns. The caller closes the
+    /// stream. `input`: bytes that came behind the handshake.
     pub fn serve(
         stream: Arc<ClientStream>,
         agreement: Agreement,
@@ -91,7 +91,6 @@ impl Connection {
             connection.late.lock().has_ended = true;
             connection.late_came.notify_all();
         });
-        connection.client.stream.close();
     }
 
     /// A thread's life: leader, then busy with a batch, then follower.

@@ -44,13 +44,22 @@ const HANDSHAKE_BYTES: u64 = 64 << 10;
 /// Time after a stop of the server at which clients that do not take their replies are cut off.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
+/// The clients of a server.
+#[derive(Default)]
+struct Clients {
+    /// Streams of those that are served now, by their numbers.
+    served: HashMap<u64, Arc<ClientStream>>,
+    /// Number of those that are signed off, and whose streams are just being closed.
+    closing: usize,
+}
+
 /// A server of some exports.
 pub struct Server {
     exports: Exports,
     tls: Option<Arc<ServerConfig>>,
     memory: Arc<Memory>,
     limits: ServerLimits,
-    clients: Mutex<HashMap<u64, Arc<ClientStream>>>,
+    clients: Mutex<Clients>,
     client_left: Condvar,
     numbers: AtomicU64,
     is_stopping: AtomicBool,
@@ -102,23 +111,25 @@ impl Server {
         let stream = Arc::new(stream);
         let number = self.numbers.fetch_add(1, SeqCst);
         let mut clients = self.clients.lock();
-        if clients.len() >= self.limits.connections_max || self.is_stopping.load(SeqCst) {
+        if clients.served.len() >= self.limits.connections_max || self.is_stopping.load(SeqCst) {
             tracing::warn!(
                 "a client is turned away: there are {} already",
-                clients.len()
+                clients.served.len()
             );
             return stream.close();
         }
-        clients.insert(number, stream.clone());
+        clients.served.insert(number, stream.clone());
         drop(clients);
         let attendance = Attendance {
             server: self.clone(),
             number,
+            stream,
         };
         let started = std::thread::Builder::new()
             .name("nbd-0".into())
             .spawn(move || {
                 let attendance = attendance;
+                let stream = attendance.stream.clone();
                 attendance.server.attend(number, stream);
             });
         if let Err(error) = started {
@@ -126,7 +137,7 @@ impl Server {
         }
     }
 
-    /// A client from its first byte to its last.
+    /// A client from its first byte to its last. Its [`Attendance`] closes the stream.
     fn attend(&self, number: u64, stream: Arc<ClientStream>) {
         match self.negotiate(&stream) {
             Ok(Some((agreement, input))) => {
@@ -134,11 +145,8 @@ impl Server {
                 let (memory, threads) = (self.memory.clone(), self.limits.threads.max(1));
                 Connection::serve(stream, agreement, memory, &input, threads);
             }
-            Ok(None) => stream.close(),
-            Err(error) => {
-                tracing::debug!("client {number} ends in its handshake: {error}");
-                stream.close();
-            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!("client {number} ends in its handshake: {error}"),
         }
     }
 
@@ -179,33 +187,41 @@ impl Server {
 
     /// Clients that are served now.
     pub fn clients(&self) -> usize {
-        self.clients.lock().len()
+        self.clients.lock().served.len()
     }
 
     /// Ends all connections: what was received whole is carried out and answered. The listeners must have been closed.
     pub fn stop(&self) {
         let mut clients = self.clients.lock();
         self.is_stopping.store(true, SeqCst);
-        clients.values().for_each(|stream| stream.stop_receiving());
+        let streams = clients.served.values();
+        streams.for_each(|stream| stream.stop_receiving());
         let until = Instant::now() + STOPPING_MAX;
-        while !clients.is_empty() {
+        while !clients.served.is_empty() || clients.closing > 0 {
             if self.client_left.wait_until(&mut clients, until).timed_out() {
-                clients.values().for_each(|stream| stream.close());
+                clients.served.values().for_each(|stream| stream.close());
                 break;
             }
         }
     }
 }
 
-/// Signs a client off, however it ends.
+/// Signs a client off and closes its stream, however it ends. A client that sees its end, and connects again at once,
+/// finds its place free.
 struct Attendance {
     server: Arc<Server>,
     number: u64,
+    stream: Arc<ClientStream>,
 }
 
 impl Drop for Attendance {
     fn drop(&mut self) {
-        self.server.clients.lock().remove(&self.number);
+        let mut clients = self.server.clients.lock();
+        clients.served.remove(&self.number);
+        clients.closing += 1;
+        drop(clients);
+        self.stream.close();
+        self.server.clients.lock().closing -= 1;
         self.server.client_left.notify_all();
     }
 }

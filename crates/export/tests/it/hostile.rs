@@ -170,7 +170,7 @@ fn writers_that_stall_keep_nobody_from_being_served() {
         .expect("a file");
     let device = Arc::new(RawDevice::open(&path, "disk", true).expect("a device"));
     let limits = onefold_export::nbd::ServerLimits {
-        stall_max: Duration::from_secs(8),
+        stall_max: Duration::from_secs(12),
         ..Default::default()
     };
     let rig = Rig::limited(device, limits);
@@ -185,15 +185,16 @@ fn writers_that_stall_keep_nobody_from_being_served() {
     assert_eq!(healthy.read(0, 4096), [0; 4096]);
     assert_eq!(healthy.write(0, &[7; 128 << 10], 0), 0);
     let took = asked.elapsed();
+    // The first of those that stall is cut off some two seconds later.
     assert!(
-        took < Duration::from_secs(4),
+        took < Duration::from_secs(10),
         "it was served after {took:?}"
     );
     // Those who waited for memory themselves have their whole patience after that.
     assert!(stalled.iter_mut().all(|client| client.is_cut()));
     let took = asked.elapsed();
     assert!(
-        took < Duration::from_secs(60),
+        took < Duration::from_secs(90),
         "they were cut off after {took:?}"
     );
     assert_eq!(

@@ -302,15 +302,11 @@ fn a_time_zone_and_a_rate_that_are_none_are_warned_of() {
 fn a_rate_of_progress_is_for_logs_too() {
     let rig = Rig::open();
     rig.write("s/a", &crate::rig::Random(1).bytes(1 << 20));
-    let sleeps = [
-        "backup",
-        "--stdin-from-command",
-        "--",
-        "sh",
-        "-c",
-        "sleep 1; echo x",
-    ];
-    let seen = with(&rig, &[("ONEFOLD_PROGRESS_FPS", "5")], &sleeps).ends(0);
+    let backup = ["backup", "--stdin-from-command", "--", "sh", "-c"];
+    let sleeps = |command: &'static str| [&backup[..], &[command]].concat();
+    let often = [("ONEFOLD_PROGRESS_FPS", "5")];
+    let seen = with(&rig, &often, &sleeps("sleep 3; echo x")).ends(0);
     assert!(seen.err.lines().count() >= 2, "{}", seen.err);
-    assert_eq!(with(&rig, &[], &sleeps).ends(0).err, "");
+    let seen = with(&rig, &[], &sleeps("sleep 1; echo x")).ends(0);
+    assert_eq!(seen.err, "");
 }

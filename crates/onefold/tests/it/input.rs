@@ -2,8 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{PipeReader, PipeWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::rig::{Ran, Rig};
 
@@ -351,6 +354,16 @@ fn more_paths_than_ram_is_meant_for_are_refused() {
     assert_eq!(rig.snapshots().len(), 0);
 }
 
+/// A pipe in which there is no room.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let flags = fcntl_getfl(&writer).expect("flags");
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("set");
+    while writer.write(&[0; 4096]).is_ok() {}
+    fcntl_setfl(&writer, flags).expect("set");
+    (reader, writer)
+}
+
 /// Some 300 bytes a path beside what a list costs whatever its length; a peak differs by five MiB from run to run.
 #[test]
 fn long_lists_of_paths_take_little_ram() {
@@ -367,21 +380,35 @@ fn long_lists_of_paths_take_little_ram() {
         }
     }
     rig.write("long", &list);
-    let peak_kib = |args: &[&str]| {
-        let mut child = rig.command(args).spawn().expect("starts");
-        let status = format!("/proc/{}/status", child.id());
-        let mut peak: usize = 0;
-        while child.try_wait().expect("waits").is_none() {
-            let text = std::fs::read_to_string(&status).unwrap_or_default();
-            let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-            peak = peak.max(kib.unwrap_or(0));
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        peak
+    let count = |folder: &str| {
+        let entries = fs::read_dir(rig.repo().join(folder)).expect("a folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let is_whole = |name: &std::ffi::OsString| !name.to_string_lossy().contains("tmp-");
+        names.filter(is_whole).count()
     };
-    let short = peak_kib(&["backup", "-q", "--files-from-verbatim", "short"]);
-    let long = peak_kib(&["backup", "-q", "--files-from-verbatim", "long"]);
+    // The backup cannot end before its peak is read: nobody takes its summary, and there is no room for it.
+    let peak_kib = |list: &str| {
+        let before = count("snapshots");
+        let (mut summary, full) = full_pipe();
+        let mut child = rig
+            .command(["backup", "--files-from-verbatim", list])
+            .stdout(full)
+            .spawn()
+            .expect("starts");
+        while count("snapshots") == before || count("sessions") > 0 {
+            let ended = child.try_wait().expect("waits");
+            assert_eq!(ended, None, "it ends without a snapshot");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id()));
+        let status = status.expect("it waits");
+        let line = (status.lines()).find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        std::io::copy(&mut summary, &mut std::io::sink()).expect("read");
+        assert!(child.wait().expect("waits").success());
+        kib.expect("a number")
+    };
+    let (short, long): (usize, usize) = (peak_kib("short"), peak_kib("long"));
     let each = long.saturating_sub(short) * 1024 / (LONG - SHORT);
     // One peak is five MiB above another at times, which is 60 bytes a path.
     assert!(each < 600, "{each} bytes a path: {short} and {long} KiB");

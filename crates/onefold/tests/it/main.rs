@@ -15,6 +15,7 @@ mod completions;
 mod context;
 mod copies;
 mod damage;
+mod devices;
 mod environment;
 mod estimate;
 mod everything;

@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use crate::rig::{Ran, Rig, id_of, program};
 use crate::untested::{has, is_root, not_tested};
+use crate::wait::wait_until;
 
 /// Another user.
 const NOBODY: &str = "65534";
@@ -31,12 +31,14 @@ impl Bindfs {
         let mut bindfs = Command::new("bindfs");
         bindfs.args(["-f", "--no-allow-other"]).args([from, at]);
         let mut program = bindfs.spawn().expect("it is there");
-        while device().is_ok_and(|device| device == below) {
-            if program.try_wait().expect("wait").is_some() {
-                not_tested("no FUSE file system can be mounted here");
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let mut has_ended = false;
+        wait_until("the mount", || {
+            has_ended = program.try_wait().expect("wait").is_some();
+            has_ended || device().is_ok_and(|device| device != below)
+        });
+        if has_ended {
+            not_tested("no FUSE file system can be mounted here");
+            return None;
         }
         let at = at.to_owned();
         Some(Self { at, program })

@@ -2,18 +2,20 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
-use crate::rig::{Random, Rig, files};
+use crate::rig::{Random, Rig};
 use crate::wait::wait_until;
 
-/// Lengths of all containers, the longest first.
-fn containers(rig: &Rig) -> Vec<u64> {
-    let files = files(&rig.repo().join("containers"));
-    let is_whole = |name: &std::path::PathBuf| !name.to_string_lossy().contains("tmp-");
-    let lens = files
-        .into_keys()
+/// Lengths of all containers, the longest first. Files that a backup is still writing, or renames meanwhile, are none.
+pub fn containers(rig: &Rig) -> Vec<u64> {
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries(rig.repo().join("containers"));
+    let is_whole = |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().contains("tmp-");
+    let lens = folders
+        .flat_map(|folder| entries(folder.path()))
         .filter(is_whole)
-        .filter_map(|name| fs::metadata(rig.repo().join("containers").join(name)).ok())
+        .filter_map(|entry| entry.metadata().ok())
         .map(|meta| meta.size());
     let mut lens: Vec<_> = lens.collect();
     lens.sort_unstable_by(|a, b| b.cmp(a));
@@ -71,19 +73,27 @@ fn the_level_of_compression_can_be_chosen_and_what_does_not_compress_stays_as_it
     assert!(auto.abs_diff(off) < off / 1000, "{off} and {auto}");
 }
 
-#[test]
-fn a_backup_that_was_killed_goes_on_from_what_is_stored() {
+/// A repository with what a killed backup of `total` bytes left in it; `None` where the backup ended before the kill.
+fn after_a_killed_backup(seed: u64, total: usize) -> Option<Rig> {
     let rig = Rig::open();
-    let total = 240 << 20;
     for n in 0..60 {
-        rig.write(&format!("s/{n:02}"), &Random(n).bytes(total / 60));
+        rig.write(&format!("s/{n:02}"), &Random(seed + n).bytes(total / 60));
     }
     let mut child = rig.command(["backup", "s"]).spawn().expect("starts");
     wait_until("a second container", || containers(&rig).len() >= 2);
     child.kill().expect("kill");
     child.wait().expect("wait");
+    rig.snapshots().is_empty().then_some(rig)
+}
+
+#[test]
+fn a_backup_that_was_killed_goes_on_from_what_is_stored() {
+    let total = 240 << 20;
+    let rig = [0, 1000, 2000]
+        .into_iter()
+        .find_map(|seed| after_a_killed_backup(seed, total))
+        .expect("one of three backups was killed before it ended");
     let there: u64 = containers(&rig).into_iter().sum();
-    assert!(rig.snapshots().is_empty(), "it ended before it was killed");
     let ran = rig.run(["backup", "s", "--json"]).ends(0);
     let added = ran.last()["data_added"].as_u64().expect("a number");
     let total = total as u64;

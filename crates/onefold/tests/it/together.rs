@@ -87,7 +87,7 @@ fn all_at_once(rig: &Rig) {
         }
         scope.spawn(|| {
             while !ended.load(SeqCst) {
-                let forget = "forget --keep-last 2 --prune --compact-below 95% --wait 1 --json";
+                let forget = "forget --keep-last 2 --prune --compact-below 95% --wait 20 --json";
                 let ran = rig.run(forget.split(' ')).ends(0);
                 let lines = ran.lines();
                 let counts = lines
@@ -105,7 +105,7 @@ fn all_at_once(rig: &Rig) {
         });
         // CI gets some seconds, who asks for ten times as much some minutes.
         let until = Instant::now() + Duration::from_secs(5 + 15 * (scale().max(1) - 1));
-        let is_too_long = || Instant::now() > until + Duration::from_secs(60);
+        let is_too_long = || Instant::now() > until + Duration::from_secs(240);
         while Instant::now() < until || deleted.load(SeqCst) == 0 && !is_too_long() {
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -11,6 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::rig::Rig;
+use crate::wait::wait_until;
 
 /// A program that asks once more than was thought is not waited for for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,8 +118,8 @@ impl Screen {
                 }
             };
             from += at + after.len();
-            while answer.is_hidden && self.echoes() {
-                std::thread::sleep(Duration::from_millis(1));
+            if answer.is_hidden {
+                wait_until("a hidden answer", || !self.echoes());
             }
             let _ = self.terminal.write_all(answer.typed.as_bytes());
         }

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::devices::{AttachedDepot, can_attach, unmount, unmount_dead};
 use crate::rig::{Ran, Rig, program};
-use crate::untested::{has, is_root, not_tested};
+use crate::untested::has;
 
 /// A server that has said where it listens.
 pub struct Serving {
@@ -175,19 +176,6 @@ fn what_makes_no_sense_is_refused_before_anything_is_served() {
     serving.stop();
 }
 
-/// Whether this host can have a loop device over FUSE.
-pub fn can_attach() -> bool {
-    let is_there = |path: &&str| Path::new(path).exists();
-    let all = is_root() && has("losetup") && has("mkfs.ext4") && has("mount");
-    let missing = ["/dev/fuse", "/dev/loop-control"]
-        .iter()
-        .find(|path| !is_there(path));
-    if let Some(path) = missing {
-        not_tested(&format!("there is no {path} here"));
-    }
-    all && missing.is_none()
-}
-
 /// Ends what a failed test leaves.
 struct Attached<'a>(&'a Rig);
 
@@ -226,7 +214,6 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
                 .arg(rig.path("mnt")),
         );
     };
-    let unmount = || succeeds(Command::new("umount").arg(rig.path("mnt")));
     succeeds(Command::new("mkfs.ext4").args(["-q", "-F", &device]));
     mount(&device);
     std::fs::write(rig.path("mnt/kept"), "hello".repeat(10_000)).expect("write");
@@ -237,7 +224,7 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
     let second = rig.run(["volume", "attach", "--raw", "disk.img"]).ends(11);
     assert!(second.err.contains(&device), "{}", second.err);
     assert!(rig.run(["volume", "list"]).ends(0).out.contains(&device));
-    unmount();
+    unmount(&rig, &device);
     // Afterwards another test may have the same device, so the list says nothing of this one.
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
     rig.run(["volume", "detach", "--raw", "disk.img"]).ends(1);
@@ -254,7 +241,7 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
         .expect("sync");
     let pid = rustix::process::Pid::from_raw(process).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
-    succeeds(Command::new("umount").arg("--lazy").arg(rig.path("mnt")));
+    unmount_dead(&rig, &device);
     let cleaned = rig.run(["volume", "detach", "--raw", "disk.img"]).ends(0);
     assert!(cleaned.err.contains("killed"), "{}", cleaned.err);
 
@@ -264,7 +251,7 @@ fn a_file_system_on_an_attached_device_is_there_again_after_detach_and_after_a_k
         std::fs::read_to_string(rig.path("mnt/synced")).expect("read"),
         "synced"
     );
-    unmount();
+    unmount(&rig, &device);
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
     // By the name that `attach` printed.
     let detached = rig.run(["volume", "detach", &device]).ends(0);
@@ -321,10 +308,6 @@ impl Depot {
         succeeds(mount.args(["-o", "discard", device]).arg(self.mounted()));
     }
 
-    fn unmount(&self) {
-        succeeds(Command::new("umount").arg(self.mounted()));
-    }
-
     fn mounted(&self) -> std::path::PathBuf {
         self.rig.path("mnt")
     }
@@ -361,7 +344,7 @@ fn copied_twice(backend: &str) {
     );
     let refused = rig.run(["volume", "detach", "depot"]).ends(11);
     assert!(refused.err.contains("unmount it"), "{}", refused.err);
-    depot.unmount();
+    unmount(rig, &device);
     rig.run(["volume", "detach", "depot"]).ends(0);
 
     let device = depot.attach();
@@ -374,7 +357,7 @@ fn copied_twice(backend: &str) {
     // fstrim passes over blocks whose removal is not committed yet, and an unmount drops discards that still wait.
     succeeds(&mut Command::new("sync"));
     succeeds(Command::new("fstrim").arg(depot.mounted()));
-    depot.unmount();
+    unmount(rig, &device);
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
     rig.run(["volume", "collect", "depot"]).ends(0);
     let left = depot.stats()["stored_bytes"].as_u64().expect("a number");
@@ -382,19 +365,6 @@ fn copied_twice(backend: &str) {
     rig.run(["volume", "detach", "depot"]).ends(0);
     rig.run(["volume", "detach", "depot"]).ends(1);
     rig.run(["volume", "stats", "nothing"]).ends(10);
-}
-
-/// Ends what a failed test leaves.
-pub struct AttachedDepot<'a>(pub &'a Rig);
-
-impl Drop for AttachedDepot<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount")
-            .arg("--lazy")
-            .arg(self.0.path("mnt"))
-            .output();
-        let _ = self.0.run(["volume", "detach", "depot"]);
-    }
 }
 
 #[test]
@@ -488,12 +458,12 @@ fn what_was_synced_onto_a_depot_is_there_after_a_kill() {
         .expect("sync");
     let pid = rustix::process::Pid::from_raw(process).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it lives");
-    succeeds(Command::new("umount").arg("--lazy").arg(rig.path("mnt")));
+    unmount_dead(&rig, &device);
     rig.run(["volume", "detach", "depot"]).ends(0);
     let (device, _) = attach();
     mount(&device);
     assert!(std::fs::read(rig.path("mnt/synced")).expect("read") == content);
-    succeeds(Command::new("umount").arg(rig.path("mnt")));
+    unmount(&rig, &device);
     succeeds(Command::new("e2fsck").args(["-f", "-n", &device]));
     rig.run(["volume", "detach", "depot"]).ends(0);
 }

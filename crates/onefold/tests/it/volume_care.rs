@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use crate::rig::{Random, Rig, program};
 use crate::untested::has;
 use crate::volume::{Serving, qemu_io, succeeds};
+use crate::wait::wait_until;
 
 const MIB: usize = 1 << 20;
 
@@ -124,17 +125,24 @@ fn a_depot_that_fills_is_told_once_for_each_threshold() {
         let said = told();
         said.contains("95 ") || said.contains("100 ")
     };
-    while !is_told() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let thresholds: Vec<u64> = told()
+    wait_until("the command", is_told);
+    let mut thresholds: Vec<u64> = told()
         .lines()
         .map(|line| line.split(' ').next().unwrap_or_default())
         .map(|threshold| threshold.parse().expect("a number"))
         .collect();
+    // The process waits for no command, so a later one may have told before an earlier one.
+    thresholds.sort_unstable();
     assert!(thresholds.is_sorted_by(|a, b| a < b), "{thresholds:?}");
     let log = std::fs::read_to_string(rig.path("depot/log")).expect("the depot's log");
     assert!(log.contains("full"), "{log}");
+    let percent_of = |line: &str| match line.split_once(" % full") {
+        Some((before, _)) => before.rsplit(' ').next()?.parse().ok(),
+        None => line.contains("the depot is full").then_some(100),
+    };
+    let percents: Vec<u64> = log.lines().filter_map(percent_of).collect();
+    assert!(percents.is_sorted_by(|a, b| a < b), "{log}");
+    assert!(percents.len() >= thresholds.len(), "{thresholds:?}: {log}");
     let stats = rig
         .run(["--json", "volume", "stats", "depot"])
         .ends(0)

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use crate::devices::{AttachedDepot, can_attach};
 use crate::rig::{PASSWORD, Random, Rig};
 use crate::untested::has;
-use crate::volume::{AttachedDepot, Serving, can_attach, succeeds};
+use crate::volume::{Serving, succeeds};
 use crate::volume_care::copy_in;
 
 /// A depot that is encrypted with the password in `ONEFOLD_PASSWORD`.

@@ -5,9 +5,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::devices::{AttachedDepot, can_attach, unmount};
 use crate::rig::{Random, Rig};
 use crate::untested::has;
-use crate::volume::{Serving, can_attach, qemu_io, succeeds};
+use crate::volume::{Serving, qemu_io, succeeds};
 
 const MIB: usize = 1 << 20;
 
@@ -87,17 +88,6 @@ fn a_range_or_an_export_is_hinted_while_the_depot_is_served() {
     assert!(!rig.path("depot").exists(), "nothing of it is left");
 }
 
-/// Detaches what a failed test leaves.
-struct Attached<'a>(&'a Rig);
-
-impl Drop for Attached<'_> {
-    fn drop(&mut self) {
-        let mnt = self.0.path("mnt");
-        let _ = Command::new("umount").arg("--lazy").arg(mnt).output();
-        let _ = self.0.run(["volume", "detach", "depot"]);
-    }
-}
-
 fn attach(rig: &Rig) -> String {
     let ran = rig.run(["--json", "volume", "attach", "depot"]).ends(0);
     let device = ran.last()["device"].as_str().expect("a device").to_owned();
@@ -109,10 +99,6 @@ fn attach(rig: &Rig) -> String {
 
 fn mount(rig: &Rig, device: &str) {
     succeeds(Command::new("mount").arg(device).arg(rig.path("mnt")));
-}
-
-fn unmount(rig: &Rig) {
-    succeeds(Command::new("umount").arg(rig.path("mnt")));
 }
 
 fn same(a: &Path, b: &Path) -> bool {
@@ -129,7 +115,7 @@ fn files_are_hinted_through_a_file_system() {
     let rig = Rig::empty();
     create(&rig, "inram-saved");
     let device = attach(&rig);
-    let attached = Attached(&rig);
+    let attached = AttachedDepot(&rig);
     let content = Random(7).bytes(8 * MIB);
     std::fs::write(rig.path("content"), &content).expect("write");
     std::fs::write(rig.path("mnt/plain"), &content).expect("write");
@@ -181,11 +167,11 @@ fn files_are_hinted_through_a_file_system() {
     assert!(elsewhere.err.contains("attached") || elsewhere.err.contains("--range"));
 
     // The device holds what was written, also once the page cache knows nothing of it.
-    unmount(&rig);
+    unmount(&rig, &device);
     mount(&rig, &device);
     assert!(same(&rig.path("content"), &rig.path("mnt/big")));
     assert!(same(&rig.path("content"), &rig.path("mnt/copy")));
-    unmount(&rig);
+    unmount(&rig, &device);
     rig.run(["-q", "volume", "detach", "depot"]).ends(0);
     drop(attached);
     rig.run(["volume", "check", "depot", "--read-data"]).ends(0);

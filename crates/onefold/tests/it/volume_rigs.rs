@@ -3,15 +3,22 @@
 
 use std::process::Command;
 
+use crate::devices::can_attach;
 use crate::rig::{Ran, Rig, program};
 use crate::untested::has;
-use crate::volume::can_attach;
 
-/// Functions of the scripts: `attach DEPOT` prints the device.
+/// Functions of the scripts: `attach DEPOT` prints the device, `soon COMMAND` runs the command until it succeeds, for
+/// ten seconds, and `unmount FOLDER DEVICE` returns once nothing has the device any more (see [`crate::devices`]).
 const BEGIN: &str = r#"
 export PATH=$PATH:/usr/sbin:/sbin
 attach() { "$ONEFOLD" --json volume attach "$PWD/$1" 2>/dev/null | tail -n 1 >attached; field device; }
 field() { python3 -c "import json; print(json.load(open('attached'))['$1'])"; }
+soon() { for _ in $(seq 200); do if "$@" 2>/dev/null; then return; fi; sleep .05; done; "$@"; }
+is_free() { python3 -c '
+import errno, os, sys
+try: os.open(sys.argv[1], os.O_RDONLY | os.O_EXCL)
+except OSError as error: sys.exit(error.errno == errno.EBUSY)' "$1"; }
+unmount() { umount "$1"; soon is_free "$2"; }
 "#;
 
 /// Runs a script in the rig's folder; it must succeed.
@@ -65,7 +72,7 @@ fn a_file_system_that_runs_full_stays_writable_and_is_clean() {
             grep " $PWD/mnt " /proc/mounts | grep -q ' rw,'
             echo $round >mnt/round; sync -f mnt; sha256sum --quiet -c sum
         done
-        umount mnt; e2fsck -fn "$device"; "$ONEFOLD" volume detach depot
+        unmount mnt "$device"; e2fsck -fn "$device"; "$ONEFOLD" volume detach depot
         "#,
     );
 }
@@ -101,10 +108,10 @@ fn a_file_system_stays_writable_while_its_host_is_really_full() {
             grep " $PWD/mnt " /proc/mounts | grep -q ' rw,'
             head -c 4M /dev/urandom >mnt/again; sync -f mnt; sha256sum --quiet -c sum; rm mnt/again host/rest
         done
-        umount mnt; e2fsck -fn "$device"; "$ONEFOLD" volume check host/depot --read-data
+        unmount mnt "$device"; e2fsck -fn "$device"; "$ONEFOLD" volume check host/depot --read-data
         "$ONEFOLD" volume detach host/depot
         # Its process may still be ending.
-        for _ in $(seq 200); do if umount host 2>/dev/null; then break; fi; sleep .05; done
+        soon umount host
         "#,
     );
 }
@@ -137,8 +144,8 @@ fn what_was_synced_survives_a_power_cut_below_everything() {
             losetup -f --show --direct-io=on m/d >loop
         }
         power_cut() {
-            kill -9 "$(cat pid)"; kill -9 "$(field process)"; umount -l upper; umount -l lower
-            losetup -d "$(cat loop)"; fusermount3 -uz m; kill -9 $fuse || true; rm loop pid
+            kill -9 "$(cat pid)"; kill -9 "$(field process)"; umount -l upper; soon is_free "$device"
+            umount -l lower; losetup -d "$(cat loop)"; fusermount3 -uz m; kill -9 $fuse || true; rm loop pid
         }
         truncate -s 256M disk.img; power_on; mkfs.ext4 -qF "$(cat loop)"; mount "$(cat loop)" lower
         "$ONEFOLD" -q volume create lower/depot --size 64M
@@ -150,9 +157,10 @@ fn what_was_synced_survives_a_power_cut_below_everything() {
         power_on; e2fsck -p "$(cat loop)" || [ $? = 1 ]; mount "$(cat loop)" lower
         "$ONEFOLD" volume detach lower/depot || true
         device=$(attach lower/depot); mount "$device" upper; sha256sum --quiet -c sums
-        umount upper; e2fsck -fn "$device"; "$ONEFOLD" volume check lower/depot --read-data
-        "$ONEFOLD" volume detach lower/depot; umount lower; losetup -d "$(cat loop)"; rm loop
-        fusermount3 -u m; kill "$(cat pid)"; rm pid
+        unmount upper "$device"; e2fsck -fn "$device"; "$ONEFOLD" volume check lower/depot --read-data
+        # The process may still be ending; and a loop device that another program looks at lasts until it is closed.
+        "$ONEFOLD" volume detach lower/depot; soon umount lower; losetup -d "$(cat loop)"; rm loop
+        soon fusermount3 -u m; kill "$(cat pid)"; rm pid
         "#,
     );
 }

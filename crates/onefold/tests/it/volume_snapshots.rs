@@ -4,9 +4,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::devices::can_attach;
 use crate::rig::{Random, Rig};
 use crate::untested::has;
-use crate::volume::{Serving, can_attach, qemu_io, succeeds};
+use crate::volume::{Serving, qemu_io, succeeds};
 
 const MIB: usize = 1 << 20;
 

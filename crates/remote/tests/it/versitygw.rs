@@ -1,12 +1,14 @@
 //! A real server of S3, versitygw, as a process of its own on loopback.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::untested::not_tested;
 
+/// Ports that are tried for one server: another program may take a port that was free a moment ago.
+const PORTS: usize = 5;
 /// Name of the user.
 pub const USER: &str = "tester";
 /// Secret key, which signs requests.
@@ -66,39 +68,77 @@ impl Server {
             not_tested("over versitygw, as temporary files have no extended attributes");
             return None;
         }
-        let port = free_port();
-        let mut command = Command::new(program);
-        command
-            .args(["--quiet", "--access", USER, "--secret", SECRET])
-            .args(["--port", &format!("127.0.0.1:{port}")]);
-        let mut scheme = "http";
-        if let Kind::Tls(certificate, key) = kind {
-            scheme = "https";
-            command.arg("--cert").arg(certificate);
-            command.arg("--key").arg(key);
-        }
-        command.arg("posix").env_remove("VGW_PORT");
-        if has_sidecar {
-            command.arg("--sidecar").arg(&about);
-        }
-        let child = command
-            .arg(&buckets)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("versitygw starts");
-        let server = Self {
+        let (child, port) = (0..PORTS)
+            .find_map(|_| start_process(&program, kind, &buckets, &about))
+            .expect("versitygw runs on one of the ports");
+        let scheme = if matches!(kind, Kind::Tls(..)) {
+            "https"
+        } else {
+            "http"
+        };
+        Some(Self {
             child,
             endpoint: format!("{scheme}://127.0.0.1:{port}"),
             buckets,
             _folder: folder,
-        };
-        // The server prints nothing when it is ready: it is ready when it takes connections.
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(server)
+        })
     }
+}
+
+/// Starts the program on a free port, and returns it with its port once it takes connections. `None`: it has ended, as
+/// it does where another program has taken the port meanwhile.
+fn start_process(
+    program: &Path,
+    kind: &Kind<'_>,
+    buckets: &Path,
+    about: &Path,
+) -> Option<(Child, u16)> {
+    let port = free_port();
+    let mut command = Command::new(program);
+    command
+        .args(["--quiet", "--access", USER, "--secret", SECRET])
+        .args(["--port", &format!("127.0.0.1:{port}")]);
+    if let Kind::Tls(certificate, key) = kind {
+        command.arg("--cert").arg(certificate);
+        command.arg("--key").arg(key);
+    }
+    command.arg("posix").env_remove("VGW_PORT");
+    if matches!(kind, Kind::Sidecar) {
+        command.arg("--sidecar").arg(about);
+    }
+    let mut child = command
+        .arg(buckets)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("versitygw starts");
+    // The server prints nothing when it is ready: it is ready when it listens.
+    while !listens(&child, port) {
+        if child.try_wait().expect("it is ours").is_some() {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some((child, port))
+}
+
+/// Whether this process, and no other program, listens on the port.
+fn listens(process: &Child, port: u16) -> bool {
+    let about = Path::new("/proc").join(process.id().to_string());
+    let sockets = std::fs::read_to_string(about.join("net/tcp")).unwrap_or_default();
+    let is_own = |socket: &str| {
+        let files = std::fs::read_dir(about.join("fd"));
+        let mut files = files.into_iter().flatten().flatten();
+        files.any(|file| std::fs::read_link(file.path()).is_ok_and(|at| at == Path::new(socket)))
+    };
+    let listening = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let [_, address, _, "0A", _, _, _, _, _, inode, ..] = fields[..] else {
+            return false;
+        };
+        address.ends_with(&format!(":{port:04X}")) && is_own(&format!("socket:[{inode}]"))
+    };
+    sockets.lines().any(listening)
 }
 
 impl Drop for Server {
