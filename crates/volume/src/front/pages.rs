@@ -128,11 +128,11 @@ impl PagePromises {
 }
 
 /// Pages to be freed for each page that is written, in hundredths: none while enough is free, two where nothing is. So
-/// there is no cliff, and garbage is left to gather: half of what is not live may stay garbage, since zones with more of
-/// it cost less to empty.
+/// there is no cliff, and garbage is left to gather: three quarters of what is not live may stay garbage, since zones with more
+/// of it cost less to empty.
 fn pace_hundredths(space: &FreeSpace) -> u64 {
     let open = space.free.saturating_sub(space.reserved);
-    let wanted = (space.usable() * PACED_PERCENT / 100).min(space.left() / 2);
+    let wanted = (space.usable() * PACED_PERCENT / 100).min(space.left() / 4);
     match wanted {
         0 => 0,
         wanted => wanted.saturating_sub(open) * 200 / wanted,
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn the_collector_is_paced_below_a_fifth_and_never_where_half_of_the_rest_is_free() {
+    fn the_collector_is_paced_below_a_fifth_and_never_where_a_quarter_of_the_rest_is_free() {
         for (free, reclaimable, hundredths) in [
             (5000, 4000, 0),
             (2000, 5000, 0),
-            (1000, 5000, 100),
+            (750, 5250, 100),
             (0, 5000, 200),
             (1000, 0, 0),
-            (500, 500, 0),
-            (250, 750, 100),
+            (250, 750, 0),
+            (125, 875, 100),
         ] {
             assert_eq!(
                 pace_hundredths(&space(free, reclaimable)),
@@ -194,9 +194,9 @@ mod tests {
                 }
                 least = least.min(free);
             }
-            assert!(least >= (10_000 - live) / 8, "{live} live: {least} free");
+            assert!(least >= (10_000 - live) / 16, "{live} live: {least} free");
             assert!(
-                garbage >= (10_000 - live) / 4,
+                garbage >= (10_000 - live) / 2,
                 "{live} live: {garbage} are left to gather"
             );
         }
