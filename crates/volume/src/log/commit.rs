@@ -12,8 +12,8 @@ use crate::{Error, Result};
 impl LogEngine {
     /// Everything written so far survives any crash.
     pub(super) fn sync_log(&mut self) -> Result<()> {
-        self.close_group()?;
-        // The sync waits for a group that is not on the device yet.
+        self.hold_group()?;
+        // The sync writes the group, or waits for one that is being written.
         if self.durable < self.sequence - 1 {
             let synced = self.shared.data.sync().map_err(Error::from);
             self.fail(synced)?;

@@ -5,6 +5,8 @@
 //! hold ─▶ read from memory ─▶ start ─▶ written ─▶ settle ─▶ read from the device; its memory is free again
 //! ```
 //!
+//! Whoever waits at once does not start a thread's write: `settle` writes what was not started.
+//!
 //! Invariant: whoever reads a place that a group was held for gets the group's bytes, also where its write has failed.
 
 use std::sync::Arc;
@@ -98,12 +100,10 @@ impl GroupDisk {
     /// # Errors
     /// The device failed.
     pub fn start(&self) -> Result<()> {
-        let Some(held) = self.state.lock().held.clone() else {
+        let mut running = self.running.lock();
+        let Some(write) = self.write_of_held() else {
             return Ok(());
         };
-        let disk = Arc::clone(&self.disk);
-        let write = move || disk.write_at(held.buffer.group(), held.offset);
-        let mut running = self.running.lock();
         *running = Some(self.writer.run(write));
         drop(running);
         if self.writer.has_threads() {
@@ -112,13 +112,24 @@ impl GroupDisk {
         self.settle()
     }
 
+    /// The write of the group that is held; none after a failure.
+    fn write_of_held(&self) -> Option<impl FnOnce() -> Result<()> + use<>> {
+        let state = self.state.lock();
+        let held = state.held.clone().filter(|_| state.failure.is_none())?;
+        let disk = Arc::clone(&self.disk);
+        Some(move || disk.write_at(held.buffer.group(), held.offset))
+    }
+
     /// Waits until all groups are on the device, perhaps in its cache.
     ///
     /// # Errors
     /// The device failed.
     pub fn settle(&self) -> Result<()> {
         let mut running = self.running.lock();
-        let written = running.take().map(Running::wait);
+        let written = match running.take() {
+            Some(running) => Some(running.wait()),
+            None => self.write_of_held().map(|write| Some(write())),
+        };
         let mut state = self.state.lock();
         match written {
             None => {}
@@ -353,6 +364,22 @@ mod tests {
             }
             assert_read(&disk);
         }
+    }
+
+    #[test]
+    fn a_group_that_nobody_started_is_written_by_who_waits() {
+        let gated = GatedDisk::new(|| Ok(()));
+        gated.open();
+        let disk = GroupDisk::new(gated.clone(), false);
+        disk.hold(group(GroupBuffer::new()), 2 * PAGE_BYTES as u64);
+        assert_read(&disk);
+        disk.sync().expect("written");
+        let mut on_device = [1];
+        gated
+            .read_at(&mut on_device, 2 * PAGE_BYTES as u64)
+            .expect("RAM");
+        assert_eq!(on_device, [7]);
+        assert_read(&disk);
     }
 
     #[test]

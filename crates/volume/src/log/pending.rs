@@ -214,6 +214,13 @@ struct ReadyGroup {
 impl LogEngine {
     /// Has the pending group written behind the zone's last one, while the next one is filled.
     pub(super) fn close_group(&mut self) -> Result<()> {
+        self.hold_group()?;
+        let started = self.shared.groups.start().map_err(Error::from);
+        self.fail(started)
+    }
+
+    /// Gives the pending group its place behind the zone's last one. Whoever waits for the device next writes it.
+    pub(super) fn hold_group(&mut self) -> Result<()> {
         self.check_usable()?;
         if self.pending.is_empty() {
             return Ok(());
@@ -242,8 +249,6 @@ impl LogEngine {
         self.totals.groups += 1;
         self.totals.group_pages += u64::from(group.pages);
         self.totals.journal_since_mark += u64::from(group.pages) - group.header.checks.len() as u64;
-        let started = groups.start().map_err(Error::from);
-        self.fail(started)?;
         let hashes = group.rows.iter().map(|row| row.hash);
         if self.index.insert(hashes, id).is_err() {
             self.totals.index_failures += 1;
@@ -253,7 +258,7 @@ impl LogEngine {
 
     /// Everything written so far is on the device, perhaps in its cache.
     pub(super) fn write_groups(&mut self) -> Result<()> {
-        self.close_group()?;
+        self.hold_group()?;
         let settled = self.shared.groups.settle().map_err(Error::from);
         self.fail(settled)
     }
