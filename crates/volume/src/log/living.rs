@@ -43,7 +43,7 @@ pub struct LivingChunks {
 pub struct LivingPage<'a> {
     /// The first of its pages.
     pub page: u32,
-    /// What lies in it.
+    /// Rows of the chunks in it.
     pub rows: &'a [Row],
     /// Its bytes, opened.
     pub bytes: &'a [u8],
