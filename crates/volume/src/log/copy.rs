@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onefold_io::{ErrorKind, PageBuffer};
+use onefold_io::ErrorKind;
 
 use super::checks::Checks;
 use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo};
@@ -13,6 +13,7 @@ use super::relocations::Moved;
 use super::seals::Salt;
 use super::writer::LogEngine;
 use super::zone::{ChunkHash, Stream, ZoneHeader};
+use super::zone_buffers::ZoneBuffer;
 use super::zone_table::{Row, ZoneTable};
 use crate::side_threads::Running;
 use crate::{Error, Result};
@@ -60,7 +61,7 @@ impl LogEngine {
             zone,
             no,
             page: 1,
-            data: PageBuffer::zeroed(layout.groups_end() as usize * PAGE_BYTES),
+            data: self.zone_buffers.take(),
             rows: Vec::new(),
             checks: Checks::zeros(layout.check_bytes, layout.zone_pages as usize),
             salt,
@@ -112,10 +113,10 @@ impl LogEngine {
 
     /// Begins to read a victim's living chunks.
     pub(super) fn start_reading(&self, victim: VictimZone) -> LivingAhead {
-        let shared = Arc::clone(&self.shared);
+        let (shared, memory) = (Arc::clone(&self.shared), self.zone_buffers.take());
         LivingAhead {
             zone: victim.zone,
-            chunks: (self.cleaners).run(move || LivingChunks::read(&shared, &victim)),
+            chunks: (self.cleaners).run(move || LivingChunks::read(&shared, &victim, memory)),
         }
     }
 }
@@ -171,7 +172,7 @@ struct CopiedZone {
     no: ZoneNo,
     page: u32,
     /// Header page and chunks.
-    data: PageBuffer,
+    data: ZoneBuffer,
     rows: Vec<Row>,
     checks: Checks,
     salt: Option<Salt>,

@@ -1,11 +1,12 @@
 //! Living chunks of a zone that is emptied: read together where they lie close, and proved before anybody copies them.
 
-use onefold_io::{PageBuffer, ReadAt};
+use onefold_io::ReadAt;
 
 use super::checks::Checks;
 use super::layout::{Address, Layout, PAGE_BYTES, WHOLE, ZoneId, ZoneNo, on_device};
 use super::page_sealer::PageSealer;
 use super::shared::Shared;
+use super::zone_buffers::ZoneBuffer;
 use super::zone_table::Row;
 use crate::{Error, Result};
 
@@ -31,7 +32,7 @@ impl VictimZone {
 
 /// Living chunks of a victim, proved by their checks, and opened where they were sealed.
 pub struct LivingChunks {
-    bytes: PageBuffer,
+    bytes: ZoneBuffer,
     /// The first page of each chunk or packed page, and where it begins in `bytes`.
     pages: Vec<(u32, usize)>,
     /// Rows of the victim, sorted by page.
@@ -50,18 +51,18 @@ pub struct LivingPage<'a> {
 }
 
 impl LivingChunks {
-    /// Those of `victim`.
+    /// Those of `victim`, read into `memory`.
     ///
     /// # Errors
     /// The device failed, or a chunk or the zone's table is damaged.
-    pub fn read(shared: &Shared, victim: &VictimZone) -> Result<Self> {
+    pub fn read(shared: &Shared, victim: &VictimZone, mut memory: ZoneBuffer) -> Result<Self> {
         let layout = shared.layout;
         let has_live = !victim.live.is_empty();
         let table = has_live.then(|| shared.tables.read(victim.zone, victim.no));
         let table = table.transpose()?;
-        let (bytes, places) = read_pages(shared, victim)?;
+        let places = read_pages(shared, victim, &mut memory)?;
         let mut living = Self {
-            bytes,
+            bytes: memory,
             pages: Vec::with_capacity(victim.live.len()),
             rows: Vec::new(),
             chunk_bytes: layout.chunk_bytes(),
@@ -96,32 +97,31 @@ impl LivingChunks {
     }
 }
 
-/// The bytes of living chunks, and where each begins in them. Where they lie close, what lies between is read, too:
-/// one long read costs less than many short ones.
-fn read_pages(shared: &Shared, victim: &VictimZone) -> Result<(PageBuffer, Vec<usize>)> {
+/// Reads living chunks into `memory`, and returns where each begins there. Where they lie close, what lies between is
+/// read, too: one long read costs less than many short ones.
+fn read_pages(shared: &Shared, victim: &VictimZone, memory: &mut [u8]) -> Result<Vec<usize>> {
     let (layout, data) = (shared.layout, &shared.data);
     let chunk_bytes = layout.chunk_bytes();
     let (Some(first), Some(last)) = (victim.live.first(), victim.live.last()) else {
-        return Ok((PageBuffer::zeroed(0), Vec::new()));
+        return Ok(Vec::new());
     };
     let from_first = |page: &u16| usize::from(page - first) * PAGE_BYTES;
     let stretch = from_first(last) + chunk_bytes;
     let living = victim.live.len() * chunk_bytes;
     if living * CLOSE >= stretch {
-        let mut bytes = PageBuffer::zeroed(stretch);
-        data.read_at(&mut bytes, layout.page_offset(victim.no, u32::from(*first)))?;
-        return Ok((bytes, victim.live.iter().map(from_first).collect()));
+        let offset = layout.page_offset(victim.no, u32::from(*first));
+        data.read_at(&mut memory[..stretch], offset)?;
+        return Ok(victim.live.iter().map(from_first).collect());
     }
-    let mut bytes = PageBuffer::zeroed(living);
     let mut reads: Vec<ReadAt<'_>> = (victim.live.iter())
-        .zip(bytes.chunks_exact_mut(chunk_bytes))
+        .zip(memory.chunks_exact_mut(chunk_bytes))
         .map(|(page, buf)| ReadAt {
             offset: layout.page_offset(victim.no, u32::from(*page)),
             buf,
         })
         .collect();
     data.read_many_at(&mut reads)?;
-    Ok((bytes, (0..living).step_by(chunk_bytes).collect()))
+    Ok((0..living).step_by(chunk_bytes).collect())
 }
 
 /// Opens a chunk's pages. Fails where they are not what was written.

@@ -66,6 +66,7 @@ mod used_nonces;
 mod verify;
 mod writer;
 mod zone;
+mod zone_buffers;
 mod zone_list;
 mod zone_table;
 mod zones;

@@ -27,6 +27,7 @@ use super::seals::Salt;
 use super::shared::Shared;
 use super::sizes::LogSizes;
 use super::zone::{ChunkHash, NO_HASH, chunk_hash};
+use super::zone_buffers::ZoneBuffers;
 use super::zone_table::Row;
 use crate::side_threads::SideThreads;
 use crate::{ChunkContent, Error, HashedChunk, HeadId, Result};
@@ -75,6 +76,8 @@ pub struct LogEngine {
     pub(super) merging: Merging,
     /// The threads that read and write zones while cleaning copies.
     pub(super) cleaners: SideThreads,
+    /// Memory for it.
+    pub(super) zone_buffers: Arc<ZoneBuffers>,
     /// Zones that were filled by the call of `write` that goes on: the index was asked before they held anything.
     pub(super) just_sealed: Vec<(ZoneId, HashMap<ChunkHash, ZonePlace>)>,
     /// Journal at which a checkpoint is tried again that found no room, in bytes.
@@ -165,6 +168,7 @@ impl LogEngine {
             host: beginning.host,
             merging: beginning.merging,
             cleaners: beginning.cleaners,
+            zone_buffers: ZoneBuffers::new(&layout),
             just_sealed: Vec::new(),
             checkpoint_again: 0,
         }
