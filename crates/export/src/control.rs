@@ -294,7 +294,7 @@ enum RequestOutcome {
     Answered(String, BufReader<UnixStream>),
     /// Nobody listens.
     Nobody,
-    /// The connection ended before a byte came: the daemon dies.
+    /// The connection ended before the request was read: the daemon dies.
     Lost(io::Error),
 }
 
@@ -313,10 +313,11 @@ fn ask_once(path: &Path, request: &Value, silence_max: Duration) -> io::Result<R
     let mut line = String::new();
     let mut stream = BufReader::new(socket);
     match stream.read_line(&mut line) {
-        Ok(0) => {
-            let end = || io::ErrorKind::UnexpectedEof.into();
-            Ok(RequestOutcome::Lost(sent.err().unwrap_or_else(end)))
-        }
+        // The request was read, and may have been carried out, where the connection ends in order.
+        Ok(0) => sent.map_or_else(
+            |error| Ok(RequestOutcome::Lost(error)),
+            |()| Err(io::ErrorKind::UnexpectedEof.into()),
+        ),
         Ok(_) => Ok(RequestOutcome::Answered(line, stream)),
         Err(error) if line.is_empty() && is_end(&error) => Ok(RequestOutcome::Lost(error)),
         Err(error) => Err(error),
@@ -408,7 +409,7 @@ mod tests {
         let listener = listen();
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| ask(&path, "echo", json!({})));
-            // The connection ends twice without a byte, and then nobody listens.
+            // The connection ends twice before anything is read, and then nobody listens.
             for _ in 0..2 {
                 drop(listener.accept().expect("a client"));
             }
@@ -424,6 +425,13 @@ mod tests {
             client.write_all(b" ").expect("it waits");
             drop(client);
             let error = asked.join().expect("no panic").expect_err("it was at work");
+            assert!(matches!(error, Error::Host { .. }), "{error:?}");
+            // Who reads a request may have carried it out: it is not made again.
+            let asked = scope.spawn(|| ask(&path, "echo", json!({})));
+            let (client, _) = listener.accept().expect("a client");
+            let mut request = String::new();
+            (BufReader::new(client).read_line(&mut request)).expect("a request");
+            let error = asked.join().expect("no panic").expect_err("it was read");
             assert!(matches!(error, Error::Host { .. }), "{error:?}");
         });
     }

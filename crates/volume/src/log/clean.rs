@@ -286,16 +286,13 @@ impl LogEngine {
     ) -> Result<HashSet<ZoneId>> {
         let mut emptied = HashSet::new();
         let mut victims = victims.into_iter();
-        let mut ahead = VecDeque::new();
-        loop {
-            let free = READ_AHEAD - ahead.len();
-            let started = victims.by_ref().take(free);
-            ahead.extend(started.map(|victim| self.start_reading(victim)));
-            let Some(victim) = ahead.pop_front() else {
-                break;
-            };
+        let first = victims.by_ref().take(READ_AHEAD);
+        let mut ahead: VecDeque<_> = first.map(|victim| self.start_reading(victim)).collect();
+        while let Some(victim) = ahead.pop_front() {
             let zone = victim.zone;
-            match victim.wait() {
+            let living = victim.wait();
+            ahead.extend(victims.next().map(|victim| self.start_reading(victim)));
+            match living {
                 Ok(chunks) => {
                     for living in chunks.iter() {
                         self.copy(copier, zone, &living)?;

@@ -94,13 +94,15 @@ impl LogEngine {
         };
         let hashes = table.rows.iter().map(|row| row.hash).collect();
         copier.rows.push((open.zone, hashes));
-        self.shared.zones.write().seal(open.zone, open.page);
         self.settle_copied(copier)?;
         let shared = Arc::clone(&self.shared);
         copier.writing = Some(self.cleaners.run(move || {
             let bytes = &open.data[..open.page as usize * PAGE_BYTES];
             (shared.data).write_at(bytes, shared.layout.zone_offset(open.no))?;
-            shared.tables.write(table, open.no)
+            shared.tables.write(table, open.no)?;
+            // Checks read the zone from now on.
+            shared.zones.write().seal(open.zone, open.page);
+            Ok(())
         }));
         Ok(())
     }

@@ -95,12 +95,15 @@ impl GroupDisk {
         debug_assert!(before.is_none(), "one group at a time");
     }
 
-    /// Begins to write the group that is held. Of a failure, the next call is told at the latest.
+    /// Begins to write the group that is held, once. Of a failure, the next call is told at the latest.
     ///
     /// # Errors
     /// The device failed.
     pub fn start(&self) -> Result<()> {
         let mut running = self.running.lock();
+        if running.is_some() {
+            return Ok(());
+        }
         let Some(write) = self.write_of_held() else {
             return Ok(());
         };
