@@ -426,7 +426,7 @@ mod tests {
             drop(client);
             let error = asked.join().expect("no panic").expect_err("it was at work");
             assert!(matches!(error, Error::Host { .. }), "{error:?}");
-            // Who reads a request may have carried it out: it is not made again.
+            // A request that was read may have been carried out: it is not made again.
             let asked = scope.spawn(|| ask(&path, "echo", json!({})));
             let (client, _) = listener.accept().expect("a client");
             let mut request = String::new();
