@@ -217,7 +217,7 @@ pub fn answer(line: &[u8], handler: &dyn Handler) -> Value {
 }
 
 /// Asks the daemon at `path`. `None`: no daemon listens there, or one that dies: its socket takes clients until it is
-/// dead, and is asked again until then.
+/// dead, and is asked again until then, unless it read the request.
 ///
 /// # Errors
 /// [`Error::Refused`] with the daemon's own words where it refuses; [`Error::Host`] where it does not answer.

@@ -128,8 +128,8 @@ impl PagePromises {
 }
 
 /// Pages to be freed for each page that is written, in hundredths: none while enough is free, two where nothing is. So
-/// there is no cliff, and garbage is left to gather: three quarters of what is not live may stay garbage, since zones with
-/// more of it cost less to empty.
+/// there is no cliff, and garbage is left to gather: three quarters of what is not live may stay garbage, since zones
+/// with more of it cost less to empty.
 fn pace_hundredths(space: &FreeSpace) -> u64 {
     let open = space.free.saturating_sub(space.reserved);
     let wanted = (space.usable() * PACED_PERCENT / 100).min(space.left() / 4);

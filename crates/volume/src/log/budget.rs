@@ -1,7 +1,8 @@
 //! The RAM budget: one number, divided among the parts of an engine.
 //!
 //! The number covers what grows with the depot or is a cache: hash index, map, zones, caches. Program, staging and
-//! buffers take some 48 MiB besides. By default it is a byte for each 4 KiB of the data device, and 64 MiB at least.
+//! buffers take some 48 MiB besides, and five zones 20 MiB at most once some were cleaned. By default the budget is a byte
+//! for each 4 KiB of the data device, and 64 MiB at least.
 //!
 //! | part | share |
 //! |---|---|

@@ -1,5 +1,5 @@
 //! Copying living chunks out of zones that are to be freed. A packed page is copied as it is, with the rows of all its
-//! chunks, while one of them lives. One zone is read, one is filled and one is written at the same time.
+//! chunks, while one of them lives. Two zones are read, one is filled and one is written at the same time.
 
 use std::sync::Arc;
 
